@@ -1,0 +1,29 @@
+"""deplodock: a compiler from PyTorch programs to CUDA that people can read."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deplodock.errors import CompileError, Error, InvalidInputError, UnsupportedError
+
+__version__ = "0.1.0"
+
+__all__ = ["CompileError", "Error", "InvalidInputError", "UnsupportedError"]
+
+_MODULE_OF = {
+    "CompileError": "deplodock.errors",
+    "Error": "deplodock.errors",
+    "InvalidInputError": "deplodock.errors",
+    "UnsupportedError": "deplodock.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use, so that `import deplodock` itself stays cheap."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'deplodock' has no attribute '{name}'")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

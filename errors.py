@@ -1,0 +1,17 @@
+"""The errors that deplodock raises; every message says where, what is wrong and what to do."""
+
+
+class Error(Exception):
+    """Base of all errors that deplodock raises on purpose; tools print its text without a traceback."""
+
+
+class UnsupportedError(Error):
+    """The input is valid, but uses an operation, type or form that deplodock does not handle."""
+
+
+class InvalidInputError(Error):
+    """The input itself is wrong: an expression that raises, a bad option, a file that cannot be read."""
+
+
+class CompileError(Error):
+    """The compiler of the generated code rejected it, or no such compiler was found."""
