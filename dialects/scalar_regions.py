@@ -1,0 +1,197 @@
+"""Regions of scalar computation with a short form, shared by tensor_ext, loop and tile.
+
+`{arith.addf}` stands for a region whose block applies that one operation to its arguments in order; `{arith.addf, arith.maximumf}` for a
+combiner that folds each of its values with its own operation. The region is always there in memory; the short form is printing only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+_FLOAT_IDENTITIES = {
+    "arith.addf": 0.0,
+    "arith.mulf": 1.0,
+    "arith.maximumf": -math.inf,
+    "arith.minimumf": math.inf,
+}
+
+
+def identity(op_name: str, type: Attribute) -> Attribute | None:
+    """The identity of a scalar combiner such as `arith.addf` on `type`, or None where it has none."""
+    if isinstance(type, AnyFloat):
+        value = _FLOAT_IDENTITIES.get(op_name)
+        return None if value is None else FloatAttr(value, type)
+    if not isinstance(type, IntegerType):
+        return None
+    width = type.width.data
+    lowest, highest = (-1, 0) if width == 1 else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+    values = {
+        "arith.addi": 0,
+        "arith.muli": 1,
+        "arith.maxsi": lowest,
+        "arith.minsi": highest,
+        "arith.andi": -1,
+        "arith.ori": 0,
+        "arith.xori": 0,
+    }
+    value = values.get(op_name)
+    return None if value is None else IntegerAttr(value, type)
+
+
+def apply(op_class: type[Operation], operands: Sequence[SSAValue], result_type: Attribute) -> Operation:
+    """Build the property-less scalar operation of a short form (properties at their defaults)."""
+    properties: dict[str, Attribute] = {}
+    if issubclass(op_class, IRDLOperation):
+        for name, definition in op_class.get_irdl_definition().properties.items():
+            if definition.default_value is not None:
+                properties[name] = definition.default_value
+    return op_class.create(operands=operands, result_types=[result_type], properties=properties)
+
+
+def map_region(
+    op_class: type[Operation], arg_types: Sequence[Attribute], result_type: Attribute, yield_class: type[Operation]
+) -> Region:
+    """The region `(args) { %r = op args; yield %r }`."""
+    block = Block(arg_types=arg_types)
+    op = apply(op_class, block.args, result_type)
+    block.add_ops([op, yield_class.create(operands=op.results)])
+    return Region(block)
+
+
+def combiner_region(
+    op_classes: Sequence[type[Operation]], types: Sequence[Attribute], yield_class: type[Operation]
+) -> Region:
+    """The region of a component-wise combiner: 2n arguments, first the accumulators, then the values."""
+    block = Block(arg_types=[*types, *types])
+    n = len(types)
+    ops = [
+        apply(op_class, (block.args[i], block.args[n + i]), type)
+        for i, (op_class, type) in enumerate(zip(op_classes, types, strict=True))
+    ]
+    block.add_ops([*ops, yield_class.create(operands=[op.results[0] for op in ops])])
+    return Region(block)
+
+
+def derived_identity(op_classes: Sequence[type[Operation]], types: Sequence[Attribute]) -> ArrayAttr[Attribute] | None:
+    """The identities of a component-wise combiner, or None where one operation has none."""
+    values = [identity(op_class.name, type) for op_class, type in zip(op_classes, types, strict=True)]
+    if any(value is None for value in values):
+        return None
+    return ArrayAttr(cast(list[Attribute], values))
+
+
+def combiner_ops(combiner: Region) -> list[Operation] | None:
+    """The operations of a component-wise combiner, one a value, or None if the combiner is not of that form."""
+    block = combiner.block
+    n = len(block.args) // 2
+    *ops, terminator = block.ops
+    if len(ops) != n or len(terminator.operands) != n:
+        return None
+    for i, op in enumerate(ops):
+        operands = (block.args[i], block.args[n + i])
+        if tuple(op.operands) != operands or len(op.results) != 1 or terminator.operands[i] is not op.results[0]:
+            return None
+        if op.regions or op.attributes or not op.is_structurally_equivalent(apply(type(op), operands, op.results[0].type), {**{a: a for a in operands}}):
+            return None
+    return ops
+
+
+def mapped_op(region: Region) -> Operation | None:
+    """The one operation that a region applies to its arguments in order, or None if the region is not of that form."""
+    block = region.block
+    if len(block.args) == 0 or block.first_op is None or block.first_op.next_op is not block.last_op:
+        return None
+    op, terminator = block.first_op, block.last_op
+    if tuple(op.operands) != tuple(block.args) or len(op.results) != 1 or tuple(terminator.operands) != tuple(op.results):
+        return None
+    plain = apply(type(op), block.args, op.results[0].type)
+    if op.regions or op.attributes or not op.is_structurally_equivalent(plain, {a: a for a in block.args}):
+        return None
+    return op
+
+
+def parse_op_names(parser: Parser) -> list[type[Operation]] | None:
+    """Parse `{arith.addf, ...}` if present, each the name of a registered operation."""
+    if parser.parse_optional_punctuation("{") is None:
+        return None
+    classes: list[type[Operation]] = []
+    while True:
+        pos = parser.pos
+        name = parser.parse_identifier(context_msg=": the name of a scalar operation such as arith.addf")
+        op_class = parser.ctx.get_optional_op(name)
+        if op_class is None:
+            parser.raise_error(f"'{name}' is not a registered operation", pos, parser.pos)
+        classes.append(op_class)
+        if parser.parse_optional_punctuation(",") is None:
+            break
+    parser.parse_punctuation("}")
+    return classes
+
+
+def parse_combiner(
+    parser: Parser, classes: Sequence[type[Operation]] | None, types: Sequence[Attribute], yield_class: type[Operation]
+) -> tuple[Region, ArrayAttr[Attribute]]:
+    """The combiner and identities of a reduction: those of the short form `classes`, or `combine (args) identity [..] {..}`."""
+    if classes is None:
+        parser.parse_keyword("combine", ": a reduction without {op} needs its combiner spelled out")
+        args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        parser.parse_keyword("identity")
+        values = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
+        return parser.parse_region(args), ArrayAttr(values)
+    if len(classes) != len(types):
+        parser.raise_error(f"{len(classes)} combining operations for {len(types)} values")
+    identities = derived_identity(classes, types)
+    if identities is None:
+        names = ", ".join(op_class.name for op_class in classes)
+        parser.raise_error(f"no identity is known for {{{names}}} on these types; write `combine (..) identity [..] {{..}}`")
+    return combiner_region(classes, types, yield_class), identities
+
+
+def short_combiner(combiner: Region, identities: ArrayAttr[Attribute]) -> list[str] | None:
+    """The names to print as `{arith.addf, ...}`, or None if the combiner must be printed in full."""
+    ops = combiner_ops(combiner)
+    if ops is None:
+        return None
+    if derived_identity([type(op) for op in ops], [op.results[0].type for op in ops]) != identities:
+        return None
+    return [op.name for op in ops]
+
+
+def print_op_names(printer: Printer, names: Sequence[str]) -> None:
+    """Print `{arith.addf, ...}`."""
+    printer.print_string("{" + ", ".join(names) + "}")
+
+
+def print_combiner(printer: Printer, combiner: Region, identities: ArrayAttr[Attribute]) -> None:
+    """Print ` combine (args) identity [..] {..}`."""
+    printer.print_string(" combine ")
+    with printer.in_parens():
+        printer.print_list(combiner.block.args, printer.print_block_argument)
+    printer.print_string(" identity ")
+    with printer.in_square_brackets():
+        printer.print_list(identities, printer.print_attribute)
+    printer.print_string(" ")
+    printer.print_region(combiner, print_entry_block_args=False)
+
+
+def verify_combiner(combiner: Region, identities: ArrayAttr[Attribute], types: Sequence[Attribute]) -> None:
+    """Check that a combiner takes 2n values, yields n, and has n identities of those types. Raises VerifyException."""
+    arg_types = [arg.type for arg in combiner.block.args]
+    if arg_types != [*types, *types]:
+        wanted = ", ".join(str(type) for type in [*types, *types])
+        raise VerifyException(f"the combiner must take the accumulators, then the values: ({wanted})")
+    terminator = combiner.block.last_op
+    if terminator is None or [operand.type for operand in terminator.operands] != list(types):
+        raise VerifyException("the combiner must yield one value for each result, of the result's type")
+    identity_types = [cast(FloatAttr, value).type if isinstance(value, FloatAttr | IntegerAttr) else None for value in identities]
+    if identity_types != list(types):
+        raise VerifyException("the reduction needs one identity for each result, of the result's type")
