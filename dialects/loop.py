@@ -397,9 +397,7 @@ class GuardOp(IRDLOperation):
         reader = AffineReader(parser)
         sides = parse_conditions(reader)
         attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parser.parse_region()
-        if not body.blocks:
-            body.add_block(Block())
+        body = parse_body(parser)
         op = cls(reader.map(sides), reader.operands, body)
         if attributes is not None:
             op.attributes |= attributes.data
@@ -524,6 +522,14 @@ class StoreOp(IRDLOperation):
         op = cls(value, parser.resolve_operand(buffer, type), reader.map(subscripts), reader.operands)
         op.attributes |= attributes
         return op
+
+
+def parse_body(parser: Parser, arguments: Sequence[Parser.Argument] = ()) -> Region:
+    """Parse a region of one block with these arguments; `{}` is an empty block."""
+    body = parser.parse_region(arguments)
+    if not body.blocks:
+        body.add_block(Block())
+    return body
 
 
 def parse_memref(parser: Parser) -> MemRefType[Attribute]:
