@@ -227,7 +227,11 @@ class ReduceOp(IRDLOperation):
         arguments = combiner.block.args
         super().__init__(
             operands=[bound_operands],
-            properties={"bound": AffineMapAttr(map), "identities": identities, "unroll": UnitAttr() if unroll else None},
+            properties={
+                "bound": AffineMapAttr(map),
+                "identities": identities,
+                "unroll": UnitAttr() if unroll else None,
+            },
             result_types=[[arg.type for arg in arguments[: len(arguments) // 2]]],
             regions=[body, combiner],
         )
@@ -350,7 +354,9 @@ class WhereOp(IRDLOperation):
         if len(self.condition.data.results) != 2:
             raise VerifyException("loop.where takes one condition; write one op for each")
         if isinstance(self.parent_op(), GuardOp):
-            raise VerifyException("loop.where belongs to a loop or launch, not to loop.guard; put the condition on the guard")
+            raise VerifyException(
+                "loop.where belongs to a loop or launch, not to loop.guard; put the condition on the guard"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -497,7 +503,9 @@ class StoreOp(IRDLOperation):
     def verify_(self) -> None:
         verify_subscripts(self.destination, self.map.data, self.indices)
         if self.value.type != memref_of(self.destination).element_type:
-            raise VerifyException(f"cannot store {self.value.type} to {self.destination.type}: the element types differ")
+            raise VerifyException(
+                f"cannot store {self.value.type} to {self.destination.type}: the element types differ"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -555,6 +563,4 @@ def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAVal
         raise VerifyException(f"{buffer.type} needs {rank} subscripts, got {len(map.results)}")
 
 
-Loop = Dialect(
-    "loop", [YieldOp, ForOp, ReduceOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], []
-)
+Loop = Dialect("loop", [YieldOp, ForOp, ReduceOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], [])

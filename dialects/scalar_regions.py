@@ -100,7 +100,13 @@ def combiner_ops(combiner: Region) -> list[Operation] | None:
         operands = (block.args[i], block.args[n + i])
         if tuple(op.operands) != operands or len(op.results) != 1 or terminator.operands[i] is not op.results[0]:
             return None
-        if op.regions or op.attributes or not op.is_structurally_equivalent(apply(type(op), operands, op.results[0].type), {**{a: a for a in operands}}):
+        if (
+            op.regions
+            or op.attributes
+            or not op.is_structurally_equivalent(
+                apply(type(op), operands, op.results[0].type), {**{a: a for a in operands}}
+            )
+        ):
             return None
     return ops
 
@@ -111,7 +117,11 @@ def mapped_op(region: Region) -> Operation | None:
     if len(block.args) == 0 or block.first_op is None or block.first_op.next_op is not block.last_op:
         return None
     op, terminator = block.first_op, block.last_op
-    if tuple(op.operands) != tuple(block.args) or len(op.results) != 1 or tuple(terminator.operands) != tuple(op.results):
+    if (
+        tuple(op.operands) != tuple(block.args)
+        or len(op.results) != 1
+        or tuple(terminator.operands) != tuple(op.results)
+    ):
         return None
     plain = apply(type(op), block.args, op.results[0].type)
     if op.regions or op.attributes or not op.is_structurally_equivalent(plain, {a: a for a in block.args}):
@@ -152,7 +162,9 @@ def parse_combiner(
     identities = derived_identity(classes, types)
     if identities is None:
         names = ", ".join(op_class.name for op_class in classes)
-        parser.raise_error(f"no identity is known for {{{names}}} on these types; write `combine (..) identity [..] {{..}}`")
+        parser.raise_error(
+            f"no identity is known for {{{names}}} on these types; write `combine (..) identity [..] {{..}}`"
+        )
     return combiner_region(classes, types, yield_class), identities
 
 
@@ -192,6 +204,8 @@ def verify_combiner(combiner: Region, identities: ArrayAttr[Attribute], types: S
     terminator = combiner.block.last_op
     if terminator is None or [operand.type for operand in terminator.operands] != list(types):
         raise VerifyException("the combiner must yield one value for each result, of the result's type")
-    identity_types = [cast(FloatAttr, value).type if isinstance(value, FloatAttr | IntegerAttr) else None for value in identities]
+    identity_types = [
+        cast(FloatAttr, value).type if isinstance(value, FloatAttr | IntegerAttr) else None for value in identities
+    ]
     if identity_types != list(types):
         raise VerifyException("the reduction needs one identity for each result, of the result's type")

@@ -207,11 +207,15 @@ class ReduceOp(IRDLOperation):
                 raise VerifyException(f"reduce operands must have one shape, got {source} and {tensor_of(value)}")
         rank = len(source.get_shape())
         if list(self.reduced) != sorted(set(self.reduced)) or any(not 0 <= d < rank for d in self.reduced):
-            raise VerifyException(f"dims must be ascending, distinct and below the rank {rank}, got {list(self.reduced)}")
+            raise VerifyException(
+                f"dims must be ascending, distinct and below the rank {rank}, got {list(self.reduced)}"
+            )
         for value, result in zip(self.inputs, self.outputs, strict=True):
             wanted = reduced_type(tensor_of(value), self.reduced)
             if result.type != wanted:
-                raise VerifyException(f"reducing dims {list(self.reduced)} of {value.type} gives {wanted}, not {result.type}")
+                raise VerifyException(
+                    f"reducing dims {list(self.reduced)} of {value.type} gives {wanted}, not {result.type}"
+                )
         elements = [tensor_of(value).element_type for value in self.inputs]
         scalar_regions.verify_combiner(self.combiner, self.identities, elements)
 

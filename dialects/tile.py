@@ -338,7 +338,9 @@ class StageOp(IRDLOperation):
         rank = len(slab.get_shape())
         used = {position for expr in subscripts for position in expr.used_dims()}
         if used and max(used) >= rank:
-            parser.raise_error(f"the slab has {rank} dimensions, so d{max(used)} is not one of its coordinates", pos, end)
+            parser.raise_error(
+                f"the slab has {rank} dimensions, so d{max(used)} is not one of its coordinates", pos, end
+            )
         op = cls(source, reader.map(subscripts, rank), reader.operands, slab)
         op.attributes |= attributes
         return op

@@ -1,0 +1,465 @@
+"""The `kernel` dialect: hardware primitives of a SIMT GPU, one function per launch.
+
+    kernel.func @k(%x: memref<64xf32>, %out: memref<64xf32>) blocks(%block = 2) threads(%thread = 32) {
+      %v = loop.load %x[%block * 32 + %thread] : memref<64xf32>
+      %w = kernel.shuffle_xor %v, 1 : f32
+      loop.store %w, %out[%block * 32 + %thread] : memref<64xf32>
+    }
+
+The host function launches it: `kernel.launch @k(%x, %out) : memref<64xf32>, memref<64xf32>`. Loops, subscripts, guards and scalar accesses
+are those of the loop dialect; scalars are `arith` and `math`. The target's facts are an attribute of the module, `kernel.target`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    DictionaryAttr,
+    FlatSymbolRefAttrConstr,
+    FunctionType,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    i64,
+)
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import (
+    EffectInstance,
+    IsolatedFromAbove,
+    MemoryEffect,
+    MemoryEffectKind,
+    MemoryReadEffect,
+    MemoryWriteEffect,
+    NoMemoryEffect,
+    NoTerminator,
+    Resource,
+    SymbolOpInterface,
+    SymbolTable,
+    SymbolUserOpInterface,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import (
+    AffineReader,
+    AffineWriter,
+    parse_conditions,
+    parse_subscripts,
+    verify_conditions,
+)
+from deplodock.dialects.loop import memref_of, parse_body, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.tile import memory_of
+
+
+@irdl_attr_definition
+class TargetAttr(ParametrizedAttribute):
+    """The GPU that a module is compiled for: `#kernel.target<sm_90, sms = 132, ...>`.
+
+    `arch` is nvcc's name; the facts are integers by name (see `analysis/targets.py` for their units and sources).
+    """
+
+    name = "kernel.target"
+    arch: StringAttr
+    facts: DictionaryAttr
+
+    def __init__(self, arch: str, facts: Mapping[str, int]):
+        super().__init__(StringAttr(arch), DictionaryAttr({name: IntegerAttr(n, i64) for name, n in facts.items()}))
+
+    def fact(self, name: str) -> int:
+        """A fact by name. Raises VerifyException if the target does not state it."""
+        value = self.facts.data.get(name)
+        if not isinstance(value, IntegerAttr):
+            raise VerifyException(
+                f"the target {self.arch.data} does not state '{name}'; add `{name} = ...` to kernel.target"
+            )
+        return value.value.data
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.arch.data)
+            for name in self.facts.data:
+                printer.print_string(f", {name} = {self.fact(name)}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            arch = parser.parse_identifier(context_msg=": the target's architecture, such as sm_90")
+            facts: dict[str, Attribute] = {}
+            while parser.parse_optional_punctuation(","):
+                name = parser.parse_identifier()
+                parser.parse_punctuation("=")
+                facts[name] = IntegerAttr(parser.parse_integer(allow_boolean=False), i64)
+        return [StringAttr(arch), DictionaryAttr(facts)]
+
+
+@irdl_op_definition
+class FuncOp(IRDLOperation):
+    """A function that every thread of a grid runs. The last two arguments of its body are the block and thread ids.
+
+    The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per SM that the registers
+    must allow (the second argument of `__launch_bounds__`).
+    """
+
+    name = "kernel.func"
+    sym_name = prop_def(SymbolNameConstraint())
+    function_type = prop_def(FunctionType)
+    blocks = prop_def(IntegerAttr)
+    threads = prop_def(IntegerAttr)
+    occupancy = opt_prop_def(IntegerAttr)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Attribute],
+        blocks: int,
+        threads: int,
+        body: Region,
+        occupancy: int | None = None,
+    ):
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "function_type": FunctionType.from_lists(inputs, []),
+                "blocks": IntegerAttr(blocks, i64),
+                "threads": IntegerAttr(threads, i64),
+                "occupancy": None if occupancy is None else IntegerAttr(occupancy, i64),
+            },
+            regions=[body],
+        )
+
+    @property
+    def parameters(self) -> Sequence[BlockArgument]:
+        """The function's arguments, without the ids."""
+        return self.body.block.args[:-2]
+
+    @property
+    def block_id(self) -> BlockArgument:
+        """The index of this CTA, below `blocks`."""
+        return self.body.block.args[-2]
+
+    @property
+    def thread_id(self) -> BlockArgument:
+        """The index of this thread in its CTA, below `threads`."""
+        return self.body.block.args[-1]
+
+    @property
+    def num_blocks(self) -> int:
+        """The number of CTAs."""
+        return self.blocks.value.data
+
+    @property
+    def num_threads(self) -> int:
+        """The number of threads of a CTA."""
+        return self.threads.value.data
+
+    def verify_(self) -> None:
+        types = [arg.type for arg in self.body.block.args]
+        if types != [*self.function_type.inputs, IndexType(), IndexType()]:
+            raise VerifyException(
+                "the body must take the function's arguments, then the block and thread ids of type index"
+            )
+        if self.function_type.outputs.data:
+            raise VerifyException("a kernel returns nothing; it writes to its memref arguments")
+        if self.num_blocks < 0 or self.num_threads < 1:
+            raise VerifyException(
+                f"a grid needs 0 or more blocks and 1 or more threads, got {self.num_blocks} and {self.num_threads}"
+            )
+        if self.occupancy is not None and self.occupancy.value.data < 1:
+            raise VerifyException("occupancy, the CTAs per SM, must be at least 1")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(self.parameters, printer.print_block_argument)
+        for word, id, size in (
+            ("blocks", self.block_id, self.num_blocks),
+            ("threads", self.thread_id, self.num_threads),
+        ):
+            printer.print_string(f" {word}(")
+            printer.print_ssa_value(id)
+            printer.print_string(f" = {size})")
+        if self.occupancy is not None:
+            printer.print_string(f" occupancy {self.occupancy.value.data}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        def parse_id(word: str) -> tuple[Parser.Argument, int]:
+            parser.parse_keyword(word)
+            parser.parse_punctuation("(")
+            id = parser.parse_argument(expect_type=False).resolve(IndexType())
+            parser.parse_punctuation("=")
+            size = parser.parse_integer(allow_boolean=False)
+            parser.parse_punctuation(")")
+            return id, size
+
+        name = parser.parse_symbol_name()
+        args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        block_id, blocks = parse_id("blocks")
+        thread_id, threads = parse_id("threads")
+        occupancy = parser.parse_integer() if parser.parse_optional_keyword("occupancy") else None
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parse_body(parser, [*args, block_id, thread_id])
+        op = cls(name.data, [arg.type for arg in args], blocks, threads, body, occupancy)
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+
+class _CalleeIsKernel(SymbolUserOpInterface):
+    """The callee of a launch is a kernel.func that takes these arguments."""
+
+    def verify(self, op: Operation) -> None:
+        assert isinstance(op, LaunchOp)
+        callee = SymbolTable.lookup_symbol(op, op.callee)
+        if not isinstance(callee, FuncOp):
+            raise VerifyException(f"{op.callee} is not a kernel.func of this module")
+        if [value.type for value in op.arguments] != list(callee.function_type.inputs):
+            raise VerifyException(f"the arguments do not match the signature of {op.callee}: {callee.function_type}")
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Runs a kernel function on its grid; launches of one host function run in order, and each sees the memory of those before."""
+
+    name = "kernel.launch"
+    callee = prop_def(FlatSymbolRefAttrConstr)
+    arguments = var_operand_def()
+    traits = traits_def(_CalleeIsKernel(), MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$callee `(` $arguments `)` attr-dict (`:` type($arguments)^)?"
+
+    def __init__(self, callee: str, arguments: Sequence[SSAValue]):
+        super().__init__(operands=[arguments], properties={"callee": SymbolRefAttr(callee)})
+
+
+class _AllocatesResult(MemoryEffect):
+    """Allocates the op's own result, so an unused allocation is dead."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
+
+
+@irdl_op_definition
+class AllocOp(IRDLOperation):
+    """An on-chip buffer: one for each CTA (`shared`) or for each thread (`register`, indexed by constants once loops are unrolled)."""
+
+    name = "kernel.alloc"
+    result = result_def(MemRefType)
+    traits = traits_def(_AllocatesResult())
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, type: MemRefType[Attribute]):
+        super().__init__(result_types=[type])
+
+    def verify_(self) -> None:
+        if memory_of(self.result) is None:
+            raise VerifyException(
+                f"kernel.alloc needs #tile.memory<shared> or #tile.memory<register>, got {self.result.type}"
+            )
+        if any(n < 0 for n in memref_of(self.result).get_shape()):
+            raise VerifyException(f"an on-chip buffer needs a static shape, got {self.result.type}")
+
+
+class _Copies(MemoryEffect):
+    """Reads the first operand's buffer and writes the second's."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+        return {
+            EffectInstance(MemoryEffectKind.READ, op.operands[0]),
+            EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
+        }
+
+
+@irdl_op_definition
+class MoveOp(IRDLOperation):
+    """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
+
+    Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both addresses aligned to its
+    size. `kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000) : ...` is a guarded 16-byte load of f32.
+    """
+
+    name = "kernel.move"
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+    source_indices = var_operand_def(IndexType)
+    destination_indices = var_operand_def(IndexType)
+    where_indices = var_operand_def(IndexType)
+    width = prop_def(IntegerAttr)
+    source_map = prop_def(AffineMapAttr)
+    destination_map = prop_def(AffineMapAttr)
+    where = opt_prop_def(AffineMapAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(_Copies())
+
+    def __init__(
+        self,
+        width: int,
+        source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        where: tuple[AffineMap, Sequence[SSAValue]] | None = None,
+    ):
+        super().__init__(
+            operands=[source[0], destination[0], source[2], destination[2], where[1] if where else []],
+            properties={
+                "width": IntegerAttr(width, i64),
+                "source_map": AffineMapAttr(source[1]),
+                "destination_map": AffineMapAttr(destination[1]),
+                "where": AffineMapAttr(where[0]) if where else None,
+            },
+        )
+
+    @property
+    def elements(self) -> int:
+        """The number of elements moved."""
+        return self.width.value.data
+
+    def verify_(self) -> None:
+        verify_subscripts(self.source, self.source_map.data, self.source_indices)
+        verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
+        if self.where is not None:
+            verify_conditions("the conditions of the move", self.where.data, self.where_indices)
+            if memory_of(self.destination) is None:
+                raise VerifyException(
+                    "a move to global memory is guarded by loop.guard; `where` fills an on-chip destination"
+                )
+        if memref_of(self.source).element_type != memref_of(self.destination).element_type:
+            raise VerifyException(f"a move keeps the element type, got {self.source.type} and {self.destination.type}")
+        if self.elements not in (1, 2, 4, 8, 16):
+            raise VerifyException(f"the width must be 1, 2, 4, 8 or 16 elements, got {self.elements}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.elements} ")
+        print_access(printer, self.source, self.source_map.data, self.source_indices)
+        printer.print_string(" to ")
+        print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
+        if self.where is not None:
+            printer.print_string(" where ")
+            AffineWriter(printer, self.where_indices).conditions(self.where.data)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.destination.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        width = parser.parse_integer(allow_boolean=False)
+        source, source_reader = parser.parse_unresolved_operand(), AffineReader(parser)
+        source_map = source_reader.map(parse_subscripts(parser, source_reader))
+        parser.parse_keyword("to")
+        destination, destination_reader = parser.parse_unresolved_operand(), AffineReader(parser)
+        destination_map = destination_reader.map(parse_subscripts(parser, destination_reader))
+        where = None
+        if parser.parse_optional_keyword("where"):
+            reader = AffineReader(parser)
+            where = reader.map(parse_conditions(reader)), reader.operands
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source_value = parser.resolve_operand(source, parse_memref(parser))
+        parser.parse_keyword("to")
+        destination_value = parser.resolve_operand(destination, parse_memref(parser))
+        op = cls(
+            width,
+            (source_value, source_map, source_reader.operands),
+            (destination_value, destination_map, destination_reader.operands),
+            where,
+        )
+        op.attributes |= attributes
+        return op
+
+
+@irdl_op_definition
+class ShuffleXorOp(IRDLOperation):
+    """The value of the lane whose index differs from this lane's by the bits of `mask`. All lanes of the warp take part."""
+
+    name = "kernel.shuffle_xor"
+    value = operand_def()
+    mask = prop_def(IntegerAttr)
+    result = result_def()
+    traits = traits_def(NoMemoryEffect())
+
+    def __init__(self, value: SSAValue, mask: int):
+        super().__init__(operands=[value], properties={"mask": IntegerAttr(mask, i64)}, result_types=[value.type])
+
+    def verify_(self) -> None:
+        if self.value.type != self.result.type:
+            raise VerifyException(f"a shuffle keeps the type, got {self.value.type} and {self.result.type}")
+        if not 1 <= self.mask.value.data <= 31:
+            raise VerifyException(f"the mask of a shuffle is between 1 and 31, got {self.mask.value.data}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(f", {self.mask.value.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        operand = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        mask = parser.parse_integer(allow_boolean=False)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(parser.resolve_operand(operand, parser.parse_type()), mask)
+        op.attributes |= attributes
+        return op
+
+
+class SharedMemory(Resource):
+    """The shared memory of a CTA, as a resource of memory effects."""
+
+    def name(self) -> str:
+        return "<SharedMemory>"
+
+
+class _OrdersSharedMemory(MemoryEffect):
+    """Orders all accesses to shared memory around it, which a write to all of it says."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory())}
+
+
+@irdl_op_definition
+class BarrierOp(IRDLOperation):
+    """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it."""
+
+    name = "kernel.barrier"
+    traits = traits_def(_OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__()
+
+
+Kernel = Dialect("kernel", [FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, BarrierOp], [TargetAttr])
