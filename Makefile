@@ -1,0 +1,46 @@
+# make demo   compile a kernel, print its CUDA, run it and check the result
+# make test   everything that CI checks
+# make clean  remove what the targets above made
+# Both do all the set-up themselves in .venv; PYTHON=python3.12 chooses another interpreter (3.11 or newer).
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/deplodock.stamp
+RMS_NORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
+
+.PHONY: demo test lint types lit pytest setup clean
+
+demo: $(STAMP)
+	$(BIN)/deplodock compile -c "$(RMS_NORM)" --ir cuda
+	$(BIN)/deplodock run -c "$(RMS_NORM)"
+
+test: lint types lit pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) .types/deplodock
+	$(BIN)/basedpyright
+
+lit: $(STAMP)
+	$(BIN)/lit test
+
+pytest: $(STAMP)
+	$(BIN)/pytest
+
+setup: $(STAMP) .types/deplodock
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("deplodock needs Python 3.11 or newer: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+# The type checker finds the package `deplodock` through this link, as the root folder is the package.
+.types/deplodock:
+	mkdir -p .types
+	ln -sfn .. $@
+
+clean:
+	rm -rf .venv .types .lit .pytest_cache .ruff_cache .hypothesis build *.egg-info

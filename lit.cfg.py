@@ -1,0 +1,41 @@
+"""How `lit test` runs the tests in `test/**/*.mlir`; `config` and `lit_config` are given by lit.
+
+Substitutions besides lit's own:
+    %roundtrip   parses %s, prints it, reads that in generic form and back, compares both pretty texts, checks them against %s
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import lit.formats
+
+from deplodock.runtime.nvcc import find_nvcc
+
+root = Path(__file__).parent
+
+config.name = "deplodock"
+config.test_format = lit.formats.ShTest()
+config.suffixes = [".mlir"]
+config.test_source_root = str(root)
+config.test_exec_root = str(root / ".lit")
+config.maxIndividualTestTime = 30
+
+config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+config.environment["COLUMNS"] = "120"
+
+config.substitutions.append(
+    (
+        "%roundtrip",
+        "deplodock-opt %s --split-input-file -o %t.pretty.mlir"
+        " && deplodock-opt %t.pretty.mlir --split-input-file --print-op-generic -o %t.generic.mlir"
+        " && deplodock-opt %t.generic.mlir --split-input-file -o %t.again.mlir"
+        " && diff %t.pretty.mlir %t.again.mlir"
+        " && filecheck %s --input-file %t.pretty.mlir",
+    )
+)
+
+if find_nvcc() is not None:
+    config.available_features.add("nvcc")
+elif os.environ.get("DEPLODOCK_REQUIRE_NVCC"):
+    lit_config.fatal("DEPLODOCK_REQUIRE_NVCC is set, but there is no nvcc")

@@ -1,0 +1,50 @@
+"""The order of all passes: the one list that the tools, the universe and the trace read."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass: its level's letter, its number there, its name, and where its class is."""
+
+    letter: str
+    number: int
+    name: str
+    module: str
+    cls: str
+
+    @property
+    def label(self) -> str:
+        """The name in traces, such as `t:007_stage_inputs`."""
+        return f"{self.letter}:{self.number:03d}_{self.name.replace('-', '_')}"
+
+    def load(self) -> type[ModulePass]:
+        """Import the pass class."""
+        return getattr(importlib.import_module(self.module), self.cls)
+
+
+STAGES = (
+    Stage("d", 1, "decompose", "deplodock.passes.torch.decompose", "DecomposePass"),
+    Stage("o", 1, "form-kernels", "deplodock.passes.tensor.form_kernels", "FormKernelsPass"),
+    Stage("l", 1, "lower-to-loops", "deplodock.passes.loop.lower_to_loops", "LowerToLoopsPass"),
+    Stage("t", 0, "choose-schedule", "deplodock.passes.tile.choose_schedule", "ChooseSchedulePass"),
+    Stage("t", 1, "tileify", "deplodock.passes.tile.tileify", "TileifyPass"),
+    Stage("t", 4, "cooperative-reduce", "deplodock.passes.tile.cooperative_reduce", "CooperativeReducePass"),
+    Stage("t", 5, "blockify-launch", "deplodock.passes.tile.blockify_launch", "BlockifyLaunchPass"),
+    Stage("t", 7, "stage-inputs", "deplodock.passes.tile.stage_inputs", "StageInputsPass"),
+    Stage("k", 1, "materialize", "deplodock.passes.kernel.materialize", "MaterializePass"),
+    Stage("k", 2, "place-barriers", "deplodock.passes.kernel.place_barriers", "PlaceBarriersPass"),
+    Stage("k", 3, "fuse-multiply-add", "deplodock.passes.kernel.fuse_multiply_add", "FuseMultiplyAddPass"),
+    Stage("k", 4, "verify-barriers", "deplodock.passes.kernel.verify_barriers", "VerifyBarriersPass"),
+)
+"""All passes in pipeline order."""
+
+VERIFIERS: tuple[Stage, ...] = ()
+"""The passes that only check facts across ops; `--verify-each` runs them between passes."""

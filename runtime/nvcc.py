@@ -1,0 +1,130 @@
+"""Compile CUDA C with nvcc to a cubin and read what ptxas reports about each kernel."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from deplodock.errors import CompileError
+
+_WHEEL = "nvidia-cuda-nvcc"
+_WHEEL_NVCC = "nvidia/cu13/bin/nvcc"
+_FLAGS = ("-cubin", "-O3", "-fmad=false", "-Xptxas", "-v", "-keep")
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_PROPERTIES = re.compile(r"Function properties for (\S+)")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_PTX_POSITION = re.compile(r"(\S+\.ptx), line (\d+);")
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What ptxas says of one kernel: registers per thread, the rest in bytes (shared memory: the static part)."""
+
+    name: str
+    registers: int
+    stack_frame: int
+    spill_stores: int
+    spill_loads: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A cubin, the report of each kernel in it by name, and the compiler's whole log."""
+
+    cubin: bytes
+    reports: dict[str, KernelReport]
+    log: str
+
+
+def find_nvcc() -> Path | None:
+    """Return nvcc of the PyPI wheel, else of `CUDA_HOME`, else of `PATH`; None if there is none."""
+    candidates = [_wheel_nvcc(), *_cuda_home_nvcc(), *_path_nvcc()]
+    return next((path for path in candidates if path is not None and os.access(path, os.X_OK)), None)
+
+
+def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> CompiledKernel:
+    """Compile CUDA C `source` for `arch` (an nvcc name such as `sm_90a`) without contracting to FMA.
+
+    Raises:
+        CompileError: no nvcc was found, or it rejected the source; the message holds nvcc's own, with the
+            offending lines.
+    """
+    nvcc = nvcc or find_nvcc()
+    if nvcc is None:
+        raise CompileError(f"no nvcc found: install the wheel {_WHEEL}, set CUDA_HOME, or put nvcc on PATH")
+    with tempfile.TemporaryDirectory(prefix="deplodock-") as name:
+        folder = Path(name)
+        (folder / "kernel.cu").write_text(source, encoding="utf-8")
+        command = [str(nvcc), *_FLAGS, f"-arch={arch}", "-o", "out.cubin", "kernel.cu"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        log = done.stdout + done.stderr
+        if done.returncode != 0:
+            raise CompileError(f"nvcc rejected the kernel for {arch}:\n{_failure(log, folder)}")
+        return CompiledKernel((folder / "out.cubin").read_bytes(), parse_ptxas_report(log), log)
+
+
+def parse_ptxas_report(log: str) -> dict[str, KernelReport]:
+    """Read the reports of all kernels from the output of `ptxas -v`."""
+    sections = _ENTRY.split(log)[1:]
+    return {name: _kernel_report(name, text) for name, text in zip(sections[::2], sections[1::2], strict=True)}
+
+
+def _kernel_report(name: str, text: str) -> KernelReport:
+    functions = _PROPERTIES.split(text)
+    own = next((part for function, part in zip(functions[1::2], functions[2::2], strict=True) if function == name), "")
+    stack_frame, spill_stores, spill_loads = _numbers(_STACK, own)
+    (registers,) = _numbers(_REGISTERS, text)
+    shared = _SHARED.search(text)
+    return KernelReport(name, registers, stack_frame, spill_stores, spill_loads, int(shared[1]) if shared else 0)
+
+
+def _numbers(pattern: re.Pattern[str], text: str) -> tuple[int, ...]:
+    match = pattern.search(text)
+    if match is None:
+        raise CompileError(f"unexpected output of ptxas, no '{pattern.pattern}' in:\n{text.strip()}")
+    return tuple(int(number) for number in match.groups())
+
+
+def _failure(log: str, folder: Path) -> str:
+    """The log without ptxas's reports, each PTX position followed by the line it names."""
+    lines: list[str] = []
+    for line in log.strip().splitlines():
+        if line.startswith("ptxas info"):
+            continue
+        lines.append(line)
+        if (position := _PTX_POSITION.search(line)) is not None:
+            lines.append(f"  {_line_of(folder / position[1], int(position[2]))}")
+    if "host compiler" in log:
+        lines.append("nvcc runs the host's C++ compiler as its preprocessor: put g++ or clang++ on PATH")
+    return "\n".join(lines) or "nvcc gave no message"
+
+
+def _line_of(path: Path, number: int) -> str:
+    if not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()[number - 1].strip()
+
+
+def _wheel_nvcc() -> Path | None:
+    try:
+        wheel = importlib.metadata.distribution(_WHEEL)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return Path(str(wheel.locate_file(_WHEEL_NVCC)))
+
+
+def _cuda_home_nvcc() -> list[Path]:
+    return [Path(os.environ[name]) / "bin" / "nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+
+
+def _path_nvcc() -> list[Path]:
+    found = shutil.which("nvcc")
+    return [Path(found)] if found else []

@@ -1,0 +1,246 @@
+"""`deplodock-opt`: everything that xdsl-opt does, plus mlir-opt's pipeline spelling, IR dumps and semantic checks."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import IO, ClassVar, NoReturn, cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline, PassPipelineCallbackType, get_pass_option_infos
+from xdsl.printer import Printer
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline, parse_spec
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
+from xdsl.utils.target import Target
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+import deplodock
+from deplodock.errors import Error, InvalidInputError
+from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
+from deplodock.tools.diagnostics import explain, run_tool
+from deplodock.tools.source import LocatingFrontend
+
+_ALL = "all"
+
+
+class OptMain(xDSLOptMain):
+    """xDSL's optimizer driver with deplodock's flags and one-message errors."""
+
+    version_format: ClassVar[str] = f"deplodock-opt {deplodock.__version__} (xdsl {{xdsl_version}})"
+
+    def __init__(self, args: Sequence[str] | None = None) -> None:
+        self._source = b""
+        self._running: ModulePass | None = None
+        super().__init__("deplodock's optimizer driver: runs passes over IR text", args)
+
+    def register_all_frontends(self) -> None:
+        """Register xDSL's frontends, but for IR text the one that records positions."""
+        super().register_all_frontends()
+        self.available_frontends["mlir"] = _locating_frontend
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        """Register xdsl-opt's arguments and ours."""
+        super().register_all_arguments(arg_parser)
+        arg_parser.add_argument(
+            "--pass-pipeline",
+            dest="passes",
+            type=_pipeline_text,
+            metavar="PIPELINE",
+            help="passes in order: a,b{x=1 y=2} or builtin.module(a,b{x=1 y=2})",
+        )
+        arg_parser.add_argument("--show-passes", nargs=0, action=_ShowPasses, help="list deplodock's passes in order")
+        for moment in ("before", "after"):
+            arg_parser.add_argument(
+                f"--print-ir-{moment}",
+                action="append",
+                default=[],
+                metavar="PASS",
+                help=f"print the IR {moment} this pass to stderr (may be repeated)",
+            )
+            arg_parser.add_argument(
+                f"--print-ir-{moment}-all",
+                action="append_const",
+                const=_ALL,
+                dest=f"print_ir_{moment}",
+                help=f"print the IR {moment} each pass to stderr",
+            )
+        arg_parser.add_argument(
+            "--verify-each",
+            action="store_true",
+            help="run the verifier passes between passes, besides the op verifiers",
+        )
+        arg_parser.add_argument(
+            "--check-semantics",
+            action="store_true",
+            help="evaluate the module before and after each pass on the same inputs; a difference is an error",
+        )
+
+    def get_input_stream(self) -> tuple[IO[bytes], str]:
+        """The whole input, from stdin if the file is `-` or missing; text with an unknown extension is IR text."""
+        if self.args.input_file == "-":
+            self.args.input_file = None
+        stream, extension = super().get_input_stream()
+        self._source = stream.read()
+        stream.close()
+        return BytesIO(self._source), extension if extension in self.available_frontends else "mlir"
+
+    def get_input_name(self) -> str:
+        """The name of the input in messages."""
+        return self.args.input_file or "<stdin>"
+
+    def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        """Chunks padded with the lines before them, so that positions in them are positions in the file."""
+        chunks, extension = super().prepare_input()
+        return [(BytesIO(b"\n" * offset + chunk.read()), 0) for chunk, offset in chunks], extension
+
+    def setup_pipeline(self) -> None:
+        """Make the pipeline of `--passes` or `--pass-pipeline`.
+
+        Raises:
+            InvalidInputError: a pass, an option or a value is unknown, or the target's options are wrong.
+        """
+        self._check_target()
+        for name in (*self.args.print_ir_before, *self.args.print_ir_after):
+            if name != _ALL:
+                self._pass_class(name)
+        for spec in parse_pipeline(self.args.passes):
+            self._check_pass(spec)
+        super().setup_pipeline()
+        self.pipeline = PassPipeline(self.pipeline.passes, self._between(self.pipeline.callback))
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        """Run the pipeline; an error of a pass names the pass, spelled so that it can be run again."""
+        self._running = None
+        try:
+            super().apply_passes(prog)
+        except Exception as error:
+            if self._running is not None:
+                error.add_note(f"note: in pass {self._running}")
+            raise
+
+    def _between(self, stock: PassPipelineCallbackType | None) -> PassPipelineCallbackType:
+        """What happens before, between and after passes: xdsl-opt's own steps (op verifiers, timing), then ours."""
+        before: ModuleOp | None = None
+
+        def callback(last: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
+            nonlocal before
+            self._running = None
+            if last is not None:
+                self._dump("After", last, module, self.args.print_ir_after)
+            self._verify(stock, last, module, following)
+            if last is not None and before is not None:
+                _check_semantics(before, module, str(last))
+            if following is not None:
+                self._dump("Before", following, module, self.args.print_ir_before)
+                before = module.clone() if self.args.check_semantics else None
+            self._running = following
+
+        return callback
+
+    def _verify(
+        self,
+        stock: PassPipelineCallbackType | None,
+        last: ModulePass | None,
+        module: ModuleOp,
+        following: ModulePass | None,
+    ) -> None:
+        after = None if last is None else str(last)
+        try:
+            if stock is not None:
+                stock(last, module, following)
+        except VerifyException as error:
+            source = self._source.decode("utf-8", "replace")
+            raise explain(error, module, self.get_input_name(), source, after) from None
+        if self.args.verify_each:
+            for verifier in VERIFIERS:
+                self._run_verifier(verifier, module, after)
+
+    def _run_verifier(self, verifier: Stage, module: ModuleOp, after: str | None) -> None:
+        try:
+            verifier.load()().apply(self.ctx, module)
+        except (Error, DiagnosticException) as error:
+            error.add_note(
+                f"note: found by {verifier.name} " + ("in the input" if after is None else f"after pass {after}")
+            )
+            raise
+
+    def _dump(self, moment: str, which: ModulePass, module: ModuleOp, wanted: Sequence[str]) -> None:
+        if which.name not in wanted and _ALL not in wanted:
+            return
+        print(f"// -----// IR Dump {moment} {which} //----- //", file=sys.stderr)
+        Printer(stream=sys.stderr, print_generic_format=self.args.print_op_generic).print_op(module)
+        print(file=sys.stderr)
+
+    def _pass_class(self, name: str) -> type[ModulePass]:
+        if name not in self.available_passes:
+            guesses = difflib.get_close_matches(name, self.available_passes, n=3)
+            hint = f"did you mean {' or '.join(guesses)}?" if guesses else "--show-passes lists deplodock's"
+            raise InvalidInputError(f"unknown pass '{name}'; {hint}")
+        return self.available_passes[name]()
+
+    def _check_pass(self, spec: ArgSpec) -> None:
+        cls = self._pass_class(spec.name)
+        try:
+            cls.from_spec(spec)
+        except ValueError as error:
+            options = ", ".join(_options(cls)) or "none"
+            raise InvalidInputError(f"pass '{spec}': {error}; its options are: {options}") from None
+
+    def _check_target(self) -> None:
+        spec = parse_spec(self.args.target)
+        factory = self.available_targets[spec.name]
+        if inspect.signature(factory).parameters:
+            return
+        try:
+            cast("Callable[[], type[Target]]", factory)().from_spec(spec)
+        except ValueError as error:
+            raise InvalidInputError(f"target '{spec}': {error}") from None
+
+
+class _ShowPasses(argparse.Action):
+    """Prints deplodock's passes in pipeline order, with options, defaults and the first sentence of each, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        for stage in (*STAGES, *VERIFIERS):
+            cls = stage.load()
+            summary = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+            print(f"{stage.label[:5]} {stage.name}: {summary}")
+            for option in _options(cls):
+                print(f"        {option}")
+        parser.exit()
+
+
+def _options(cls: type[ModulePass]) -> list[str]:
+    """The options of a pass, each as `name: type = default`."""
+    infos = get_pass_option_infos(cls)
+    return [f"{name}: {type_}" + ("" if default is None else f" = {default}") for name, type_, default in infos]
+
+
+def _check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str) -> None:
+    """Evaluate both modules; imported on demand, as the evaluators need numpy."""
+    importlib.import_module("deplodock.interpreters.check").check_semantics(before, after, pass_name)
+
+
+def _pipeline_text(text: str) -> str:
+    """A pipeline without mlir-opt's `builtin.module(...)` around it."""
+    anchored = re.fullmatch(r"\s*(?:builtin\.)?module\((.*)\)\s*", text, re.DOTALL)
+    return anchored[1] if anchored else text
+
+
+def _locating_frontend() -> type[LocatingFrontend]:
+    return LocatingFrontend
+
+
+def main() -> NoReturn:
+    """Run `deplodock-opt` on the command line's arguments."""
+    run_tool("deplodock-opt", lambda: OptMain().run())
+
+
+if __name__ == "__main__":
+    main()
