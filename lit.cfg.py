@@ -1,7 +1,7 @@
 """How `lit test` runs the tests in `test/**/*.mlir`; `config` and `lit_config` are given by lit.
 
 Substitutions besides lit's own:
-    %roundtrip   parses %s, prints it, reads that in generic form and back, compares both pretty texts, checks them against %s
+    %roundtrip   print %s, read the generic form of that back, compare both pretty texts, check them with filecheck
 """
 
 import os

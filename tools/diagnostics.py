@@ -86,7 +86,7 @@ def explain(error: VerifyException, module: ModuleOp, file: str, source: str, af
         source: the text of that file.
         after: the pass that has just run, if any.
     """
-    op = _failing_op(module, error)
+    op = _failing_op(module)
     location, context = _position(op, file, source)
     blame = "" if after is None else f" is invalid after pass {after}"
     explained = VerifyException(located(location, f"{op.name}{blame}: {error}", context))
@@ -135,15 +135,14 @@ def _os_message(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 
-def _failing_op(module: ModuleOp, error: VerifyException) -> Operation:
-    """The op whose own verification gives `error`; the module if it is none of them (xDSL does not say which)."""
-    for op in module.walk():
+def _failing_op(op: Operation) -> Operation:
+    """The innermost op in `op`, which does not verify, that is to blame; children are tried in xDSL's order."""
+    for child in (child for region in op.regions for block in region.blocks for child in block.ops):
         try:
-            op.verify(verify_nested_ops=False)
-        except VerifyException as found:
-            if str(found) == str(error):
-                return op
-    return module
+            child.verify()
+        except VerifyException:
+            return _failing_op(child)
+    return op
 
 
 def _position(op: Operation, file: str, source: str) -> tuple[str, str]:

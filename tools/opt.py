@@ -121,7 +121,7 @@ class OptMain(xDSLOptMain):
             super().apply_passes(prog)
         except Exception as error:
             if self._running is not None:
-                error.add_note(f"note: in pass {self._running}")
+                error.add_note(f"note: in pass {self._running} on {self.get_input_name()}")
             raise
 
     def _between(self, stock: PassPipelineCallbackType | None) -> PassPipelineCallbackType:

@@ -1,0 +1,211 @@
+"""`deplodock-opt` as a process: what it imports, how it starts and how it fails."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import deplodock
+from deplodock.passes.pipeline import STAGES
+
+Tool = Callable[..., subprocess.CompletedProcess[str]]
+
+VALID = "func.func @f(%x: i32) -> i32 { func.return %x : i32 }"
+UNUSED = "func.func @f(%x: i32) -> i32 { %y = arith.addi %x, %x : i32  func.return %x : i32 }"
+INVALID = "func.func @f(%x: i32) { func.return %x : i32 }"
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_package_imports_nothing() -> None:
+    code = (
+        "import deplodock, sys; print([m for m in ('xdsl', 'numpy', 'torch', 'deplodock.errors') if m in sys.modules])"
+    )
+    assert python(code) == "[]\n"
+
+
+def test_public_names() -> None:
+    for name in deplodock.__all__:
+        assert getattr(deplodock, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        _ = deplodock.nope
+
+
+def test_textual_pipeline_imports_neither_numpy_nor_torch(tmp_path: Path) -> None:
+    source = tmp_path / "in.mlir"
+    source.write_text(VALID)
+    passes = ",".join(stage.name for stage in STAGES)
+    code = (
+        "import sys; from deplodock.tools.opt import OptMain\n"
+        f"OptMain([{str(source)!r}, '-p', {passes!r}, '-o', {str(tmp_path / 'out.mlir')!r}]).run()\n"
+        "print([m for m in ('numpy', 'torch') if m in sys.modules])"
+    )
+    assert python(code) == "[]\n"
+
+
+def test_starts_in_half_a_second(tool: Tool) -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        assert tool("deplodock-opt", "-p", "cse", input=VALID).returncode == 0
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.5
+
+
+def test_version(tool: Tool) -> None:
+    expected = f"deplodock-opt {version('deplodock')} (xdsl {version('xdsl')})\n"
+    assert tool("deplodock-opt", "--version").stdout == expected
+
+
+def test_show_passes_lists_the_pipeline(tool: Tool) -> None:
+    done = tool("deplodock-opt", "--show-passes")
+    assert (done.returncode, done.stderr) == (0, "")
+    heads = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert [head.partition(":")[2].split()[1].rstrip(":") for head in heads] == [stage.name for stage in STAGES]
+    assert all(head.rstrip(": ").count(": ") >= 1 for head in heads), "a pass has no docstring"
+
+
+@pytest.mark.parametrize(
+    ("args", "text", "expected"),
+    [
+        ([], INVALID, "<stdin>:1:25: error: func.return: Expected arguments"),
+        ([], "func.func @f(", "<stdin>:1:14: error: "),
+        ([], "", "<stdin>:1:1: error: "),
+        (["/nonexistent/a.mlir"], "", "deplodock-opt: error: /nonexistent/a.mlir: No such file or directory"),
+        (["/"], "", "deplodock-opt: error: /: Is a directory"),
+        (["-o", "/nonexistent/a.mlir"], VALID, "deplodock-opt: error: /nonexistent/a.mlir: No such file"),
+        (["-p", "nope"], VALID, "deplodock-opt: error: unknown pass 'nope'"),
+        (["-p", "cse{a=1}"], VALID, "deplodock-opt: error: pass 'cse{a=1}': "),
+        (["-p", "cse dce"], VALID, "pass-pipeline:1:4: error: "),
+    ],
+)
+def test_bad_input_is_one_message(tool: Tool, args: list[str], text: str, expected: str) -> None:
+    done = tool("deplodock-opt", *args, input=text)
+    assert done.returncode == 1
+    assert done.stderr.startswith(expected)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("error: ") == 1
+
+
+@pytest.mark.parametrize("args", [["-t", "nope"], ["--nope"]])
+def test_bad_usage_exits_with_2(tool: Tool, args: list[str]) -> None:
+    done = tool("deplodock-opt", *args, input=VALID)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_text_that_is_not_utf8(tool: Tool, tmp_path: Path) -> None:
+    source = tmp_path / "in.mlir"
+    source.write_bytes(b"builtin.module {\n  \xff\n}")
+    done = tool("deplodock-opt", str(source))
+    assert done.stderr == f"{source}:2:3: error: byte 0xff is not UTF-8 text; is this an IR file?\n"
+
+
+def test_deep_nesting_is_an_error(tool: Tool) -> None:
+    done = tool("deplodock-opt", input='"builtin.module"() ({' * 3000 + "}) : () -> ()" * 3000)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_any_file_extension_is_ir_text(tool: Tool, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.txt"
+    source.write_text(VALID)
+    assert tool("deplodock-opt", str(source)).returncode == 0
+
+
+def test_closed_pipe_is_silent(tmp_path: Path) -> None:
+    source = tmp_path / "in.mlir"
+    source.write_text("\n".join(f"func.func private @f{number}() -> ()" for number in range(3000)))
+    tool = Path(sys.executable).parent / "deplodock-opt"
+    command = f"'{tool}' '{source}' | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("builtin.module {\n", "")
+
+
+# A tool with a pass that fails in several ways, a semantics check that reports what it is given, and a verifier.
+PROGRAM = """
+import sys
+from dataclasses import dataclass
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+from deplodock.errors import UnsupportedError
+from deplodock.passes.pipeline import Stage
+from deplodock.tools import opt
+from deplodock.tools.diagnostics import run_tool
+
+@dataclass(frozen=True)
+class Fail(ModulePass):
+    name = "fail"
+    how: str = "error"
+    def apply(self, ctx, op):
+        first = op.body.block.first_op
+        if self.how == "error":
+            raise UnsupportedError("f64 is not supported here")
+        if self.how == "failed":
+            first.emit_error("cannot tile", PassFailedException("cannot tile"))
+        if self.how == "invalid":
+            first.body.block.last_op.detach()
+
+class Tool(opt.OptMain):
+    def register_all_passes(self):
+        super().register_all_passes()
+        self.register_pass("fail", lambda: Fail)
+
+def check(before, after, pass_name):
+    print("check", pass_name, len(list(before.walk())), len(list(after.walk())))
+
+if "--verify-each" in sys.argv:
+    opt.VERIFIERS = (Stage("v", 1, "fail", "__main__", "Fail"),)
+opt._check_semantics = check
+run_tool("tool", lambda: Tool().run())
+"""
+
+
+def inject(*args: str, text: str = VALID) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, *args]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_error_of_a_pass_names_the_pass() -> None:
+    done = inject("-p", "fail")
+    assert done.returncode == 1
+    assert done.stderr == "tool: error: f64 is not supported here\nnote: in pass fail on <stdin>\n"
+
+
+def test_failed_pass_shows_the_op() -> None:
+    done = inject("-p", "cse,fail{how=failed}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("tool: error: cannot tile\n")
+    assert '"func.func"() <{' in done.stderr
+    assert done.stderr.endswith('note: in pass fail{how="failed"} on <stdin>\n')
+
+
+def test_invalid_output_of_a_pass_names_the_pass_and_the_op() -> None:
+    done = inject("-p", "fail{how=invalid}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        '<stdin>:1:1: error: func.func is invalid after pass fail{how="invalid"}: '
+        "Operation func.func contains empty block in single-block region that expects at least a terminator",
+        VALID,
+        "^",
+        'note: the operation is "func.func"() <{sym_name = "f", function_type = (i32) -> i32}> ({',
+    ]
+
+
+def test_verify_each_runs_the_verifiers() -> None:
+    assert inject("-p", "cse").returncode == 0
+    done = inject("-p", "cse", "--verify-each")
+    assert done.returncode == 1
+    assert done.stderr == "tool: error: f64 is not supported here\nnote: found by fail in the input\n"
+
+
+def test_check_semantics_compares_each_pass() -> None:
+    done = inject("-p", "cse,dce", "--check-semantics", "-o", "/dev/null", text=UNUSED)
+    assert done.stdout == "check cse 4 3\ncheck dce 3 3\n"
+    assert inject("-p", "cse,dce", text=UNUSED).stdout.startswith("builtin.module")

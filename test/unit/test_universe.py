@@ -1,0 +1,56 @@
+"""What every xDSL tool of the environment gets from deplodock."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from xdsl.universe import XDSL_UNIVERSE, Universe
+
+from deplodock.passes.pipeline import STAGES, VERIFIERS
+from deplodock.universe import DEPLODOCK_UNIVERSE
+
+Tool = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize("name", DEPLODOCK_UNIVERSE.all_dialects)
+def test_dialect_key_is_its_name(name: str) -> None:
+    assert DEPLODOCK_UNIVERSE.all_dialects[name]().name == name
+
+
+@pytest.mark.parametrize("name", DEPLODOCK_UNIVERSE.all_passes)
+def test_pass_key_is_its_name(name: str) -> None:
+    assert DEPLODOCK_UNIVERSE.all_passes[name]().name == name
+
+
+@pytest.mark.parametrize("name", DEPLODOCK_UNIVERSE.all_targets)
+def test_target_key_is_its_name(name: str) -> None:
+    assert DEPLODOCK_UNIVERSE.all_targets[name]().name == name
+
+
+@pytest.mark.parametrize("kind", ["all_dialects", "all_passes", "all_targets", "all_frontends"])
+def test_no_clash_with_xdsl(kind: str) -> None:
+    assert not set(getattr(XDSL_UNIVERSE, kind)) & set(getattr(DEPLODOCK_UNIVERSE, kind))
+
+
+def test_installed_as_plugin() -> None:
+    multiverse = Universe.get_multiverse()
+    assert multiverse.all_dialects["tensor_ext"] is DEPLODOCK_UNIVERSE.all_dialects["tensor_ext"]
+    assert "cuda" in multiverse.all_targets
+
+
+def test_stages_are_named_once() -> None:
+    stages = (*STAGES, *VERIFIERS)
+    assert len({stage.name for stage in stages}) == len(stages)
+    assert len({stage.label for stage in stages}) == len(stages)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_stage_lives_in_the_file_named_after_it(stage) -> None:
+    assert stage.module.rpartition(".")[2] == stage.name.replace("-", "_")
+    assert stage.cls == "".join(word.capitalize() for word in stage.name.split("-")) + "Pass"
+
+
+def test_stock_tool_loads_dialects_passes_and_target(tool: Tool) -> None:
+    everything = ",".join(stage.name for stage in STAGES)
+    done = tool("xdsl-opt", "-p", everything, "-t", "cuda", input="func.func @main() { func.return }")
+    assert (done.returncode, done.stderr) == (0, "")
