@@ -49,7 +49,7 @@ def sources() -> dict[str, Path]:
     """All modules of the package by name."""
     folders = [name for name in RANKS if (ROOT / name).is_dir()]
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    paths += sorted(path for path in ROOT.glob("*.py") if path.name != "lit.cfg.py")
+    paths += sorted(ROOT.glob("*.py"))
     return {module_name(path): path for path in paths}
 
 

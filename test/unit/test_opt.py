@@ -1,8 +1,8 @@
 """`deplodock-opt` as a process: what it imports, how it starts and how it fails."""
 
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -50,12 +50,13 @@ def test_textual_pipeline_imports_neither_numpy_nor_torch(tmp_path: Path) -> Non
 
 
 def test_starts_in_half_a_second(tool: Tool) -> None:
-    def seconds() -> float:
-        start = time.perf_counter()
+    def processor_seconds() -> float:
+        start = os.times()
         assert tool("deplodock-opt", "-p", "cse", input=VALID).returncode == 0
-        return time.perf_counter() - start
+        end = os.times()
+        return end.children_user + end.children_system - start.children_user - start.children_system
 
-    assert min(seconds() for _ in range(5)) < 0.5
+    assert min(processor_seconds() for _ in range(5)) < 0.5
 
 
 def test_version(tool: Tool) -> None:

@@ -12,13 +12,13 @@ import lit.formats
 
 from deplodock.runtime.nvcc import find_nvcc
 
-root = Path(__file__).parent
+tests = Path(__file__).parent
 
 config.name = "deplodock"
 config.test_format = lit.formats.ShTest()
 config.suffixes = [".mlir"]
-config.test_source_root = str(root)
-config.test_exec_root = str(root / ".lit")
+config.test_source_root = str(tests)
+config.test_exec_root = str(tests.parent / ".lit")
 config.maxIndividualTestTime = 30
 
 config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
