@@ -1,0 +1,141 @@
+"""The GPUs that deplodock compiles for: one table of the facts that schedules are decided by.
+
+Facts and their units:
+
+* `sms`: streaming multiprocessors of the card
+* `threads_per_block`, `threads_per_sm`, `blocks_per_sm`: limits on resident threads and CTAs
+* `registers_per_thread`, `registers_per_sm`: limits, in 32-bit registers
+* `shared_per_block`: bytes of shared memory one CTA can have (with the opt-in above 48 KB)
+* `shared_per_sm`: bytes of shared memory of an SM; each resident CTA takes 1 KB besides its own (from sm_80)
+* `l2_bytes`: bytes of L2 cache
+* `dram_gbps`: peak DRAM bandwidth, 10^9 bytes per second
+* `fp32_gflops`: peak FP32 rate, 10^9 operations per second: SMs x FP32 lanes x 2 (FMA) x boost clock
+* `launch_ns`: nanoseconds from one kernel of a CUDA graph to the next
+
+Sources. Limits: table "Technical specifications per compute capability" of NVIDIA's CUDA C++ Programming Guide 13.0.
+Cards (SMs, lanes, boost clock, DRAM and L2):
+
+* A100 80 GB SXM: NVIDIA's "A100 Tensor Core GPU Architecture" whitepaper and A100 80GB datasheet
+* RTX 4090: NVIDIA's "Ada GPU Architecture" whitepaper
+* H100 SXM: NVIDIA's "H100 Tensor Core GPU Architecture" whitepaper; the 1980 MHz are what `nvidia-smi` reports as its
+  maximal SM clock
+* H200 SXM: NVIDIA's H200 datasheet; SMs, clock and L2 as H100
+* B200: NVIDIA's DGX B200 datasheet; SMs, L2 and the 1965 MHz are what `cudaGetDeviceProperties` and `nvidia-smi` report
+* RTX 5090: NVIDIA's "RTX Blackwell GPU Architecture" whitepaper
+
+`launch_ns`: 1.0 to 1.5 us between small kernels of a graph on an H100, taken to hold for the other cards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.errors import InvalidInputError
+
+DEFAULT = "sm_90"
+"""The target where nothing else is said."""
+
+ATTRIBUTE = "kernel.target"
+"""The name of the module attribute that holds the target."""
+
+_LAUNCH_NS = 1250
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    """The limits of a compute capability; shared memory in KB."""
+
+    nvcc_arch: str
+    threads_per_sm: int
+    blocks_per_sm: int
+    shared_per_sm: int
+    fp32_lanes: int
+
+
+@dataclass(frozen=True)
+class _Card:
+    """One product: its architecture, and clock in MHz, L2 in MB, DRAM in GB/s."""
+
+    arch: str
+    sms: int
+    boost_mhz: int
+    l2_mb: int
+    dram_gbps: int
+
+
+_ARCHITECTURES = {
+    "sm_80": _Architecture("sm_80", 2048, 32, 164, 64),
+    "sm_89": _Architecture("sm_89", 1536, 24, 100, 128),
+    "sm_90": _Architecture("sm_90a", 2048, 32, 228, 128),
+    "sm_100": _Architecture("sm_100", 2048, 32, 228, 128),
+    "sm_120": _Architecture("sm_120", 1536, 24, 100, 128),
+}
+
+_CARDS = {
+    "a100": _Card("sm_80", 108, 1410, 40, 2039),
+    "rtx4090": _Card("sm_89", 128, 2520, 72, 1008),
+    "h100": _Card("sm_90", 132, 1980, 50, 3350),
+    "h200": _Card("sm_90", 132, 1980, 50, 4800),
+    "b200": _Card("sm_100", 148, 1965, 126, 8000),
+    "rtx5090": _Card("sm_120", 170, 2407, 96, 1792),
+}
+
+_CARD_OF_ARCHITECTURE = {"sm_80": "a100", "sm_89": "rtx4090", "sm_90": "h100", "sm_100": "b200", "sm_120": "rtx5090"}
+
+NAMES = (*_ARCHITECTURES, *_CARDS)
+"""The names that `target` knows: architectures, which stand for one card each, then cards."""
+
+
+def target(name: str) -> TargetAttr:
+    """The target of an architecture (`sm_90`) or a card (`h200`).
+
+    Raises:
+        InvalidInputError: the name is not one of `NAMES`.
+    """
+    card = _CARDS.get(_CARD_OF_ARCHITECTURE.get(name, name))
+    if card is None:
+        raise InvalidInputError(f"unknown target '{name}'; choose one of {', '.join(NAMES)}")
+    limits = _ARCHITECTURES[card.arch]
+    facts = {
+        "sms": card.sms,
+        "threads_per_block": 1024,
+        "threads_per_sm": limits.threads_per_sm,
+        "blocks_per_sm": limits.blocks_per_sm,
+        "registers_per_thread": 255,
+        "registers_per_sm": 65536,
+        "shared_per_block": (limits.shared_per_sm - 1) * 1024,
+        "shared_per_sm": limits.shared_per_sm * 1024,
+        "l2_bytes": card.l2_mb << 20,
+        "dram_gbps": card.dram_gbps,
+        "fp32_gflops": card.sms * limits.fp32_lanes * 2 * card.boost_mhz // 1000,
+        "launch_ns": _LAUNCH_NS,
+    }
+    return TargetAttr(card.arch, facts)
+
+
+def nvcc_arch(arch: str) -> str:
+    """What to pass to `nvcc -arch` for a target's architecture: `sm_90` is compiled with its own features, as `sm_90a`.
+
+    Raises:
+        InvalidInputError: the architecture is not in the table.
+    """
+    if arch not in _ARCHITECTURES:
+        raise InvalidInputError(f"unknown architecture '{arch}'; choose one of {', '.join(_ARCHITECTURES)}")
+    return _ARCHITECTURES[arch].nvcc_arch
+
+
+def target_of(module: ModuleOp) -> TargetAttr:
+    """The target that a module states in its attribute `kernel.target`, else the default.
+
+    Raises:
+        InvalidInputError: the attribute is of another kind.
+    """
+    attribute = module.attributes.get(ATTRIBUTE)
+    if attribute is None:
+        return target(DEFAULT)
+    if not isinstance(attribute, TargetAttr):
+        raise InvalidInputError(f"{ATTRIBUTE} must be a #kernel.target<sm_90, ...>, got {attribute}")
+    return attribute
