@@ -1,0 +1,101 @@
+"""A captured program: the IR, its inputs, and how PyTorch itself runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ModuleOp
+
+RMS_NORM = torch.ops.aten.rms_norm.default
+ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
+CAST = torch.ops.aten._to_copy.default
+
+
+@dataclass(frozen=True)
+class CapturedProgram:
+    """A PyTorch program as IR of the torch dialect.
+
+    `inputs` are the arguments of `@main` in order, contiguous: first the tensors that the user passes, then parameters,
+    buffers and constants that the program uses. `names` are their names in the IR. `function` and `args` are what was
+    captured: `function(*args)` is PyTorch's own run of it.
+    """
+
+    module: ModuleOp
+    inputs: tuple[torch.Tensor, ...]
+    names: tuple[str, ...]
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    graph: fx.GraphModule
+    placeholders: tuple[str, ...]
+
+    def eager(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
+        """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`)."""
+        return self._run(_Eager(self.graph), self.inputs if inputs is None else inputs)
+
+    def reference(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
+        """The outputs of the same program in float64 on arguments of `@main` (default: `inputs`).
+
+        Floating-point inputs and dtypes are replaced by float64, also those that type promotion would choose. Defaults
+        that depend on a type, such as the eps of rms_norm, keep the value they have for the program's own types.
+        """
+        given = self.inputs if inputs is None else inputs
+        doubled = [value.double() if value.is_floating_point() else value for value in given]
+        return self._run(_Double(self.graph), doubled)
+
+    def _run(self, interpreter: fx.Interpreter, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run on clones, so that no result shares memory with an input."""
+        if len(inputs) != len(self.placeholders):
+            raise ValueError(
+                f"@main takes {len(self.placeholders)} tensors ({', '.join(self.names)}), got {len(inputs)}"
+            )
+        given = dict(zip(self.placeholders, inputs, strict=True))
+        placeholders = self.graph.graph.find_nodes(op="placeholder")
+        args = [given[node.name].clone() if node.name in given else None for node in placeholders]
+        with torch.no_grad():
+            return list(interpreter.run(*args))
+
+
+class _Eager(fx.Interpreter):
+    """Runs the operations of a captured graph as they are."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is ASSERT_METADATA:
+            return None
+        return super().call_function(target, args, kwargs)
+
+
+class _Double(_Eager):
+    """Runs the operations of a captured graph in float64 wherever the graph has floating-point values."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = n.meta.get("val")
+        if n.op != "call_function" or not isinstance(value, torch.Tensor):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if n.target is RMS_NORM:
+            args, kwargs = _pin_eps(n, args, kwargs)
+        promoted = value.is_floating_point() and n.target is not CAST
+
+        def widen(arg: Any) -> Any:
+            if isinstance(arg, torch.dtype):
+                return torch.float64 if arg.is_floating_point else arg
+            return arg.double() if promoted and isinstance(arg, torch.Tensor) else arg
+
+        args, kwargs = pytree.tree_map(widen, (args, kwargs))
+        return self.call_function(n.target, args, kwargs)
+
+
+def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """rms_norm(input, normalized_shape, weight=None, eps=None) with the eps of the captured type written out."""
+    eps = args[3] if len(args) > 3 else kwargs.get("eps")
+    if eps is None:
+        source = node.args[0]
+        assert isinstance(source, fx.Node)
+        eps = torch.finfo(source.meta["val"].dtype).eps
+    rest = {name: value for name, value in kwargs.items() if name != "eps"}
+    return args[:3], {**rest, "eps": eps}
