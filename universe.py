@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.universe import Universe
 
-from deplodock.passes.pipeline import STAGES, VERIFIERS
+from deplodock.passes.pipeline import PASSES
 
 if TYPE_CHECKING:
     from xdsl.ir import Dialect
@@ -55,6 +55,6 @@ def _cuda() -> type[Target]:
 
 DEPLODOCK_UNIVERSE = Universe(
     all_dialects={"torch": _torch, "tensor_ext": _tensor_ext, "loop": _loop, "tile": _tile, "kernel": _kernel},
-    all_passes={stage.name: stage.load for stage in (*STAGES, *VERIFIERS)},
+    all_passes={stage.name: stage.load for stage in PASSES},
     all_targets={"cuda": _cuda},
 )

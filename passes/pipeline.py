@@ -48,3 +48,6 @@ STAGES = (
 
 VERIFIERS: tuple[Stage, ...] = ()
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
+
+PASSES = tuple(dict.fromkeys((*STAGES, *VERIFIERS)))
+"""Every pass once."""

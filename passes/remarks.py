@@ -5,10 +5,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from deplodock.passes.pipeline import STAGES, VERIFIERS
+from deplodock.passes.pipeline import PASSES
 
 _LOGGER = logging.getLogger("deplodock.remarks")
-_LABELS = {stage.name: stage.label for stage in (*STAGES, *VERIFIERS)}
+_LABELS = {stage.name: stage.label for stage in PASSES}
 
 
 @dataclass(frozen=True)

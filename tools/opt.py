@@ -22,7 +22,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 import deplodock
 from deplodock.errors import Error, InvalidInputError
-from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
+from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
 from deplodock.tools.diagnostics import explain, run_tool
 from deplodock.tools.source import LocatingFrontend
 
@@ -207,7 +207,7 @@ class _ShowPasses(argparse.Action):
     """Prints deplodock's passes in pipeline order, with options, defaults and the first sentence of each, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        for stage in (*STAGES, *VERIFIERS):
+        for stage in PASSES:
             cls = stage.load()
             summary = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
             print(f"{stage.label[:5]} {stage.name}: {summary}")

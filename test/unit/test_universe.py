@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
-from deplodock.passes.pipeline import STAGES, VERIFIERS
+from deplodock.passes.pipeline import PASSES, STAGES
 from deplodock.universe import DEPLODOCK_UNIVERSE
 
 Tool = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,12 +39,11 @@ def test_installed_as_plugin() -> None:
 
 
 def test_stages_are_named_once() -> None:
-    stages = (*STAGES, *VERIFIERS)
-    assert len({stage.name for stage in stages}) == len(stages)
-    assert len({stage.label for stage in stages}) == len(stages)
+    assert len({stage.name for stage in PASSES}) == len(PASSES)
+    assert len({stage.label for stage in PASSES}) == len(PASSES)
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+@pytest.mark.parametrize("stage", PASSES, ids=lambda stage: stage.name)
 def test_stage_lives_in_the_file_named_after_it(stage) -> None:
     assert stage.module.rpartition(".")[2] == stage.name.replace("-", "_")
     assert stage.cls == "".join(word.capitalize() for word in stage.name.split("-")) + "Pass"
