@@ -1,0 +1,84 @@
+"""What a kernel takes of an SM: the shared memory of its allocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, SSAValue
+
+from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
+from deplodock.dialects.kernel import AllocOp, FuncOp
+from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile import Memory, memory_of
+from deplodock.errors import UnsupportedError
+
+STATIC_LIMIT = 48 * 1024
+"""The bytes of shared memory that a CUDA kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """The shared memory of a kernel.
+
+    `offsets` holds each allocation in order with its first byte; `size` is their sum in bytes, each padded to the
+    widest access.
+    """
+
+    offsets: tuple[tuple[AllocOp, int], ...]
+    size: int
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the buffers are declared statically; else all of them share one dynamic pool."""
+        return self.size <= STATIC_LIMIT
+
+    @property
+    def static_bytes(self) -> int:
+        """The bytes declared statically."""
+        return self.size if self.is_static else 0
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """The bytes to ask for at launch."""
+        return 0 if self.is_static else self.size
+
+
+def shared_memory(function: FuncOp) -> SharedMemory:
+    """The layout of a kernel's shared memory. Raises UnsupportedError for a buffer without a size."""
+    offsets: list[tuple[AllocOp, int]] = []
+    size = 0
+    for op in function.body.walk():
+        if isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED:
+            offsets.append((op, size))
+            size += -(-buffer_bytes(op.result) // MAX_BYTES) * MAX_BYTES
+    return SharedMemory(tuple(offsets), size)
+
+
+def shared_bytes(function: FuncOp) -> int:
+    """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for a buffer without a size."""
+    return shared_memory(function).size
+
+
+def buffer_elements(type: MemRefType[Attribute]) -> int:
+    """The number of elements from the start of a buffer to its last one, with the gaps of its layout.
+
+    Raises:
+        UnsupportedError: its shape or layout is not static.
+    """
+    shape, offset = type.get_shape(), type.get_offset()
+    if any(extent < 0 for extent in shape) or offset is None:
+        raise UnsupportedError(f"the size of {type} is not static")
+    if 0 in shape:
+        return 0
+    try:
+        strides = strides_of(type)
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from None
+    return offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
+
+
+def buffer_bytes(buffer: SSAValue) -> int:
+    """The bytes of a buffer. Raises UnsupportedError where its size is not static."""
+    type = memref_of(buffer)
+    return buffer_elements(type) * element_bytes(type.element_type)
