@@ -1,0 +1,168 @@
+"""Builds tensor_ext operations in a rewrite, by the short names that the decompositions use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    LocationAttr,
+    TensorType,
+    i1,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.pattern_rewriter import PatternRewriter
+
+from deplodock.dialects import tensor
+from deplodock.dialects.tensor import tensor_of
+from deplodock.passes.torch.index_maps import broadcast_map, reshape_map
+
+# The scalar operations of each arithmetic operation: on floats, on integers.
+_OPS: dict[str, tuple[type[Operation], type[Operation]]] = {
+    "add": (arith.AddfOp, arith.AddiOp),
+    "sub": (arith.SubfOp, arith.SubiOp),
+    "mul": (arith.MulfOp, arith.MuliOp),
+    "maximum": (arith.MaximumfOp, arith.MaxSIOp),
+    "minimum": (arith.MinimumfOp, arith.MinSIOp),
+    "abs": (math.AbsFOp, math.AbsIOp),
+}
+
+
+_Op = TypeVar("_Op", bound=Operation)
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """The shape of a tensor value."""
+    return tuple(tensor_of(value).get_shape())
+
+
+def element_of(value: SSAValue) -> Attribute:
+    """The element type of a tensor value."""
+    return tensor_of(value).element_type
+
+
+@dataclass
+class TensorBuilder:
+    """Inserts tensor_ext operations before the operation that a pattern rewrites; `name` is the hint of the result."""
+
+    rewriter: PatternRewriter
+    location: LocationAttr
+
+    def constant(self, value: float, element: Attribute, shape: Sequence[int]) -> SSAValue:
+        """A splat: `value` at every index."""
+        number = float(value) if isinstance(element, AnyFloat) else int(value)
+        type = cast(TensorType[AnyFloat], TensorType(element, shape))
+        return self._insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
+
+    def constant_like(self, value: float, like: SSAValue) -> SSAValue:
+        """A splat of the type of `like`."""
+        return self.constant(value, element_of(like), shape_of(like))
+
+    def map(self, op_class: type[Operation], *inputs: SSAValue, name: str | None = None) -> SSAValue:
+        """One scalar operation at every index of inputs of one shape."""
+        return self._named(self._insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0], name)
+
+    def apply(self, operation: str, *inputs: SSAValue, name: str | None = None) -> SSAValue:
+        """`add`, `sub`, `mul`, `maximum`, `minimum` or `abs` in the form for the element type."""
+        return self.map(self._op_class(operation, inputs[0]), *inputs, name=name)
+
+    def reduce(self, operation: str, value: SSAValue, dims: Sequence[int], *, name: str | None = None) -> SSAValue:
+        """Fold `dims` with `add` or `maximum`; without dims the value itself."""
+        if not dims:
+            return value
+        op = tensor.ReduceOp.of(self._op_class(operation, value), value, sorted(dims))
+        return self._named(self._insert(op).outputs[0], name)
+
+    def index_map(self, value: SSAValue, map: AffineMap, shape: Sequence[int], name: str | None = None) -> SSAValue:
+        """Read `value` through a map; the value itself if that changes nothing."""
+        if tuple(shape) == shape_of(value) and map == AffineMap.identity(len(shape)):
+            return value
+        op = self._insert(tensor.IndexMapOp(value, map, shape))
+        return self._named(op.result, name or value.name_hint)
+
+    def broadcast(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Broadcast to a shape, aligned at the last dimension."""
+        return self.index_map(value, broadcast_map(shape_of(value), shape), shape)
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The same elements in row-major order."""
+        return self.index_map(value, reshape_map(shape_of(value), shape), shape)
+
+    def spread(self, value: SSAValue, dims: Sequence[int], shape: Sequence[int]) -> SSAValue:
+        """Undo a reduction of `dims`: the value repeated along them."""
+        kept = [AffineExpr.dimension(d) for d in range(len(shape)) if d not in dims]
+        return self.index_map(value, AffineMap(len(shape), 0, tuple(kept)), shape)
+
+    def mean(self, value: SSAValue, dims: Sequence[int]) -> SSAValue:
+        """The sum over `dims` divided by the number of elements; a power of two is an exact multiplication instead."""
+        total = self.reduce("add", value, dims, name="sum")
+        count = 1
+        for dim in dims:
+            count *= shape_of(value)[dim]
+        if count == 1:
+            return total
+        if count & (count - 1) == 0 and count > 0:
+            return self.map(arith.MulfOp, total, self.constant_like(1 / count, total), name="mean")
+        return self.map(arith.DivfOp, total, self.constant_like(count, total), name="mean")
+
+    def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
+        """Convert the elements: floats to integers truncate, anything but zero is true."""
+        source = element_of(value)
+        if source == element:
+            return value
+        if element == i1:
+            body = _nonzero_body(source)
+            op = tensor.ElementwiseOp([value], [TensorType(i1, shape_of(value))], body)
+        else:
+            op = tensor.ElementwiseOp.of(_cast_op(source, element), value, result_element=element)
+        return self._insert(op).outputs[0]
+
+    def _op_class(self, operation: str, value: SSAValue) -> type[Operation]:
+        on_floats, on_integers = _OPS[operation]
+        return on_floats if isinstance(element_of(value), AnyFloat) else on_integers
+
+    def _insert(self, op: _Op) -> _Op:
+        op.location = self.location
+        return self.rewriter.insert(op)
+
+    def _named(self, value: SSAValue, name: str | None) -> SSAValue:
+        value.name_hint = name
+        return value
+
+
+def _cast_op(source: Attribute, target: Attribute) -> type[Operation]:
+    """The scalar conversion between two different element types; `i1` counts 0 and 1."""
+    widens = _width(target) > _width(source)
+    if isinstance(target, AnyFloat):
+        if isinstance(source, AnyFloat):
+            return arith.ExtFOp if widens else arith.TruncFOp
+        return arith.UIToFPOp if source == i1 else arith.SIToFPOp
+    if isinstance(source, AnyFloat):
+        return arith.FPToSIOp
+    if source == i1:
+        return arith.ExtUIOp
+    return arith.ExtSIOp if widens else arith.TruncIOp
+
+
+def _width(element: Attribute) -> int:
+    return element.bitwidth if isinstance(element, AnyFloat) else element.width.data  # pyright: ignore
+
+
+def _nonzero_body(element: Attribute) -> Region:
+    """The scalar computation `x != 0`; NaN is not zero."""
+    block = Block(arg_types=[element])
+    if isinstance(element, AnyFloat):
+        zero = arith.ConstantOp(FloatAttr(0.0, element))
+        compare = arith.CmpfOp(block.args[0], zero.result, "une")
+    else:
+        zero = arith.ConstantOp(IntegerAttr(0, element))  # pyright: ignore
+        compare = arith.CmpiOp(block.args[0], zero.result, "ne")
+    block.add_ops([zero, compare, tensor.YieldOp(compare.result)])
+    return Region(block)
