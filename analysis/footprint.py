@@ -1,0 +1,120 @@
+"""What part of a buffer the points of a launch read: a slab, its origin, and the readers' subscripts in it.
+
+A load's subscripts are split into a part that is fixed where the slab is filled (the origin) and a part that runs inside it. A shared slab
+is the box of the inner part over all threads; a register slab holds one element for each coordinate that a thread itself runs through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from deplodock.analysis.dependence import is_coordinate
+from deplodock.analysis.linear import Division, Linear, extent_of, fold_map
+from deplodock.dialects import loop
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A load and its subscripts inside the slab."""
+
+    load: loop.LoadOp
+    subscripts: tuple[Linear, ...]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """A slab of these extents: slab[d] = buffer[origin + sum over d of steps[dim] * d], and its readers."""
+
+    shape: tuple[int, ...]
+    origin: tuple[Linear, ...]
+    steps: tuple[tuple[int, ...], ...]
+    """For each buffer dimension, the step for each slab coordinate."""
+    readers: tuple[Reader, ...]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of the slab."""
+        return math.prod(self.shape)
+
+    def same_slab(self, other: Footprint) -> bool:
+        """Whether two footprints are the same elements in the same places."""
+        return (self.shape, self.steps) == (other.shape, other.steps) and all(
+            a.constant == b.constant and dict(a.terms) == dict(b.terms)
+            for a, b in zip(self.origin, other.origin, strict=True)
+        )
+
+    def map(self) -> tuple[AffineMap, list[SSAValue]]:
+        """The affine map of a `tile.stage` that fills the slab, and its operands."""
+        operands: list[SSAValue] = []
+
+        def symbol(root: SSAValue) -> AffineExpr:
+            if not any(value is root for value in operands):
+                operands.append(root)
+            return AffineExpr.symbol(next(i for i, value in enumerate(operands) if value is root))
+
+        results: list[AffineExpr] = []
+        for origin, steps in zip(self.origin, self.steps, strict=True):
+            expr = origin.affine(symbol)
+            for d, step in enumerate(steps):
+                if step:
+                    expr = expr + AffineExpr.dimension(d) * step
+            results.append(expr)
+        return AffineMap(len(self.shape), len(operands), tuple(results)), operands
+
+
+def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
+    """The box that a load reads over all values of the `inside` axes and loop variables, or None if it is not affine in them."""
+    shape: list[int] = []
+    origins: list[Linear] = []
+    subscripts: list[Linear] = []
+    varying: list[bool] = []
+    for form in fold_map(load.map.data, load.indices):
+        origin, inner = _split(form, inside)
+        bounds = inner.range()
+        if bounds is None or not _is_separable(origin, inner, inside):
+            return None
+        varying.append(bool(inner.terms))
+        origins.append(origin + Linear(constant=bounds[0]))
+        if inner.terms:
+            shape.append(bounds[1] - bounds[0] + 1)
+            subscripts.append(inner - Linear(constant=bounds[0]))
+    places = [sum(varying[:dim]) for dim in range(len(varying))]
+    steps = [
+        tuple(int(varies and place == d) for d in range(len(shape))) for varies, place in zip(varying, places, strict=True)
+    ]
+    return Footprint(tuple(shape), tuple(origins), tuple(steps), (Reader(load, tuple(subscripts)),))
+
+
+def register_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
+    """The elements that one thread reads over the `inside` axes and loop variables, or None if it is not linear in them."""
+    forms = fold_map(load.map.data, load.indices)
+    roots = [root for root in inside if any(form.depends_on(root) for form in forms)]
+    shape = [extent_of(root) for root in roots]
+    origins: list[Linear] = []
+    steps: list[tuple[int, ...]] = []
+    for form in forms:
+        origin, inner = _split(form, inside)
+        if any(isinstance(atom, Division) for atom, _ in inner.terms) or not _is_separable(origin, inner, inside):
+            return None
+        origins.append(origin)
+        steps.append(tuple(inner.coefficient(root) for root in roots))
+    if any(extent is None for extent in shape):
+        return None
+    subscripts = tuple(Linear(((root, 1),)) for root in roots)
+    return Footprint(tuple(extent or 0 for extent in shape), tuple(origins), tuple(steps), (Reader(load, subscripts),))
+
+
+def _split(form: Linear, inside: Sequence[SSAValue]) -> tuple[Linear, Linear]:
+    return form.split(lambda root: not any(root is axis for axis in inside))
+
+
+def _is_separable(origin: Linear, inner: Linear, inside: Sequence[SSAValue]) -> bool:
+    """Whether the inner part runs over inside axes only, and the origin over other axes and loop variables."""
+    if not all(is_coordinate(root) for root in (*origin.roots(), *inner.roots())):
+        return False
+    return all(any(root is axis for axis in inside) for root in inner.roots())

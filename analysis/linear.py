@@ -1,0 +1,234 @@
+"""Affine expressions as linear forms over the axes and loop variables they come from, with ranges.
+
+A form is a sum of atoms times coefficients plus a constant. An atom is an SSA index that is not itself computed by `loop.index`, or the
+quotient or remainder of another form. `loop.index` chains are folded on the way, so two subscripts can be compared wherever they were
+written, and ranges simplify quotients: `(%ko * 16 + %t) floordiv 16` is `%ko` when `%t` is below 16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+    AffineSymExpr,
+)
+
+from deplodock.dialects import kernel, loop, tile
+
+
+@dataclass(frozen=True)
+class Division:
+    """The floor quotient (`remainder` false) or the remainder of a form by a positive divisor."""
+
+    form: Linear
+    divisor: int
+    remainder: bool
+
+
+Atom = SSAValue | Division
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A sum of atoms times nonzero coefficients, in order of first appearance, plus a constant."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    def __add__(self, other: Linear) -> Linear:
+        coefficients = dict(self.terms)
+        for atom, coefficient in other.terms:
+            coefficients[atom] = coefficients.get(atom, 0) + coefficient
+        return _form(coefficients, self.constant + other.constant)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Linear:
+        return _form({atom: coefficient * factor for atom, coefficient in self.terms}, self.constant * factor)
+
+    def coefficient(self, atom: Atom) -> int:
+        """The coefficient of an atom, 0 where it does not appear."""
+        return dict(self.terms).get(atom, 0)
+
+    def roots(self) -> Iterator[SSAValue]:
+        """The SSA values the form depends on, in order of appearance, with repetitions."""
+        for atom, _ in self.terms:
+            if isinstance(atom, Division):
+                yield from atom.form.roots()
+            else:
+                yield atom
+
+    def depends_on(self, root: SSAValue) -> bool:
+        """Whether `root` appears in the form."""
+        return any(value is root for value in self.roots())
+
+    def split(self, keep: Callable[[SSAValue], bool]) -> tuple[Linear, Linear]:
+        """The part whose roots all satisfy `keep`, and the rest; the constant goes with the first."""
+        kept: dict[Atom, int] = {}
+        rest: dict[Atom, int] = {}
+        for atom, coefficient in self.terms:
+            roots = atom.form.roots() if isinstance(atom, Division) else (atom,)
+            (kept if all(keep(root) for root in roots) else rest)[atom] = coefficient
+        return _form(kept, self.constant), _form(rest, 0)
+
+    def divisor(self) -> int:
+        """The largest number that is known to divide every value of the form (0 for the constant 0)."""
+        return math.gcd(self.constant, *(coefficient for _, coefficient in self.terms))
+
+    def range(self) -> Range | None:
+        """The least and greatest value, or None where a root has no known range."""
+        low = high = self.constant
+        for atom, coefficient in self.terms:
+            bounds = _range(atom)
+            if bounds is None:
+                return None
+            ends = (bounds[0] * coefficient, bounds[1] * coefficient)
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def floordiv(self, divisor: int) -> Linear:
+        """The floor quotient by a positive divisor."""
+        whole, rest = self._divide(divisor)
+        if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
+            return whole + Linear(constant=bounds[0] // divisor)
+        common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms))
+        if common > 1:
+            rest = _form({atom: c // common for atom, c in rest.terms}, rest.constant // common)
+        return whole + Linear(((Division(rest, divisor // common, False), 1),))
+
+    def mod(self, divisor: int) -> Linear:
+        """The remainder, from 0 below a positive divisor."""
+        _, rest = self._divide(divisor)
+        if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
+            return rest + Linear(constant=-(bounds[0] // divisor) * divisor)
+        common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms), rest.constant)
+        if common > 1:
+            rest = _form({atom: c // common for atom, c in rest.terms}, rest.constant // common)
+        return Linear(((Division(rest, divisor // common, True), common),))
+
+    def _divide(self, divisor: int) -> tuple[Linear, Linear]:
+        """The form as `whole * divisor + rest`."""
+        whole: dict[Atom, int] = {}
+        rest: dict[Atom, int] = {}
+        for atom, coefficient in self.terms:
+            if coefficient % divisor == 0:
+                whole[atom] = coefficient // divisor
+            else:
+                rest[atom] = coefficient
+        return _form(whole, self.constant // divisor), _form(rest, self.constant % divisor)
+
+    def affine(self, position: Callable[[SSAValue], AffineExpr]) -> AffineExpr:
+        """The form as an affine expression, each root at the dimension or symbol `position` gives it."""
+        result: AffineExpr | None = None
+        for atom, coefficient in self.terms:
+            if isinstance(atom, Division):
+                inner = atom.form.affine(position)
+                expr = inner % atom.divisor if atom.remainder else inner // atom.divisor
+            else:
+                expr = position(atom)
+            term = expr * coefficient
+            result = term if result is None else result + term
+        if result is None:
+            return AffineExpr.constant(self.constant)
+        return result + self.constant if self.constant else result
+
+
+def _form(coefficients: Mapping[Atom, int], constant: int) -> Linear:
+    return Linear(tuple((atom, c) for atom, c in coefficients.items() if c), constant)
+
+
+def _range(atom: Atom) -> Range | None:
+    if not isinstance(atom, Division):
+        return value_range(atom)
+    if atom.remainder:
+        return 0, atom.divisor - 1
+    bounds = atom.form.range()
+    return None if bounds is None else (bounds[0] // atom.divisor, bounds[1] // atom.divisor)
+
+
+def extent_of(root: SSAValue) -> int | None:
+    """The number of values of an axis, loop variable or hardware id, where it is constant."""
+    if not isinstance(root, BlockArgument):
+        return None
+    match root.block.parent_op():
+        case tile.LaunchOp() as launch:
+            return launch.extent(root)
+        case loop.ForOp() | loop.ReduceOp() as op if root.block is op.body.block:
+            return op.trips
+        case kernel.FuncOp() as op if root is op.block_id:
+            return op.num_blocks
+        case kernel.FuncOp() as op if root is op.thread_id:
+            return op.num_threads
+        case _:
+            return None
+
+
+def value_range(root: SSAValue) -> Range | None:
+    """The least and greatest value of an axis, loop variable or hardware id; of another index, None."""
+    extent = extent_of(root)
+    return None if extent is None else (0, max(extent - 1, 0))
+
+
+def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> Linear:
+    """The form of an expression over `operands`; `loop.index` results among them are folded.
+
+    Where `coordinates` are given (the slab coordinates of `tile.stage`), they are the dimensions and `operands` the symbols.
+    """
+    match expr:
+        case AffineConstantExpr(value):
+            return Linear(constant=value)
+        case AffineDimExpr(position) if coordinates:
+            return coordinates[position]
+        case AffineDimExpr(position) | AffineSymExpr(position):
+            return fold_value(operands[position])
+        case AffineBinaryOpExpr(kind, lhs, rhs):
+            left, right = fold(lhs, operands, coordinates), fold(rhs, operands, coordinates)
+            match kind:
+                case AffineBinaryOpKind.Add:
+                    return left + right
+                case AffineBinaryOpKind.Mul:
+                    return left * right.constant if not right.terms else right * left.constant
+                case AffineBinaryOpKind.FloorDiv:
+                    return left.floordiv(right.constant)
+                case AffineBinaryOpKind.CeilDiv:
+                    return (left + Linear(constant=right.constant - 1)).floordiv(right.constant)
+                case AffineBinaryOpKind.Mod:
+                    return left.mod(right.constant)
+        case _:
+            raise ValueError(f"unknown affine expression {expr}")
+
+
+def fold_value(value: SSAValue) -> Linear:
+    """The form of an SSA index."""
+    if isinstance(value.owner, loop.IndexOp):
+        return fold(value.owner.map.data.results[0], value.owner.indices)
+    return Linear(((value, 1),))
+
+
+def fold_map(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
+    """The forms of all results of a map over `operands`."""
+    return [fold(expr, operands) for expr in map.results]
+
+
+def to_map(forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
+    """A map with these results, and its operands."""
+    operands: list[SSAValue] = []
+
+    def position(root: SSAValue) -> AffineExpr:
+        if not any(value is root for value in operands):
+            operands.append(root)
+        return AffineExpr.dimension(next(i for i, value in enumerate(operands) if value is root))
+
+    exprs = tuple(form.affine(position) for form in forms)
+    return AffineMap(len(operands), 0, exprs), operands

@@ -1,0 +1,71 @@
+"""The roles of axes, read off the subscripts: which reduction is a contraction, and which free axes are its m, n and batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.dependence import Dependence, without
+from deplodock.analysis.nest import Nest
+from deplodock.dialects import loop, scalar_regions
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A reduction of a product: `m` axes only the left factor varies along, `n` only the right one, `batch` both."""
+
+    reduction: loop.ReduceOp
+    m: tuple[SSAValue, ...]
+    n: tuple[SSAValue, ...]
+    batch: tuple[SSAValue, ...]
+
+
+def contraction(nest: Nest) -> Contraction | None:
+    """The contraction among a nest's reductions, or None.
+
+    A contraction adds products of two values, each of which varies along a free axis that the other does not. The factor that varies along
+    the nest's later axis is the right one, so that n walks the output's contiguous dimension.
+    """
+    dependence = Dependence()
+    for reduction in nest.reductions():
+        if (found := _as_contraction(reduction, nest, dependence)) is not None:
+            return found
+    return None
+
+
+def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence) -> Contraction | None:
+    innermost = innermost_reduction(reduction)
+    ops = scalar_regions.combiner_ops(innermost.combiner)
+    product = innermost.yielded[0].owner
+    if ops is None or len(ops) != 1 or not isinstance(ops[0], arith.AddfOp | arith.AddiOp):
+        return None
+    if not isinstance(product, arith.MulfOp | arith.MuliOp):
+        return None
+    sides = [[axis for axis in nest.axes if axis in dependence.of(value)] for value in product.operands]
+    only = [tuple(without(sides[i], set(sides[1 - i]))) for i in (0, 1)]
+    if not only[0] or not only[1]:
+        return None
+    order = {axis: i for i, axis in enumerate(nest.axes)}
+    m, n = sorted(only, key=lambda axes: max(order[axis] for axis in axes))
+    return Contraction(reduction, m, n, tuple(axis for axis in sides[0] if axis in sides[1]))
+
+
+def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
+    """Follow reductions that yield another reduction with the same combiner: together they are one, in several loops."""
+    while len(reduction.yielded) == len(reduction.outputs):
+        inner = reduction.yielded[0].owner
+        if not isinstance(inner, loop.ReduceOp) or not shares_accumulator(inner, reduction):
+            return reduction
+        reduction = inner
+    return reduction
+
+
+def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
+    """Whether `outer` yields exactly the results of `inner` and folds them the same way."""
+    return (
+        tuple(outer.yielded) == tuple(inner.results)
+        and inner.identities == outer.identities
+        and inner.combiner.is_structurally_equivalent(outer.combiner)
+    )

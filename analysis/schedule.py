@@ -1,0 +1,144 @@
+"""The schedule of a kernel: which rules to apply with which options, as text and as chosen by heuristics.
+
+A schedule is a pass pipeline, `tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs`, kept on the
+kernel function in `deplodock.schedule`. There is one heuristic for each class of kernel; the rules hold none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import StringAttr
+from xdsl.utils.arg_spec import ArgSpecParseError, parse_pipeline
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.linear import Linear, fold_map
+from deplodock.analysis.nest import Nest, nests
+from deplodock.analysis.roles import contraction
+from deplodock.dialects import loop
+
+ATTRIBUTE = "deplodock.schedule"
+
+Options = Mapping[str, int | str]
+Schedule = Mapping[str, Options]
+
+CTA_THREADS = 256
+"""Threads of a CTA: 8 warps hide latency and leave every GPU several CTAs per SM."""
+
+MAX_CTA_THREADS = 1024
+"""The most threads of a CTA on every NVIDIA GPU (CUDA programming guide, compute capabilities)."""
+
+WARP = 32
+"""Lanes of a warp; rows shorter than that stay with one thread."""
+
+THREAD_VALUES = 8
+"""Values of a row for each thread, two 16-byte accesses of f32, while more threads are to be had."""
+
+ROW_VALUES = 32
+"""The most 4-byte values of a row that a thread keeps in registers."""
+
+CONTRACTION_TILE = 16
+"""The tile of a contraction's output, m and n, before register tiling."""
+
+
+def schedule_of(function: func.FuncOp) -> Schedule:
+    """The schedule on a kernel function, or the one the heuristics choose. Raises VerifyException if the attribute is malformed."""
+    attribute = function.attributes.get(ATTRIBUTE)
+    if attribute is None:
+        return choose(function)
+    if not isinstance(attribute, StringAttr):
+        raise VerifyException(f"{ATTRIBUTE} must be a string that holds a pass pipeline, got {attribute}")
+    return parse_schedule(attribute.data)
+
+
+def parse_schedule(text: str) -> dict[str, dict[str, int | str]]:
+    """Read a pass pipeline of rules with scalar options. Raises VerifyException with the text where it is malformed."""
+    schedule: dict[str, dict[str, int | str]] = {}
+    try:
+        specs = [spec.normalize_parameter_names() for spec in parse_pipeline(text)]
+    except ArgSpecParseError as error:
+        raise VerifyException(f"malformed schedule {text!r}: {error}") from error
+    for spec in specs:
+        options: dict[str, int | str] = {}
+        for name, values in spec.parameters.items():
+            if len(values) != 1 or not isinstance(values[0], int | str):
+                raise VerifyException(f"schedule {text!r}: the option {name} of {spec.name} takes one integer or word")
+            options[name] = values[0]
+        if spec.name in schedule:
+            raise VerifyException(f"schedule {text!r} names {spec.name} twice")
+        schedule[spec.name] = options
+    return schedule
+
+
+def format_schedule(schedule: Schedule) -> str:
+    """The schedule as a pass pipeline."""
+    return ",".join(
+        name + ("{" + " ".join(f"{key}={value}" for key, value in options.items()) + "}" if options else "")
+        for name, options in schedule.items()
+    )
+
+
+def choose(function: func.FuncOp) -> Schedule:
+    """The heuristic schedule of a kernel at loop level or just after tileify."""
+    nest = next(nests(function))
+    if contraction(nest) is not None:
+        return _contraction_schedule()
+    if (rows := _row_options(nest)) is not None:
+        return {"tileify": {}, "cooperative-reduce": rows, **_cta(max(CTA_THREADS, int(rows["threads"])))}
+    return {"tileify": {}, **_cta(CTA_THREADS)}
+
+
+def _cta(threads: int) -> Schedule:
+    return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
+
+
+def _contraction_schedule() -> Schedule:
+    tile = {"m": CONTRACTION_TILE, "n": CONTRACTION_TILE}
+    return {"tileify": {}, "blockify-launch": tile, "stage-inputs": {}}
+
+
+def _row_options(nest: Nest) -> dict[str, int | str] | None:
+    """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
+
+    The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each has about
+    `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`.
+    """
+    reductions = nest.reductions()
+    extents = [op.trips for op in reductions]
+    if not reductions or any(extent is None for extent in extents):
+        return None
+    extent = max(extent or 0 for extent in extents)
+    if extent < WARP or not all(_walks_memory(op) for op in reductions):
+        return None
+    vector = min(_row_width(op) for op in nest.row_loops() if op.trips is not None)
+    threads = WARP
+    while threads < MAX_CTA_THREADS and extent > threads * (THREAD_VALUES if threads < CTA_THREADS else ROW_VALUES):
+        threads *= 2
+    return {"threads": threads, "vector": vector}
+
+
+def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[loop.LoadOp | loop.StoreOp, Sequence[Linear]]]:
+    """The accesses in a loop's body that depend on its variable, with their subscripts."""
+    found: list[tuple[loop.LoadOp | loop.StoreOp, Sequence[Linear]]] = []
+    for inner in op.body.walk():
+        if isinstance(inner, loop.LoadOp | loop.StoreOp):
+            forms = fold_map(inner.map.data, inner.indices)
+            if any(form.depends_on(op.iv) for form in forms):
+                found.append((inner, forms))
+    return found
+
+
+def _walks_memory(op: loop.ReduceOp) -> bool:
+    """Whether a loop's accesses step through contiguous memory, or it has none."""
+    return all(forms[-1].coefficient(op.iv) == 1 for _, forms in _accesses(op))
+
+
+def _row_width(op: loop.ForOp | loop.ReduceOp) -> int:
+    """The widest access that suits all accesses of a loop along its variable."""
+    widths = [4]
+    for access, forms in _accesses(op):
+        buffer = access.source if isinstance(access, loop.LoadOp) else access.destination
+        widths.append(aligned_width(loop.memref_of(buffer), forms, op.iv, op.trips or 1))
+    return min(widths)

@@ -1,0 +1,124 @@
+"""t:005 blockify-launch: choose what of the free axes of a launch runs in one CTA, and make the rest blocks.
+
+    tile.launch (%m = 500 : thread, %n = 64 : thread) {  ->  tile.launch (%m_b = 32 : block, %n_b = 4 : block, %m_t = 16 : thread, %n_t = 16 : thread) {
+      ..                                                       %m = loop.index [%m_b * 16 + %m_t]
+                                                               loop.where %m < 500
+                                                               %n = loop.index [%n_b * 16 + %n_t] ..
+
+Axes that a combine folds belong to one CTA and stay. A contraction gets a CTA tile of m x n by the roles of its axes, its batch axes become
+blocks; every other kernel fills a CTA with `threads`, the innermost axes first, so that neighbouring threads walk contiguous memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.nest import Nest, launches
+from deplodock.analysis.roles import contraction
+from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
+from deplodock.dialects import tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.tile.edits import rebind, reorder, split_axis
+from deplodock.passes.tile.rule import Skip, apply_rule, positive
+
+
+@dataclass(frozen=True)
+class BlockifyLaunchPass(ModulePass):
+    """Split the free axes of a launch into blocks and the threads of a CTA.
+
+    Parameters:
+        m: rows of a contraction's CTA tile.
+        n: columns of a contraction's CTA tile.
+        threads: threads of a CTA of any other kernel.
+    """
+
+    name = "blockify-launch"
+    m: int | None = None
+    n: int | None = None
+    threads: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, blockify_launch)
+
+
+def blockify_launch(function: func.FuncOp, options: Options) -> None:
+    """Blockify every launch of the function; Skip with the reason if none can be."""
+    refusals: list[str] = []
+    for launch in (found := launches(function)):
+        try:
+            _blockify(launch, options)
+        except Skip as skip:
+            refusals.append(str(skip))
+    if len(refusals) == len(found):
+        raise Skip(refusals[0] if refusals else "no launch; run tileify first")
+
+
+def _blockify(launch: tile.LaunchOp, options: Options) -> None:
+    if launch.bound_to(Binding.BLOCK):
+        raise Skip("the launch has block axes already")
+    if not launch.axes:
+        raise Skip("the launch has no axes")
+    if any(isinstance(op, tile.StageOp) for op in launch.body.walk()):
+        raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
+    if any(launch.extent(axis) is None for axis in launch.axes):
+        raise Skip("an axis has an extent that is not constant")
+    sizes = _tile_sizes(launch, options)
+    for axis, size in sizes:
+        _bind(launch, axis, size)
+    bindings = (Binding.BLOCK, Binding.THREAD, Binding.REGISTER)
+    shared = _folded(launch)
+    order = [axis for binding in bindings for axis in launch.bound_to(binding) if axis not in shared or binding is Binding.REGISTER]
+    first_register = len(order) - len(launch.bound_to(Binding.REGISTER))
+    order[first_register:first_register] = [axis for axis in launch.bound_to(Binding.THREAD) if axis in shared]
+    reorder(launch, order)
+
+
+def _tile_sizes(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
+    """The coordinates of each free thread axis that one CTA takes, in the launch's order."""
+    shared = _folded(launch)
+    free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    if roles is None:
+        if "m" in options or "n" in options:
+            raise Skip("m and n tile a contraction, and the launch has none; give threads")
+        budget = positive(options, "threads", CTA_THREADS)
+        budget //= math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD) if axis in shared)
+        return _fill(launch, free, budget)
+    if "threads" in options:
+        raise Skip("threads is for kernels without a contraction; give m and n")
+    m = _fill(launch, [axis for axis in free if axis in roles.m], positive(options, "m", CONTRACTION_TILE))
+    n = _fill(launch, [axis for axis in free if axis in roles.n], positive(options, "n", CONTRACTION_TILE))
+    chosen = dict([*m, *n])
+    return [(axis, chosen.get(axis, 1)) for axis in free]
+
+
+def _fill(launch: tile.LaunchOp, axes: list[BlockArgument], budget: int) -> list[tuple[SSAValue, int]]:
+    """Give each axis as much of the budget as it can use, the innermost first."""
+    sizes: list[tuple[SSAValue, int]] = []
+    for axis in reversed(axes):
+        size = max(1, min(launch.extent(axis) or 1, budget))
+        budget //= size
+        sizes.append((axis, size))
+    return sizes[::-1]
+
+
+def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> None:
+    """Leave `size` coordinates of a thread axis to the CTA and make the rest a block axis."""
+    extent = launch.extent(axis)
+    assert extent is not None
+    if size == 1 and extent > 1:
+        rebind(launch, axis, Binding.BLOCK)
+    elif size < extent:
+        split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
+
+
+def _folded(launch: tile.LaunchOp) -> list[SSAValue]:
+    """The axes that some combine of the launch folds."""
+    return [axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes]

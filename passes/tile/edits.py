@@ -1,0 +1,118 @@
+"""The edits of a launch that the scheduling rules share.
+
+Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so users are not touched, and adds a `loop.where` when the factor
+does not divide the extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A launch axis to be made: its constant extent, binding and name."""
+
+    extent: int
+    binding: Binding
+    name: str | None
+
+
+def append_loop_axis(launch: tile.LaunchOp, op: loop.ForOp, binding: Binding) -> SSAValue:
+    """Add an axis with the bound, operands and name of a loop. Returns the axis."""
+    block = launch.body.block
+    axis = block.insert_arg(IndexType(), len(block.args))
+    axis.name_hint = op.iv.name_hint
+    old, added = len(launch.extent_operands), len(op.bound_operands)
+    shifted = [AffineExpr.dimension(old + i) for i in range(added)]
+    extents = [AffineMap(old + added, 0, extent.data.results) for extent in launch.extents]
+    extents.append(op.bound.data.replace_dims_and_symbols(shifted, [], old + added, 0))
+    launch.operands = [*launch.extent_operands, *op.bound_operands]
+    launch.properties["extents"] = ArrayAttr([AffineMapAttr(extent) for extent in extents])
+    launch.properties["bindings"] = ArrayAttr([*launch.bindings, tile.BindingAttr(binding)])
+    return axis
+
+
+def append_axis(launch: tile.LaunchOp, axis: Axis) -> SSAValue:
+    """Add an axis of constant extent. Returns it."""
+    block = launch.body.block
+    value = block.insert_arg(IndexType(), len(block.args))
+    value.name_hint = axis.name
+    extent = AffineMap(len(launch.extent_operands), 0, (AffineExpr.constant(axis.extent),))
+    launch.properties["extents"] = ArrayAttr([*launch.extents, AffineMapAttr(extent)])
+    launch.properties["bindings"] = ArrayAttr([*launch.bindings, tile.BindingAttr(axis.binding)])
+    return value
+
+
+def reorder(launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:
+    """Put the axes in this order. Returns the axes of the launch, which are new values."""
+    block = launch.body.block
+    old = list(launch.axes)
+    positions = [next(i for i, axis in enumerate(old) if axis is wanted) for wanted in order]
+    for position in positions:
+        new = block.insert_arg(IndexType(), len(block.args))
+        new.name_hint = old[position].name_hint
+        old[position].replace_all_uses_with(new)
+    for axis in old:
+        block.erase_arg(axis)
+    launch.properties["extents"] = ArrayAttr([launch.extents.data[position] for position in positions])
+    launch.properties["bindings"] = ArrayAttr([launch.bindings.data[position] for position in positions])
+    return list(block.args)
+
+
+def rebind(launch: tile.LaunchOp, axis: SSAValue, binding: Binding) -> None:
+    """Change the binding of an axis."""
+    assert isinstance(axis, BlockArgument)
+    bindings = list(launch.bindings)
+    bindings[axis.index] = tile.BindingAttr(binding)
+    launch.properties["bindings"] = ArrayAttr(bindings)
+
+
+def split_axis(launch: tile.LaunchOp, axis: SSAValue, factor: int, outer: Binding, inner: Binding) -> tuple[SSAValue, SSAValue]:
+    """Split an axis of constant extent E into axes of extents ceil(E / factor) and factor; the old coordinate becomes a loop.index.
+
+    The new axes are appended, outer first, and named after the old one. Where the factor does not divide E, points from E on are inactive.
+    """
+    extent = launch.extent(axis)
+    assert extent is not None and isinstance(axis, BlockArgument)
+    hint = axis.name_hint or "a"
+    outer_axis = append_axis(launch, Axis(-(-extent // factor), outer, f"{hint}_{outer.value[0]}"))
+    inner_axis = append_axis(launch, Axis(factor, inner, f"{hint}_{inner.value[0]}"))
+    recompute(axis, [(outer_axis, factor), (inner_axis, 1)], launch.body.block, extent if extent % factor else None)
+    drop_axis(launch, axis)
+    return outer_axis, inner_axis
+
+
+def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
+    """Remove an axis that has no uses."""
+    position = axis.index
+    launch.body.block.erase_arg(axis)
+    for name in ("extents", "bindings"):
+        entries = list(cast(ArrayAttr[Attribute], launch.properties[name]))
+        del entries[position]
+        launch.properties[name] = ArrayAttr(entries)
+
+
+def recompute(old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None) -> None:
+    """Replace a coordinate by the sum of parts times strides, computed at the start of `block`; from `limit` on it is inactive."""
+    total = AffineExpr.dimension(0) * parts[0][1]
+    for i, (_, stride) in enumerate(parts[1:], start=1):
+        total = total + AffineExpr.dimension(i) * stride
+    index = loop.IndexOp(AffineMap(len(parts), 0, (total,)), [value for value, _ in parts])
+    index.result.name_hint = old.name_hint
+    old.replace_all_uses_with(index.result)
+    added: list[Operation] = [index]
+    if limit is not None:
+        condition = AffineMap(1, 0, (AffineExpr.dimension(0), AffineExpr.constant(limit)))
+        added.append(loop.WhereOp(condition, [index.result]))
+    Rewriter.insert_op(added, InsertPoint.at_start(block))

@@ -1,0 +1,244 @@
+"""t:007 stage-inputs: copy slabs of inputs that are read more than once on chip, and let their readers read the copy.
+
+    tile.launch (%m = 16 : thread, %n = 16 : thread) {       tile.launch (%m = 16 : thread, %n = 16 : thread) {
+                                                               %xs = tile.stage %x[d0, d1] : memref<16x64xf32> to
+      %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {                    memref<16x64xf32, #tile.memory<shared>>
+        %a = loop.load %x[%m, %k] : memref<16x64xf32>    ->    %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+        ..                                                       %a = loop.load %xs[%m, %k] : memref<16x64xf32, ..>
+
+A slab is filled just outside the innermost loop around its readers. Registers hold it when each thread reads only its own elements, several
+times, and they are few enough to be indexed by constants (the loops over them are unrolled). Otherwise shared memory holds it, when several
+warps or several loops read its elements and it fits beside the other slabs. Buffers that the kernel writes are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
+from deplodock.analysis.linear import Linear, extent_of, fold_value, to_map
+from deplodock.analysis.nest import launches
+from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
+from deplodock.analysis.targets import target_of
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.tile.rule import Skip, apply_rule
+
+
+@dataclass(frozen=True)
+class StageInputsPass(ModulePass):
+    """Copy slabs of inputs that are read more than once on chip.
+
+    Parameters:
+        memory: where slabs go: by benefit (auto), or only to shared memory or registers.
+    """
+
+    name = "stage-inputs"
+    memory: Literal["auto", "shared", "register"] | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, stage_inputs)
+
+
+def stage_inputs(function: func.FuncOp, options: Options) -> None:
+    """Stage what benefits in every launch; Skip with the reasons if nothing does."""
+    found = launches(function)
+    if not found:
+        raise Skip("no launch; run tileify first")
+    memory = str(options.get("memory", "auto"))
+    if memory not in ("auto", "shared", "register"):
+        raise Skip(f"memory is auto, shared or register, not {memory}")
+    refusals: list[str] = []
+    staged = 0
+    for launch in found:
+        for group in _groups(launch):
+            refusal = _stage(launch, group, memory)
+            staged += refusal is None
+            if refusal is not None and refusal not in refusals:
+                refusals.append(refusal)
+    if not staged:
+        raise Skip("; ".join(refusals) or "no input is read from global memory")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The loads of one buffer whose innermost loops stand in one block, or that stand in it themselves."""
+
+    block: Block
+    loads: tuple[loop.LoadOp, ...]
+
+    @property
+    def name(self) -> str:
+        """The buffer's name for messages."""
+        return f"%{self.loads[0].source.name_hint or '?'}"
+
+    def anchor(self) -> Operation:
+        """The first operation of the block that reads the buffer."""
+        return next(op for op in self.block.ops if any(op.is_ancestor(load) for load in self.loads))
+
+
+def _groups(launch: tile.LaunchOp) -> list[Group]:
+    """The loads of read-only global buffers that could share a slab, in program order."""
+    groups: list[Group] = []
+    for op in launch.body.walk():
+        if not isinstance(op, loop.LoadOp) or tile.memory_of(op.source) is not None or _is_written(op.source):
+            continue
+        inner = _loop_around(op)
+        block = launch.body.block if inner is None else inner.parent
+        assert block is not None
+        for i, group in enumerate(groups):
+            if group.block is block and group.loads[0].source is op.source:
+                groups[i] = replace(group, loads=(*group.loads, op))
+                break
+        else:
+            groups.append(Group(block, (op,)))
+    return groups
+
+
+def _is_written(buffer: SSAValue) -> bool:
+    return any(isinstance(use.operation, loop.StoreOp | func.CallOp) for use in buffer.uses)
+
+
+def _loop_around(op: Operation) -> loop.ForOp | loop.ReduceOp | None:
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp):
+        parent = parent.parent_op()
+    return parent if isinstance(parent, loop.ForOp | loop.ReduceOp) else None
+
+
+def _stage(launch: tile.LaunchOp, group: Group, memory: str) -> str | None:
+    """Stage a group where it pays. Returns the reason where it does not."""
+    registers, reason = _in_registers(launch, group)
+    if registers is not None and memory != "shared":
+        _rewrite(group, registers, Memory.REGISTER)
+        for load in group.loads:
+            if (around := _loop_around(load)) is not None:
+                around.properties["unroll"] = UnitAttr()
+        return None
+    if memory == "register":
+        return f"{group.name}: {reason}"
+    shared, shared_reason = _in_shared(launch, group)
+    if shared is not None:
+        _rewrite(group, shared, Memory.SHARED)
+        return None
+    return f"{group.name}: {reason}; {shared_reason}" if reason else f"{group.name}: {shared_reason}"
+
+
+def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
+    """The slab of one thread, or the reason why registers do not serve ("" where nothing is read twice by one thread)."""
+    footprints: list[Footprint] = []
+    for load in group.loads:
+        footprint = register_footprint(load, _inner_axes(launch, load, Binding.REGISTER))
+        if footprint is None:
+            return None, "its subscripts are not affine in the axes"
+        footprints.append(footprint)
+    merged = _merge(footprints)
+    if merged is None or len(merged.readers) < 2:
+        return None, ""
+    values = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type) // 4
+    if values > ROW_VALUES:
+        return None, f"{values} values of a thread exceed {ROW_VALUES} registers"
+    box = shared_footprint(group.loads[0], _inner_axes(launch, group.loads[0], Binding.THREAD, Binding.REGISTER))
+    threads = math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD))
+    if box is None or box.elements < merged.elements * threads:
+        return None, "several threads read the same elements"
+    return merged, ""
+
+
+def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
+    """The slab of a CTA, or the reason why shared memory does not serve."""
+    footprints: list[Footprint] = []
+    points = 0
+    for load in group.loads:
+        inside = _inner_axes(launch, load, Binding.THREAD, Binding.REGISTER)
+        footprint = shared_footprint(load, inside)
+        if footprint is None:
+            return None, "its subscripts are not affine in the axes"
+        if not footprint.shape:
+            return None, "one element is read"
+        footprints.append(footprint)
+        points += math.prod(extent_of(root) or 1 for root in inside)
+    merged = _merge(footprints)
+    if merged is None:
+        return None, "its loops read different slabs"
+    if points <= merged.elements:
+        return None, "each element is read once by a CTA"
+    if len(merged.readers) == 1 and math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD)) <= WARP:
+        return None, "one warp reads it, so the L1 cache serves it"
+    size = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type)
+    limit = _free_shared_bytes(launch)
+    if size > limit:
+        return None, f"its slab of {size} bytes exceeds the {limit} bytes of shared memory left to a CTA"
+    return merged, ""
+
+
+def _inner_axes(launch: tile.LaunchOp, load: loop.LoadOp, *bindings: Binding) -> list[SSAValue]:
+    """The variable of the innermost loop around a load, and the launch axes with one of the bindings."""
+    around = _loop_around(load)
+    axes: list[SSAValue] = [around.iv] if around is not None else []
+    return axes + [axis for axis in launch.axes if launch.binding(axis) in bindings]
+
+
+def _merge(footprints: Sequence[Footprint]) -> Footprint | None:
+    """One footprint with all readers, or None if they differ."""
+    first, *rest = footprints
+    if not all(first.same_slab(other) for other in rest):
+        return None
+    return replace(first, readers=tuple(reader for footprint in footprints for reader in footprint.readers))
+
+
+def _free_shared_bytes(launch: tile.LaunchOp) -> int:
+    module = launch.get_toplevel_object()
+    assert isinstance(module, ModuleOp)
+    used = sum(
+        math.prod(loop.memref_of(op.slab).get_shape()) * element_bytes(loop.memref_of(op.slab).element_type)
+        for op in launch.body.walk()
+        if isinstance(op, tile.StageOp) and tile.memory_of(op.slab) is Memory.SHARED
+    )
+    return target_of(module).fact("shared_per_block") - used
+
+
+def _rewrite(group: Group, footprint: Footprint, memory: Memory) -> None:
+    """Fill the slab before its first reader and read it instead of the buffer."""
+    source = group.loads[0].source
+    element = loop.memref_of(source).element_type
+    slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(memory))
+    map, operands = footprint.map()
+    stage = tile.StageOp(source, map, operands, slab)
+    stage.slab.name_hint = f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
+    Rewriter.insert_op(stage, InsertPoint.before(group.anchor()))
+    for reader in footprint.readers:
+        _read_slab(reader, stage.slab)
+
+
+def _read_slab(reader: Reader, slab: SSAValue) -> None:
+    load = reader.load
+    named = [_named(form, load.indices) for form in reader.subscripts]
+    map, indices = to_map(named)
+    read = loop.LoadOp(slab, map, indices)
+    read.result.name_hint = load.result.name_hint
+    Rewriter.replace_op(load, read)
+
+
+def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:
+    """A coordinate that the program computes already and that equals the form, else the form."""
+    pending = list(indices)
+    while pending:
+        value = pending.pop(0)
+        known = fold_value(value)
+        if known.constant == form.constant and dict(known.terms) == dict(form.terms):
+            return Linear(((value, 1),))
+        if isinstance(value.owner, loop.IndexOp):
+            pending.extend(value.owner.indices)
+    return form
