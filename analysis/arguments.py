@@ -1,0 +1,113 @@
+"""What a function does with each of its arguments: reads it, writes it, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp
+from xdsl.dialects.func import FuncOp as HostFuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.traits import MemoryEffectKind, SymbolTable, get_effects
+
+from deplodock.dialects.kernel import FuncOp as KernelFuncOp
+from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
+from deplodock.errors import Error
+
+Function: TypeAlias = HostFuncOp | KernelFuncOp
+
+
+class Role(Enum):
+    """`in` arguments are only read (or unused), `out` only written, `inout` read and written."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+_ROLES = {(False, False): Role.IN, (True, False): Role.IN, (False, True): Role.OUT, (True, True): Role.INOUT}
+
+
+def parameters(function: Function) -> tuple[SSAValue, ...]:
+    """The arguments of a function at any level, without the ids of a kernel.func."""
+    if isinstance(function, KernelFuncOp):
+        return tuple(function.parameters)
+    return tuple(function.args)
+
+
+def callee(call: CallOp | KernelLaunchOp) -> Function:
+    """The function that a call or launch names. Raises Error if the module does not define it."""
+    found = SymbolTable.lookup_symbol(call, call.callee)
+    if isinstance(found, KernelFuncOp) or (isinstance(found, HostFuncOp) and not found.is_declaration):
+        return found
+    raise Error(f"{call.name}: the module does not define the function {call.callee}")
+
+
+def entry_functions(module: ModuleOp) -> list[Function]:
+    """The functions that no other one calls or launches, in the order of the module; declarations are none."""
+    called = {op.callee.string_value() for op in module.walk() if isinstance(op, CallOp | KernelLaunchOp)}
+    functions = [op for op in module.ops if isinstance(op, HostFuncOp | KernelFuncOp)]
+    return [
+        function
+        for function in functions
+        if function.sym_name.data not in called and not (isinstance(function, HostFuncOp) and function.is_declaration)
+    ]
+
+
+def entry_function(module: ModuleOp, name: str | None = None) -> Function:
+    """The entry function, or the function `name`. Raises Error if there is none, or several and no name."""
+    if name is not None:
+        found = SymbolTable.lookup_symbol(module, name)
+        if isinstance(found, KernelFuncOp) or (isinstance(found, HostFuncOp) and not found.is_declaration):
+            return found
+        raise Error(f"the module does not define a function @{name}")
+    entries = entry_functions(module)
+    if not entries:
+        raise Error("the module has no entry point: define a func.func that no other function calls")
+    if len(entries) > 1:
+        names = ", ".join(f"@{function.sym_name.data}" for function in entries)
+        raise Error(f"the module has several entry points, {names}: name the one to run")
+    return entries[0]
+
+
+def argument_roles(function: Function) -> list[Role]:
+    """The role of each argument, from the memory effects of the body and of the functions it calls.
+
+    Works on loop, tile and kernel level, and on the host functions above them. An argument that is only returned is
+    `in`. Raises Error if a callee is not defined or the functions call each other in a circle.
+    """
+    return _roles(function, ())
+
+
+def _roles(function: Function, callers: tuple[Function, ...]) -> list[Role]:
+    if any(function is caller for caller in callers):
+        raise Error(f"@{function.sym_name.data} calls itself; functions must not be recursive")
+    effects = set(_effects(function, (*callers, function)))
+    return [
+        _ROLES[(value, MemoryEffectKind.READ) in effects, (value, MemoryEffectKind.WRITE) in effects]
+        for value in parameters(function)
+    ]
+
+
+def _effects(function: Function, callers: tuple[Function, ...]) -> Iterator[tuple[SSAValue, MemoryEffectKind]]:
+    for op in function.body.walk():
+        if isinstance(op, CallOp | KernelLaunchOp):
+            for value, role in zip(op.arguments, _roles(callee(op), callers), strict=True):
+                yield from ((value, kind) for kind in _KINDS[role])
+        elif not op.regions:
+            yield from _own_effects(op)
+
+
+_KINDS = {
+    Role.IN: (MemoryEffectKind.READ,),
+    Role.OUT: (MemoryEffectKind.WRITE,),
+    Role.INOUT: (MemoryEffectKind.READ, MemoryEffectKind.WRITE),
+}
+
+
+def _own_effects(op: Operation) -> Iterator[tuple[SSAValue, MemoryEffectKind]]:
+    for effect in get_effects(op) or ():
+        if isinstance(effect.value, SSAValue):
+            yield effect.value, effect.kind

@@ -1,0 +1,166 @@
+"""Runs a module of tensor, loop or tile level on numpy arrays: what the program means, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
+from xdsl.dialects.func import CallOp, FuncOp
+from xdsl.dialects.memref import AllocOp
+from xdsl.ir import Attribute, Operation
+
+from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function
+from deplodock.dialects.kernel import FuncOp as KernelFuncOp
+from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
+from deplodock.dialects.torch import ATEN_OPS
+from deplodock.errors import Error, InvalidInputError, UnsupportedError
+from deplodock.interpreters import loop, tensor, tile
+from deplodock.interpreters.machine import Buffer, Handler, Machine, Space, Value, element, uninitialised
+from deplodock.interpreters.values import Array, Precision, dtype_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """The outputs of a run, and whether every reduction in it gives the same bits in any order."""
+
+    outputs: list[Array]
+    exact: bool
+
+
+def evaluate(
+    module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, precision: Precision = "native"
+) -> list[Array]:
+    """Run the entry function (the one nobody calls, or `entry`) of a tensor, loop or tile module.
+
+    A function with results takes all its arguments and gives its results. A kernel function, which has none, takes the
+    arguments it reads (`in` and `inout`) and gives those it writes (`out` and `inout`), each in order. The inputs are
+    not changed. `float64` computes every f32 in float64 and returns float64.
+
+    Raises InvalidInputError if the inputs do not fit the signature; UnsupportedError for what the evaluators do not
+    mean (torch and kernel level); Error if the program is wrong: an access outside its buffer, an element with two
+    values or never written.
+    """
+    return run(module, inputs, entry=entry, precision=precision).outputs
+
+
+def run(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, precision: Precision = "native") -> Run:
+    """As `evaluate`, and says whether the order of reductions mattered."""
+    function = entry_function(module, entry)
+    if isinstance(function, KernelFuncOp):
+        raise UnsupportedError(f"@{function.sym_name.data} is a kernel.func: run it in the simulator")
+    machine = Machine({**tensor.HANDLERS, **loop.HANDLERS, **tile.HANDLERS, **_HANDLERS}, precision)
+    arguments = _arguments(function, inputs, precision)
+    with np.errstate(all="ignore"):
+        results = _call(machine, function, arguments)
+    if not function.function_type.outputs.data:
+        roles = argument_roles(function)
+        results = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
+    return Run([value.data if isinstance(value, Buffer) else value for value in results], machine.exact)
+
+
+def input_types(function: Function) -> list[Attribute]:
+    """The types of the inputs that running a function takes: all arguments, without the `out` ones of a kernel."""
+    types = list(function.function_type.inputs)
+    if function.function_type.outputs.data:
+        return types
+    return [type for type, role in zip(types, argument_roles(function), strict=True) if role is not Role.OUT]
+
+
+def _arguments(function: FuncOp, inputs: Sequence[Array], precision: Precision) -> list[Value]:
+    wanted = input_types(function)
+    if len(inputs) != len(wanted):
+        names = ", ".join(str(type) for type in wanted)
+        raise InvalidInputError(
+            f"@{function.sym_name.data} takes {len(wanted)} inputs ({names}), got {len(inputs)} arrays"
+        )
+    kernel = not function.function_type.outputs.data
+    given = iter(enumerate(inputs))
+    arguments: list[Value] = []
+    for type, role in zip(function.function_type.inputs, argument_roles(function), strict=True):
+        if kernel and role is Role.OUT:
+            arguments.append(_output(function, cast(MemRefType[Attribute], type), precision))
+        else:
+            arguments.append(_input(function, *next(given), type, precision))
+    return arguments
+
+
+def _output(function: FuncOp, type: MemRefType[Attribute], precision: Precision) -> Buffer:
+    if not type.has_static_shape():
+        raise UnsupportedError(f"@{function.sym_name.data}: the output {type} needs a static shape")
+    return uninitialised(type.get_shape(), dtype_of(type.element_type, precision))
+
+
+def _input(function: FuncOp, position: int, given: Array, type: Attribute, precision: Precision) -> Value:
+    shape, element_type = (), type
+    if isinstance(type, MemRefType | TensorType):
+        shape, element_type = type.get_shape(), cast(MemRefType[Attribute] | TensorType[Attribute], type).element_type
+    array, native = np.asarray(given), dtype_of(element_type)
+    fits = array.ndim == len(shape) and all(want in (-1, n) for want, n in zip(shape, array.shape, strict=True))
+    if not fits or array.dtype not in (native, dtype_of(element_type, precision)):
+        raise InvalidInputError(
+            f"input {position} of @{function.sym_name.data} must be {type}, got {array.dtype}{list(array.shape)}"
+        )
+    array = np.array(array, dtype_of(element_type, precision), order="C")
+    return Buffer(array, array.ndim) if isinstance(type, MemRefType) else array
+
+
+def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
+    """Run a function; each `out` argument must be written whole."""
+    roles = argument_roles(function)
+    outputs = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
+    for buffer, role in zip(arguments, roles, strict=True):
+        if isinstance(buffer, Buffer) and role is Role.OUT:
+            buffer.initialised = np.zeros(buffer.data.shape, np.bool_)
+    if any(sum(value is other for other in arguments) > 1 for value in outputs):
+        raise Error(f"@{function.sym_name.data}: an argument that it writes is passed twice; buffers must not overlap")
+    machine.values.update(zip(function.args, arguments, strict=True))
+    machine.run(function.body.block, Space())
+    machine.end_writes()
+    for position, (value, role) in enumerate(zip(arguments, roles, strict=True)):
+        if role is Role.OUT:
+            _check_written(value, f"@{function.sym_name.data}: argument {position}")
+    terminator = function.body.block.last_op
+    assert terminator is not None
+    results = [machine.values[value] for value in terminator.operands]
+    for position, value in enumerate(results):
+        _check_written(value, f"@{function.sym_name.data}: result {position}")
+    return results
+
+
+def _check_written(value: Value, what: str) -> None:
+    if isinstance(value, Buffer) and value.initialised is not None and not value.initialised.all():
+        where = element(value, int(value.initialised.reshape(-1).argmin()))
+        raise Error(f"{what}: nobody writes element {where}; every element of an output needs one writer")
+
+
+def _call_op(machine: Machine, op: CallOp, space: Space) -> None:
+    function = callee(op)
+    assert isinstance(function, FuncOp)
+    results = _call(machine, function, [machine.values[value] for value in op.arguments])
+    machine.values.update(zip(op.res, results, strict=True))
+
+
+def _alloc(machine: Machine, op: AllocOp, space: Space) -> None:
+    type = op.memref.type
+    sizes = iter(machine.arrays(op.dynamic_sizes))
+    shape = [int(next(sizes)) if n < 0 else n for n in type.get_shape()]
+    machine.values[op.memref] = uninitialised(shape, machine.dtype(type.element_type))
+
+
+def _kernel_launch(machine: Machine, op: KernelLaunchOp, space: Space) -> None:
+    raise UnsupportedError(f"{op.name} {op.callee}: kernel level runs in the simulator, not in the evaluators")
+
+
+def _torch(machine: Machine, op: Operation, space: Space) -> None:
+    raise UnsupportedError(f"{op.name} is not evaluated: lower the torch level with the pass `decompose` first")
+
+
+_HANDLERS: dict[type[Operation], Handler] = {
+    CallOp: _call_op,
+    AllocOp: _alloc,
+    KernelLaunchOp: _kernel_launch,
+    **dict.fromkeys(ATEN_OPS.values(), _torch),
+}
