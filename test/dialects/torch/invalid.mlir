@@ -1,0 +1,72 @@
+// Messages of the verifier say what to write instead.
+// RUN: deplodock-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK: expected the tensor operands input, weight, bias (optional); got 1 of them
+func.func @too_few(%x: tensor<4xf32>) {
+  %0 = torch.aten.linear %x : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: expected the tensor operands self, other; got 1 of them
+func.func @no_other(%x: tensor<4xf32>) {
+  %0 = torch.aten.maximum %x : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: dim is missing: write {dim = -1}
+func.func @missing(%x: tensor<4xf32>) {
+  %0 = torch.aten.softmax.int %x : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: dim must be an integer such as {dim = -1}
+func.func @wrong_kind(%x: tensor<4xf32>) {
+  %0 = "torch.aten.softmax.int"(%x) <{dim = 1.0 : f32}> : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: other must be a tensor operand, not a number
+func.func @number(%x: tensor<4x4xf32>) {
+  %0 = "torch.aten.matmul"(%x) <{other = 1 : i64}> : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: torch.aten.exp computes on f32, f64, not i32: cast with torch.aten._to_copy
+func.func @integer(%x: tensor<4xi32>) {
+  %0 = torch.aten.exp %x : tensor<4xi32> -> tensor<4xi32>
+  func.return
+}
+
+// -----
+
+// CHECK: the operand is tensor<4xi64>, the result tensor<4xf32>: cast with torch.aten._to_copy
+func.func @promotion(%x: tensor<4xf32>, %y: tensor<4xi64>) {
+  %0 = torch.aten.add.Tensor %x, %y : tensor<4xf32>, tensor<4xi64> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: tensors hold f32, f64, i32, i64 or i1, not f16
+func.func @half(%x: tensor<4xf16>) {
+  %0 = torch.aten._to_copy %x {dtype = f32} : tensor<4xf16> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: dtype is f64, but the result is tensor<4xf32>
+func.func @dtype(%x: tensor<4xf32>) {
+  %0 = torch.aten._to_copy %x {dtype = f64} : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
