@@ -74,7 +74,7 @@ def _atom_bounds(atom: Atom) -> Range:
 
 
 def _root_bounds(root: SSAValue) -> Range:
-    """The range of an index that is no axis of constant extent: a loop variable, a constant, a cast, a computed index."""
+    """The range of an index that is no axis of constant extent."""
     if (number := _constant(root)) is not None:
         return number, number
     match root.owner:

@@ -39,8 +39,8 @@ _FLOAT_OPERATIONS = {
     "arith.mulf": "{0} * {1}",
     "arith.divf": "{0} / {1}",
     "arith.negf": "-{0}",
-    "arith.maximumf": "maximum({0}, {1})",
-    "arith.minimumf": "minimum({0}, {1})",
+    "arith.maximumf": "maximum{f}({0}, {1})",
+    "arith.minimumf": "minimum{f}({0}, {1})",
     "arith.maxnumf": "fmax{f}({0}, {1})",
     "arith.minnumf": "fmin{f}({0}, {1})",
     "math.absf": "fabs{f}({0})",
@@ -225,24 +225,31 @@ SCALARS = dict(_rows())
 """The C expression of every scalar operation, over its operands `{0}`, `{1}`, `{2}`, which are names or literals."""
 
 
-def _extremum(name: str, letter: str) -> str:
+def _extremum_f32(name: str, instruction: str) -> str:
     return f"""\
 __device__ __forceinline__ float {name}(float a, float b) {{
   float r;
-  asm("{letter}.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  asm("{instruction} %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }}
+"""
+
+
+def _extremum_f64(name: str, instruction: str) -> str:
+    return f"""\
 __device__ __forceinline__ double {name}(double a, double b) {{
   double r;
-  asm("{letter}.f64 %0, %1, %2;" : "=d"(r) : "d"(a), "d"(b));
+  asm("{instruction} %0, %1, %2;" : "=d"(r) : "d"(a), "d"(b));
   return a != a || b != b ? a + b : r;
 }}
 """
 
 
 HELPERS = {
-    "maximum": _extremum("maximum", "max"),
-    "minimum": _extremum("minimum", "min"),
+    "maximumf": _extremum_f32("maximumf", "max.NaN.f32"),
+    "minimumf": _extremum_f32("minimumf", "min.NaN.f32"),
+    "maximum": _extremum_f64("maximum", "max.f64"),
+    "minimum": _extremum_f64("minimum", "min.f64"),
     "floor_div": """\
 template <typename T>
 __device__ __forceinline__ T floor_div(T a, T b) {
@@ -342,7 +349,7 @@ def _float_literal(value: float) -> str:
         return f"__int_as_float(0x{bits:08x})"
     texts = (f"{value:.{digits}g}" for digits in range(6, 10))
     shortest = next(text for text in texts if struct.unpack("<f", struct.pack("<f", float(text)))[0] == value)
-    return _signed(f"{repr(float(shortest))}f")
+    return _signed(f"{float(shortest)!r}f")
 
 
 def _double_literal(value: float) -> str:
