@@ -1,0 +1,176 @@
+"""The SIMT simulator: runs a module at kernel level on a CPU and reports what a GPU must not do.
+
+    simulation = simulate(module, [x, w])
+    simulation.outputs, simulation.findings, simulation.counters["k_rms_norm"].global_sectors_read
+
+All threads of many CTAs run in lockstep, as the lanes of numpy arrays. Arithmetic is that of the types (f32 is
+float32), in the program's order. Findings do not depend on the order in which threads happen to run: a race is found if
+the program allows it on these inputs, whether or not it changes the result.
+
+Barriers order shared memory, the end of a launch orders global memory: within a launch no two threads may touch one
+global element if one of them writes it. Every buffer starts at a 16-byte aligned address.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp, ReturnOp
+from xdsl.dialects.func import FuncOp as HostFuncOp
+from xdsl.dialects.memref import AllocOp
+from xdsl.ir import Operation, SSAValue
+
+from deplodock.analysis.arguments import Function, Role, argument_roles, callee, parameters
+from deplodock.dialects.kernel import FuncOp, LaunchOp
+from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.interpreters import simulator_report as kinds
+from deplodock.interpreters.simulator_machine import Launch
+from deplodock.interpreters.simulator_memory import Buffer, Layout
+from deplodock.interpreters.simulator_report import Counters, Finding, Report
+from deplodock.interpreters.values import Array
+
+__all__ = ["Counters", "Finding", "Simulation", "simulate"]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The outputs of a program, what it did wrong (one finding a kind and op), the counts of each kernel by name."""
+
+    outputs: list[Array]
+    findings: list[Finding]
+    counters: dict[str, Counters]
+    seconds: float
+
+
+def simulate(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, check: bool = True) -> Simulation:
+    """Run a module at kernel level.
+
+    Args:
+        module: host functions that launch kernels, or one kernel.func alone. It is not changed.
+        inputs: an array of the memref's shape and dtype for each argument of the entry that is not only written. They
+            are not changed: an argument that is also written comes back as an output.
+        entry: the function to run; needed if several functions are called by no other.
+        check: whether to look for mistakes; without it the run is faster and `findings` is empty.
+
+    The outputs are the values that the entry returns or, if it returns nothing, the arguments that it writes, in order.
+
+    Raises:
+        InvalidInputError: the module has not one entry, or the inputs do not fit its arguments.
+        UnsupportedError: an op, a type or an extent that the simulator does not know.
+    """
+    start = time.perf_counter()
+    host = _Host(module, check)
+    outputs = host.run(_entry(module, entry), inputs)
+    return Simulation(outputs, host.report.findings, host.counters, time.perf_counter() - start)
+
+
+def _entry(module: ModuleOp, name: str | None) -> Function:
+    functions = [op for op in module.ops if isinstance(op, HostFuncOp | FuncOp)]
+    if name is not None:
+        found = next((f for f in functions if f.sym_name.data == name), None)
+        if found is None:
+            raise InvalidInputError(f"the module has no function @{name}; it has {_names(functions)}")
+        return found
+    called = [callee(op) for op in module.walk() if isinstance(op, CallOp | LaunchOp)]
+    entries = [f for f in functions if all(f is not other for other in called)]
+    if len(entries) != 1:
+        raise InvalidInputError(f"nothing calls {_names(entries)}; name one function as the entry")
+    return entries[0]
+
+
+def _names(functions: Sequence[Function]) -> str:
+    return ", ".join(f"@{f.sym_name.data}" for f in functions) or "no function"
+
+
+class _Host:
+    """Runs host functions: allocations, calls and launches, in order."""
+
+    def __init__(self, module: ModuleOp, check: bool) -> None:
+        self.report = Report(module)
+        self.counters: dict[str, Counters] = {}
+        self._check = check
+        self._writers: dict[int, Operation] = {}
+
+    def run(self, function: Function, inputs: Sequence[Array]) -> list[Array]:
+        roles = argument_roles(function)
+        arguments = self._arguments(function, roles, inputs)
+        results = self._call(function, arguments, function)
+        names = list(parameters(function))
+        if isinstance(function, FuncOp) or not function.function_type.outputs.data:
+            written = [i for i, role in enumerate(roles) if role is not Role.IN]
+            names, results = [names[i] for i in written], [arguments[i] for i in written]
+        elif isinstance(last := function.body.block.last_op, ReturnOp):
+            names = list(last.operands)
+        if self._check:
+            for name, buffer in zip(names, results, strict=True):
+                self._check_output(function, name, buffer)
+        return [buffer.values for buffer in results]
+
+    def _arguments(self, function: Function, roles: Sequence[Role], inputs: Sequence[Array]) -> list[Buffer]:
+        layouts = [Layout.of(parameter) for parameter in parameters(function)]
+        expected = sum(role is not Role.OUT for role in roles)
+        if expected != len(inputs):
+            raise InvalidInputError(f"@{function.sym_name.data} reads {expected} arguments, got {len(inputs)} inputs")
+        remaining = iter(inputs)
+        return [
+            Buffer.unwritten(layout) if role is Role.OUT else _input(function, parameter, layout, next(remaining))
+            for parameter, layout, role in zip(parameters(function), layouts, roles, strict=True)
+        ]
+
+    def _call(self, function: Function, arguments: Sequence[Buffer], caller: Operation) -> list[Buffer]:
+        if isinstance(function, FuncOp):
+            self._launch(function, arguments, caller)
+            return []
+        buffers: dict[SSAValue, Buffer] = dict(zip(function.body.block.args, arguments, strict=True))
+        for op in function.body.block.ops:
+            match op:
+                case AllocOp():
+                    buffers[op.memref] = Buffer.unwritten(Layout.of(op.memref))
+                case CallOp() | LaunchOp():
+                    results = self._call(callee(op), [buffers[value] for value in op.arguments], op)
+                    buffers.update(zip(op.results, results, strict=True))
+                case ReturnOp():
+                    return [buffers[value] for value in op.operands]
+                case _:
+                    raise UnsupportedError(
+                        f"the simulator does not run {op.name} in the host function @{function.sym_name.data}; "
+                        "lower the module to kernel level first"
+                    )
+        return []
+
+    def _launch(self, kernel: FuncOp, arguments: Sequence[Buffer], caller: Operation) -> None:
+        counters = self.counters.setdefault(kernel.sym_name.data, Counters())
+        Launch(kernel, arguments, self.report, counters, self._check).run()
+        for buffer, role in zip(arguments, argument_roles(kernel), strict=True):
+            buffer.log = None
+            if role is not Role.IN:
+                self._writers[id(buffer)] = caller
+
+    def _check_output(self, function: Function, value: SSAValue, buffer: Buffer) -> None:
+        """Report elements of an output that nobody wrote, at the launch that should have."""
+        missing = None if buffer.written is None else ~buffer.written[: buffer.layout.size]
+        if missing is None or not missing.any():
+            return
+        count = int(missing.sum())
+        self.report.add(
+            kinds.UNWRITTEN_OUTPUT,
+            self._writers.get(id(buffer), function),
+            count,
+            lambda: (
+                f"{count} of the {buffer.layout.size} elements of the output {self.report.names.value(value)} are "
+                f"never written, the first is {buffer.layout.element(int(missing.argmax()))}"
+            ),
+        )
+
+
+def _input(function: Function, parameter: SSAValue, layout: Layout, values: Array) -> Buffer:
+    if values.shape != layout.shape or values.dtype != layout.dtype:
+        name = parameter.name_hint or "?"
+        raise InvalidInputError(
+            f"the input for %{name} of @{function.sym_name.data} must be {layout.dtype} of shape {layout.shape}, "
+            f"got {values.dtype} of shape {values.shape}"
+        )
+    return Buffer.of(layout, values)

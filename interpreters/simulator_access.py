@@ -1,0 +1,260 @@
+"""Loads, stores and moves of lanes, with their checks and counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Operation
+
+from deplodock.dialects.kernel import FuncOp
+from deplodock.interpreters import simulator_report as kinds
+from deplodock.interpreters.machine import outside_as_false
+from deplodock.interpreters.simulator_lanes import Frame
+from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
+from deplodock.interpreters.simulator_nests import Access
+from deplodock.interpreters.simulator_report import Counters, Report
+from deplodock.interpreters.simulator_warps import WIDEST_BYTES, sectors, warps, wavefronts
+from deplodock.interpreters.values import Array, poison
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where lanes access a buffer: number and byte address of the first element, and the lanes that do, in bounds."""
+
+    element: Array
+    address: Array
+    frame: Frame
+    inside: Array | None
+    """Where the subscripts are in bounds; None: everywhere."""
+
+
+class MemoryUnit:
+    """The accesses of the CTAs of one launch that run together, `first_cta` being the first of them."""
+
+    def __init__(self, kernel: FuncOp, report: Report, counters: Counters, check: bool) -> None:
+        self._threads = kernel.num_threads
+        self._report = report
+        self._counters = counters
+        self._check = check
+        self._ops = list(kernel.body.walk())
+        self._numbers = {op: number for number, op in enumerate(self._ops)}
+        self._shared: dict[Operation, Buffer] = {}
+        self.first_cta = 0
+        self.ctas = 0
+
+    def start(self, first_cta: int, ctas: int) -> None:
+        """Go to other CTAs; they have no shared memory yet."""
+        self.first_cta, self.ctas = first_cta, ctas
+        self._shared = {}
+
+    def shared(self, op: Operation, layout: Layout) -> Buffer:
+        """The shared memory that an allocation gives, the same each time it runs; what was in it is lost."""
+        buffer = self._shared.get(op)
+        if buffer is None:
+            buffer = self._shared[op] = Buffer.unwritten(layout, self.ctas)
+            buffer.log = AccessLog(buffer.data.size) if self._check else None
+        else:
+            buffer.forget()
+        return buffer
+
+    def read(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> Array:
+        """The values that lanes read; with a width, their first dimension is that of the elements."""
+        place = self._place(access, buffer, subscripts, frame)
+        element = self._elements(access, buffer, place)
+        if isinstance(buffer, Registers):
+            value, written = buffer.read(element)
+        else:
+            value = np.asarray(buffer.data[element])
+            written = None if buffer.written is None else np.asarray(buffer.written[element])
+        if self._check and written is not None and not written.all():
+            self._report_unwritten(access, buffer.layout, ~written, place)
+        if isinstance(buffer, Buffer) and buffer.log is not None:
+            lanes, tags = self._tags(access, buffer, element, place)
+            self._report_races(access, buffer, lanes, tags, buffer.log.read(lanes, tags))
+        return value if place.inside is None else np.where(place.inside, value, poison(value.dtype))
+
+    def write(
+        self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], value: Array, frame: Frame
+    ) -> None:
+        """Write the values of lanes; with a width, their first dimension is that of the elements."""
+        place = self._place(access, buffer, subscripts, frame)
+        element = self._elements(access, buffer, place)
+        if isinstance(buffer, Registers):
+            buffer.write(element, value, place.frame.mask)
+            return
+        lanes = _select(element, access, place)
+        buffer.data[lanes] = _select(value, access, place)
+        if buffer.written is not None:
+            buffer.written[lanes] = True
+        if buffer.log is not None:
+            lanes, tags = self._tags(access, buffer, element, place)
+            self._report_races(access, buffer, lanes, tags, buffer.log.write(lanes, tags))
+
+    def barrier(self, ctas: Array) -> None:
+        """Order the accesses to the shared memory of some CTAs before and after."""
+        for buffer in self._shared.values():
+            if buffer.log is not None:
+                buffer.log.clear(slice(None) if ctas.all() else np.repeat(ctas, buffer.data.size // self.ctas))
+
+    def lane(self, position: Sequence[int]) -> str:
+        """A lane, as a message names it."""
+        return f"thread {position[-1]} of CTA {self.first_cta + position[-2]}"
+
+    def _place(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> _Place:
+        layout = buffer.layout
+        subscripts = subscripts or [np.asarray(0)]
+        shape, rows, strides = layout.shape or (1,), layout.rows or (1,), layout.strides or (1,)
+        inside = outside_as_false(subscripts, (*shape[:-1], shape[-1] - access.width + 1))
+        if inside is not None:
+            outside = ~inside if frame.mask is None else frame.mask & ~inside
+            if self._check and outside.any():
+                self._report_outside(access, subscripts, frame, outside)
+            frame = frame.where(inside)
+        element = _dot(subscripts, rows)
+        address = (_dot(subscripts, strides) + layout.offset) * layout.dtype.itemsize
+        place = _Place(element if inside is None else np.where(inside, element, 0), address, frame, inside)
+        if self._check and access.width > 1:
+            self._check_alignment(access, layout, place)
+        if isinstance(buffer, Buffer):
+            self._count(access, buffer, place)
+        return place
+
+    def _elements(self, access: Access, buffer: Buffer | Registers, place: _Place) -> Array:
+        """The numbers of all elements accessed, in the copy of the lane's CTA."""
+        element = place.element
+        if isinstance(buffer, Buffer) and self._is_shared(buffer):
+            size = buffer.data.size // self.ctas
+            element = element + np.arange(self.ctas).reshape(-1, 1) * size
+        if access.width > 1:
+            element = element + np.arange(access.width).reshape(-1, *(1,) * len(place.frame.shape))
+        return element
+
+    def _is_shared(self, buffer: Buffer) -> bool:
+        return any(buffer is shared for shared in self._shared.values())
+
+    def _tags(self, access: Access, buffer: Buffer, element: Array, place: _Place) -> tuple[Array, Array]:
+        """The elements that active lanes access, and their tags; threads count in the CTA, or in the grid."""
+        thread = np.arange(self._threads)
+        if not self._is_shared(buffer):
+            thread = thread + np.arange(self.first_cta, self.first_cta + self.ctas).reshape(-1, 1) * self._threads
+        tags = AccessLog.tag(2 * self._numbers[access.op] + access.writes, thread)
+        return _select(element, access, place), _select(tags, access, place)
+
+    def _count(self, access: Access, buffer: Buffer, place: _Place) -> None:
+        counters, frame = self._counters, place.frame
+        bytes = access.width * buffer.layout.dtype.itemsize
+        total = frame.active * bytes
+        rows, times = warps(place.address, frame.mask, frame.shape)
+        memory = "shared" if self._is_shared(buffer) else "global"
+        kind = (memory, "write" if access.writes else "read")
+        counters.widest[kind] = max(bytes, counters.widest.get(kind, 0))
+        if memory == "shared":
+            needed, ideal = wavefronts(rows, bytes)
+            counters.shared_wavefronts += needed * times
+            counters.shared_ideal_wavefronts += ideal * times
+            counters.shared_bytes_written += total * access.writes
+            counters.shared_bytes_read += total * (not access.writes)
+        elif access.writes:
+            counters.global_bytes_written += total
+            counters.global_sectors_written += sectors(rows, bytes) * times
+        else:
+            counters.global_bytes_read += total
+            counters.global_sectors_read += sectors(rows, bytes) * times
+
+    def _check_alignment(self, access: Access, layout: Layout, place: _Place) -> None:
+        bytes = min(access.width * layout.dtype.itemsize, WIDEST_BYTES)
+        wrong = place.address % bytes != 0
+        if layout.strides[-1:] != (1,):
+            wrong = np.ones_like(wrong)
+        if place.frame.mask is not None:
+            wrong = wrong & place.frame.mask
+        if not wrong.any():
+            return
+
+        def message() -> str:
+            position = place.frame.first(wrong)
+            number = int(np.broadcast_to(place.element, place.frame.shape)[position])
+            address = int(np.broadcast_to(place.address, place.frame.shape)[position])
+            return (
+                f"{access.width} elements from {self._name(access)}{layout.element(number)} are not {bytes} aligned "
+                f"bytes (offset {address}, stride {layout.strides[-1]}) in {self.lane(position)}; "
+                "use a smaller width or pad the rows"
+            )
+
+        self._report.add(kinds.MISALIGNED_ACCESS, access.op, place.frame.count(wrong), message)
+
+    def _report_outside(self, access: Access, subscripts: Sequence[Array], frame: Frame, outside: Array) -> None:
+        def message() -> str:
+            position = frame.first(outside)
+            at = ", ".join(str(int(np.broadcast_to(s, frame.shape)[position])) for s in subscripts)
+            many = f"{access.width} elements from " if access.width > 1 else ""
+            return (
+                f"{many}{self._name(access)}[{at}] in {self.lane(position)}, outside of {access.buffer.type}; "
+                "guard the access or clamp its subscripts"
+            )
+
+        self._report.add(kinds.OUT_OF_BOUNDS, access.op, frame.count(outside), message)
+
+    def _report_unwritten(self, access: Access, layout: Layout, unwritten: Array, place: _Place) -> None:
+        frame = place.frame
+        if access.width > 1:
+            frame = Frame((access.width, *frame.shape), frame.mask, frame.level)
+        wrong = unwritten if frame.mask is None else unwritten & frame.mask
+        if not wrong.any():
+            return
+
+        def message() -> str:
+            position = frame.first(wrong)
+            number = int(np.broadcast_to(place.element, place.frame.shape)[position[-len(place.frame.shape) :]])
+            number += position[0] if access.width > 1 else 0
+            return f"{self._name(access)}{layout.element(number)} holds no value yet in {self.lane(position)}"
+
+        self._report.add(kinds.UNWRITTEN_READ, access.op, frame.count(wrong), message)
+
+    def _report_races(self, access: Access, buffer: Buffer, element: Array, tags: Array, earlier: Array) -> None:
+        races = earlier >= 0
+        if not races.any():
+            return
+
+        def message() -> str:
+            first = int(np.argmax(races))
+            number, thread = AccessLog.untag(int(tags[first]))
+            other_number, other = AccessLog.untag(int(earlier[first]))
+            copy, element_number = divmod(int(element[first]), max(1, buffer.layout.size))
+            shared = self._is_shared(buffer)
+            place = f"{self._name(access)}{buffer.layout.element(element_number)}"
+            here, there = (
+                f"thread {t}" + ("" if shared else f" of CTA {cta}")
+                for cta, t in (divmod(tag, self._threads) for tag in (thread, other))
+            )
+            where = f"in CTA {self.first_cta + copy}, " if shared else ""
+            return (
+                f"{where}{here} {_verb(number)} {place}, which {there} {_verb(other_number)} in "
+                f"{self._report.reference(self._ops[other_number // 2])}, "
+                + ("with no barrier between" if shared else "and nothing orders the threads of a launch")
+            )
+
+        self._report.add(kinds.DATA_RACE, access.op, int(np.count_nonzero(races)), message)
+
+    def _name(self, access: Access) -> str:
+        return self._report.names.value(access.buffer)
+
+
+def _verb(number: int) -> str:
+    return "writes" if number % 2 else "reads"
+
+
+def _dot(subscripts: Sequence[Array], strides: Sequence[int]) -> Array:
+    return np.asarray(sum((s * stride for s, stride in zip(subscripts, strides, strict=True)), np.asarray(0)))
+
+
+def _select(value: Array, access: Access, place: _Place) -> Array:
+    """The values of all active lanes, and all elements of their accesses, one after the other."""
+    shape = place.frame.shape if access.width == 1 else (access.width, *place.frame.shape)
+    lanes = np.broadcast_to(value, shape)
+    if place.frame.mask is None:
+        return lanes.reshape(math.prod(shape))
+    return lanes[np.broadcast_to(place.frame.mask, shape)]

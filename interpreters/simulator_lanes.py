@@ -1,0 +1,73 @@
+"""The lanes that run an op, and affine expressions over values of lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from xdsl.ir.affine import AffineMap
+
+from deplodock.interpreters.machine import affine
+from deplodock.interpreters.values import Array
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The shape of the lanes, [iterations..., CTAs, threads], and which of them are active (None: all).
+
+    The first `level` dimensions are those of the loops around that run as one step; the dimensions between them and the
+    CTAs are 1, for loops inside.
+    """
+
+    shape: tuple[int, ...]
+    mask: Array | None = None
+    level: int = 0
+
+    @cached_property
+    def active(self) -> int:
+        """The number of active lanes."""
+        if self.mask is None:
+            return math.prod(self.shape)
+        repeats = math.prod(self.shape) // self.mask.size
+        return int(np.count_nonzero(self.mask)) * repeats
+
+    def where(self, condition: Array) -> Frame:
+        """The frame of the lanes for which a condition holds as well."""
+        if condition.all():
+            return self
+        return Frame(self.shape, condition if self.mask is None else self.mask & condition, self.level)
+
+    def nest(self, trips: int, depth: int) -> tuple[Frame, Array]:
+        """The frame inside a loop that runs as one step, and the loop's induction variable.
+
+        `depth` is the number of such loops inside each other, this one the first, unless there are some around.
+        """
+        shape = (1,) * depth + self.shape if self.level == 0 else self.shape
+        inner = (*shape[: self.level], trips, *shape[self.level + 1 :])
+        iv = np.arange(trips).reshape(trips, *(1,) * (len(inner) - self.level - 1))
+        return Frame(inner, self.mask, self.level + 1), iv
+
+    def first(self, lanes: Array) -> tuple[int, ...]:
+        """The position of the first lane of those for which `lanes` holds; the last two numbers are CTA and thread."""
+        return tuple(int(i) for i in np.unravel_index(np.argmax(np.broadcast_to(lanes, self.shape)), self.shape))
+
+    def count(self, lanes: Array) -> int:
+        """The number of lanes for which `lanes` holds."""
+        return int(np.count_nonzero(np.broadcast_to(lanes, self.shape)))
+
+
+def evaluate_map(map: AffineMap, dims: Sequence[Array]) -> list[Array]:
+    """The values of a map's results."""
+    return [np.asarray(affine(expr, dims)) for expr in map.results]
+
+
+def holds(conditions: AffineMap, dims: Sequence[Array]) -> Array:
+    """Where all conditions `lhs < rhs` of a map of sides hold."""
+    sides = evaluate_map(conditions, dims)
+    result = np.asarray(True)
+    for lhs, rhs in zip(sides[::2], sides[1::2], strict=True):
+        result = np.asarray(result & (lhs < rhs))
+    return result

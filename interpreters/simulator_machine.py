@@ -1,0 +1,251 @@
+"""Runs one launch of a kernel: all threads of many CTAs in lockstep, as the lanes of numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Block, Operation, SSAValue
+
+from deplodock.dialects.kernel import AllocOp, BarrierOp, FuncOp, MoveOp, ShuffleXorOp
+from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp, LoadOp, StoreOp
+from deplodock.dialects.tile import Memory, memory_of
+from deplodock.interpreters import simulator_report as kinds
+from deplodock.interpreters.scalars import evaluate_scalar
+from deplodock.interpreters.simulator_access import MemoryUnit
+from deplodock.interpreters.simulator_lanes import Frame, evaluate_map, holds
+from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
+from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
+from deplodock.interpreters.simulator_report import Counters, Report
+from deplodock.interpreters.simulator_warps import WARP
+from deplodock.interpreters.values import Array, poison
+
+_LANES_AT_ONCE = 1 << 18
+_ELEMENTS_AT_ONCE = 1 << 22
+
+
+class Launch:
+    """One launch of a kernel on its arguments."""
+
+    def __init__(
+        self, kernel: FuncOp, arguments: Sequence[Buffer], report: Report, counters: Counters, check: bool
+    ) -> None:
+        self._kernel = kernel
+        self._report = report
+        self._counters = counters
+        self._check = check
+        self._memory = MemoryUnit(kernel, report, counters, check)
+        self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
+        self._values: dict[SSAValue, Array] = {}
+        self._accesses = {op: accesses(op) for op in kernel.body.walk()}
+        self._nests = Nests(self._identity)
+        self._handlers: dict[type[Operation], Callable[[Any, Frame], None]] = {
+            ForOp: self._for,
+            GuardOp: self._guard,
+            IndexOp: self._index,
+            InsideOp: self._inside,
+            LoadOp: self._load,
+            StoreOp: self._store,
+            AllocOp: self._alloc,
+            MoveOp: self._move,
+            ShuffleXorOp: self._shuffle,
+            BarrierOp: self._barrier,
+        }
+
+    def run(self) -> None:
+        """Run all CTAs, as many at once as memory allows. Findings and counts go where the launch was told.
+
+        Raises:
+            UnsupportedError: an op or type that the simulator does not know.
+        """
+        self._check_registers()
+        self._log_global_writes()
+        blocks, at_once = self._kernel.num_blocks, self._ctas_at_once()
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, at_once):
+                ctas = min(at_once, blocks - first)
+                self._memory.start(first, ctas)
+                self._values[self._kernel.block_id] = np.arange(first, first + ctas).reshape(-1, 1)
+                self._values[self._kernel.thread_id] = np.arange(self._kernel.num_threads).reshape(1, -1)
+                self._block(self._kernel.body.block, Frame((ctas, self._kernel.num_threads)))
+
+    def _identity(self, buffer: SSAValue) -> Hashable:
+        """What tells buffers apart: arguments may be the same buffer under two names."""
+        return id(self._buffers[buffer]) if buffer in self._kernel.parameters else buffer
+
+    def _check_registers(self) -> None:
+        if not self._check:
+            return
+        for op, sides in self._accesses.items():
+            for access in sides:
+                if memory_of(access.buffer) is not Memory.REGISTER:
+                    continue
+                varying = varying_index(access)
+                if varying is not None:
+                    self._report_varying(op, access, varying)
+
+    def _report_varying(self, op: Operation, access: Access, varying: SSAValue) -> None:
+        names = self._report.names
+        self._report.add(
+            kinds.DYNAMIC_REGISTER_INDEX,
+            op,
+            1,
+            lambda: (
+                f"a subscript of the register array {names.value(access.buffer)} depends on {names.value(varying)}, "
+                "which is no constant after unrolling; unroll its loop or use shared memory"
+            ),
+        )
+
+    def _log_global_writes(self) -> None:
+        """Log the accesses to those arguments that the kernel writes."""
+        written = {self._identity(a.buffer) for sides in self._accesses.values() for a in sides if a.writes}
+        for parameter in self._kernel.parameters:
+            buffer = self._buffers[parameter]
+            if self._check and isinstance(buffer, Buffer) and self._identity(parameter) in written:
+                buffer.log = AccessLog(buffer.data.size)
+
+    def _ctas_at_once(self) -> int:
+        threads = self._kernel.num_threads
+        points, registers, shared = 1, 0, 0
+        for op in self._kernel.body.walk():
+            if isinstance(op, ForOp) and (nest := self._nests.of(op)) is not None:
+                points = max(points, nest.points)
+            if isinstance(op, AllocOp):
+                size = Layout.of(op.result).size
+                if memory_of(op.result) is Memory.REGISTER:
+                    registers += size
+                else:
+                    shared += size
+        by_lanes = _LANES_AT_ONCE // (threads * points)
+        by_memory = _ELEMENTS_AT_ONCE // (threads * (points + registers) + shared)
+        return max(1, min(self._kernel.num_blocks, by_lanes, by_memory))
+
+    def _block(self, block: Block, frame: Frame) -> None:
+        for op in block.ops:
+            self._counters.lane_steps += frame.active
+            handler = self._handlers.get(type(op))
+            if handler is not None:
+                handler(op, frame)
+            else:
+                self._values[op.results[0]] = evaluate_scalar(op, self._get(op.operands))
+
+    def _get(self, values: Sequence[SSAValue]) -> list[Array]:
+        return [self._values[value] for value in values]
+
+    def _for(self, op: ForOp, frame: Frame) -> None:
+        nest = self._nests.of(op)
+        if (
+            nest is not None
+            and op.trips is not None
+            and (frame.level or nest.points * frame.active <= _ELEMENTS_AT_ONCE)
+        ):
+            inner, self._values[op.iv] = frame.nest(op.trips, nest.depth)
+            self._block(op.body.block, inner)
+            return
+        bounds = evaluate_map(op.bound.data, self._get(op.bound_operands))
+        trips = bounds[0]
+        for bound in bounds[1:]:
+            trips = np.minimum(trips, bound)
+        for i in range(int(trips.max())):
+            inner = frame.where(np.asarray(i < trips))
+            if not inner.active:
+                return
+            self._values[op.iv] = np.asarray(i, np.int64)
+            self._block(op.body.block, inner)
+
+    def _guard(self, op: GuardOp, frame: Frame) -> None:
+        inner = frame.where(holds(op.conditions.data, self._get(op.indices)))
+        if inner.active:
+            self._block(op.body.block, inner)
+
+    def _index(self, op: IndexOp, frame: Frame) -> None:
+        self._values[op.result] = evaluate_map(op.map.data, self._get(op.indices))[0]
+
+    def _inside(self, op: InsideOp, frame: Frame) -> None:
+        self._values[op.result] = holds(op.conditions.data, self._get(op.indices))
+
+    def _load(self, op: LoadOp, frame: Frame) -> None:
+        self._values[op.result] = self._read(self._accesses[op][0], frame)
+
+    def _store(self, op: StoreOp, frame: Frame) -> None:
+        self._write(self._accesses[op][0], self._values[op.value], frame)
+
+    def _alloc(self, op: AllocOp, frame: Frame) -> None:
+        layout = Layout.of(op.result)
+        if memory_of(op.result) is Memory.REGISTER:
+            self._buffers[op.result] = Registers(layout, (frame.shape[-2], frame.shape[-1]))
+        else:
+            self._buffers[op.result] = self._memory.shared(op, layout)
+
+    def _move(self, op: MoveOp, frame: Frame) -> None:
+        source, destination = self._accesses[op]
+        if op.where is None:
+            self._write(destination, self._read(source, frame), frame)
+            return
+        condition = holds(op.where.data, self._get(op.where_indices))
+        inside = frame.where(condition)
+        zero = np.zeros((), self._buffers[op.source].layout.dtype)
+        value = np.where(condition, self._read(source, inside), zero) if inside.active else zero
+        self._write(destination, value, frame)
+
+    def _read(self, access: Access, frame: Frame) -> Array:
+        subscripts = evaluate_map(access.map, self._get(access.indices))
+        return self._memory.read(access, self._buffers[access.buffer], subscripts, frame)
+
+    def _write(self, access: Access, value: Array, frame: Frame) -> None:
+        subscripts = evaluate_map(access.map, self._get(access.indices))
+        self._memory.write(access, self._buffers[access.buffer], subscripts, value, frame)
+
+    def _shuffle(self, op: ShuffleXorOp, frame: Frame) -> None:
+        value = np.broadcast_to(self._values[op.value], frame.shape)
+        threads = frame.shape[-1]
+        if self._check and (frame.mask is not None or threads % WARP):
+            self._check_warps(op, frame)
+        partner = np.arange(threads) ^ op.mask.value.data
+        exists = partner < threads
+        shuffled = value[..., np.where(exists, partner, 0)]
+        self._values[op.result] = shuffled if exists.all() else np.where(exists, shuffled, poison(value.dtype))
+
+    def _check_warps(self, op: ShuffleXorOp, frame: Frame) -> None:
+        """Report a shuffle that a warp runs without all of its 32 lanes."""
+        active = np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
+        missing = -frame.shape[-1] % WARP
+        padded = np.concatenate([active, np.zeros((*active.shape[:-1], missing), np.bool_)], axis=-1)
+        lanes = padded.reshape(*padded.shape[:-1], -1, WARP).sum(axis=-1)
+        broken = (lanes > 0) & (lanes < WARP)
+        if not broken.any():
+            return
+
+        def message() -> str:
+            position = [int(i) for i in np.unravel_index(np.argmax(broken), broken.shape)]
+            cta = self._memory.first_cta + position[-2]
+            return (
+                f"only {int(lanes[tuple(position)])} of the 32 lanes of warp {position[-1]} of CTA {cta} take part; "
+                "all lanes of a warp must reach a shuffle"
+            )
+
+        self._report.add(kinds.DIVERGENT_SHUFFLE, op, int(np.count_nonzero(broken)), message)
+
+    def _barrier(self, op: BarrierOp, frame: Frame) -> None:
+        ctas, threads = frame.shape
+        arrived = np.full(ctas, threads)
+        if frame.mask is not None:
+            arrived = np.broadcast_to(frame.mask, frame.shape).sum(axis=-1)
+        split = (arrived > 0) & (arrived < threads)
+        if self._check and split.any():
+            self._report_split(op, frame, split, arrived)
+        self._counters.barriers += int(np.count_nonzero(arrived))
+        self._memory.barrier(arrived > 0)
+
+    def _report_split(self, op: BarrierOp, frame: Frame, split: Array, arrived: Array) -> None:
+        def message() -> str:
+            cta = int(np.argmax(split))
+            here = np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
+            there, away = int(np.argmax(here[cta])), int(np.argmin(here[cta]))
+            return (
+                f"only {int(arrived[cta])} of the {frame.shape[-1]} threads of CTA {self._memory.first_cta + cta} "
+                f"reach it: thread {there} does, thread {away} does not; move it out of the guard or loop"
+            )
+
+        self._report.add(kinds.DIVERGENT_BARRIER, op, int(np.count_nonzero(split)), message)

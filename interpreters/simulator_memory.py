@@ -1,0 +1,198 @@
+"""The memories of the simulated machine, and who accessed what in them since the last barrier.
+
+Lanes are the trailing two dimensions of every array, [CTAs, threads]; dimensions before them are iterations of loops
+that run as one step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.dialects.loop import memref_of
+from deplodock.errors import UnsupportedError
+from deplodock.interpreters.values import Array, DType, dtype_of, poison
+
+_THREAD_BITS = 40
+_THREAD = (1 << _THREAD_BITS) - 1
+_NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape of a memref, with its strides and offset in memory, in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: DType
+
+    @classmethod
+    def of(cls, value: SSAValue) -> Layout:
+        """The layout of a buffer.
+
+        Raises:
+            UnsupportedError: it is no memref, its sizes are not all known, or its layout is not strided.
+        """
+        if not isinstance(value.type, MemRefType):
+            raise UnsupportedError(f"an argument of type {value.type} cannot be simulated; it must be a memref")
+        type = memref_of(value)
+        shape = type.get_shape()
+        try:
+            strides, offset = type.get_strides(), type.get_offset()
+        except (DiagnosticException, NotImplementedError):
+            strides, offset = None, None
+        if strides is None or offset is None or any(s is None for s in strides) or any(n < 0 for n in shape):
+            raise UnsupportedError(f"{type} cannot be simulated; it needs static sizes, strides and offset")
+        return cls(shape, tuple(s for s in strides if s is not None), offset, dtype_of(type.element_type))
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The strides of the elements' numbers: row-major, whatever the layout in memory."""
+        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
+
+    def element(self, number: int) -> str:
+        """The subscripts of an element, as a message writes them."""
+        return f"[{', '.join(str(int(i)) for i in np.unravel_index(number, self.shape))}]" if self.shape else "[]"
+
+
+class AccessLog:
+    """The last writer and two different readers of each element since the log was cleared.
+
+    Two readers are enough to know, for any thread, whether another one has read. An access is a tag: the number of its
+    op and the thread.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.writer = np.full(size, _NOBODY, np.int64)
+        self.reader = np.full(size, _NOBODY, np.int64)
+        self.other_reader = np.full(size, _NOBODY, np.int64)
+
+    @staticmethod
+    def tag(op: int, thread: Array) -> Array:
+        """The tag of an access by the op of that number."""
+        return thread | (op << _THREAD_BITS)
+
+    @staticmethod
+    def untag(tag: int) -> tuple[int, int]:
+        """The op's number and the thread of a tag."""
+        return tag >> _THREAD_BITS, tag & _THREAD
+
+    def clear(self, part: slice | Array = slice(None)) -> None:
+        """Forget the accesses to some elements."""
+        for tags in (self.writer, self.reader, self.other_reader):
+            tags[part] = _NOBODY
+
+    def read(self, element: Array, tag: Array) -> Array:
+        """Record reads; the result is, for each, the tag of another thread's write that it races with, or -1."""
+        writer = self.writer[element]
+        first = self.reader[element]
+        new = first == _NOBODY
+        if new.any():
+            self.reader[element[new]] = tag[new]
+            first = self.reader[element]
+        differs = _by_others(first, tag)
+        self.other_reader[element[differs]] = tag[differs]
+        return np.where(_by_others(writer, tag), writer, _NOBODY)
+
+    def write(self, element: Array, tag: Array) -> Array:
+        """Record writes; the result is, for each, the tag of another thread's access that it races with, or -1."""
+        races = np.full(tag.shape, _NOBODY)
+        for tags in (self.reader, self.other_reader, self.writer):
+            earlier = tags[element]
+            races = np.where(_by_others(earlier, tag), earlier, races)
+        self.writer[element] = tag
+        winner = self.writer[element]
+        return np.where(_by_others(winner, tag), winner, races)
+
+
+def _by_others(earlier: Array, tag: Array) -> Array:
+    """Which earlier accesses are by other threads than those of `tag`."""
+    return (earlier != _NOBODY) & (((earlier ^ tag) & _THREAD) != 0)
+
+
+@dataclass
+class Buffer:
+    """Global memory (one copy), or shared memory (one copy a CTA): elements in row-major order, copy after copy.
+
+    `written` is None if all elements are known to hold values; `log` is None if no race is possible or checked.
+    """
+
+    layout: Layout
+    data: Array
+    written: Array | None = None
+    log: AccessLog | None = None
+
+    @classmethod
+    def of(cls, layout: Layout, values: Array) -> Buffer:
+        """A buffer that holds a copy of `values`."""
+        data = np.zeros(max(1, layout.size), layout.dtype)
+        data[: layout.size] = values.reshape(-1)
+        return cls(layout, data)
+
+    @classmethod
+    def unwritten(cls, layout: Layout, copies: int = 1) -> Buffer:
+        """A buffer whose elements nobody has written."""
+        size = max(1, layout.size) * copies
+        return cls(layout, np.full(size, poison(layout.dtype)), np.zeros(size, np.bool_))
+
+    @property
+    def values(self) -> Array:
+        """The elements, in the memref's shape."""
+        return self.data[: self.layout.size].reshape(self.layout.shape)
+
+    def forget(self) -> None:
+        """Make all elements unwritten."""
+        self.data[:] = poison(self.layout.dtype)
+        if self.written is not None:
+            self.written[:] = False
+
+
+@dataclass
+class Registers:
+    """A register array of every lane: [elements, CTAs, threads], so that a constant subscript is a slice."""
+
+    layout: Layout
+    lanes: tuple[int, int]
+    data: Array = field(init=False)
+    written: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = (max(1, self.layout.size), *self.lanes)
+        self.data = np.full(shape, poison(self.layout.dtype))
+        self.written = np.zeros(shape, np.bool_)
+
+    def read(self, element: Array) -> tuple[Array, Array]:
+        """The values of elements, and which of them were written; `element` broadcasts to lanes."""
+        where = self._where(element)
+        return self.data[where].copy(), self.written[where]
+
+    def write(self, element: Array, value: Array, mask: Array | None) -> None:
+        """Write distinct elements of each lane where `mask` holds."""
+        where = self._where(element)
+        if mask is None:
+            self.data[where] = value
+            self.written[where] = True
+            return
+        self.data[where] = np.where(mask, value, self.data[where])
+        self.written[where] |= mask
+
+    def _where(self, element: Array) -> Any:
+        """A numpy subscript: of whole lanes if all lanes take the same elements, else one for each lane."""
+        if element.ndim < 2:
+            return element
+        if element.shape[-2:] == (1, 1):
+            return element[..., 0, 0]
+        ctas, threads = self.lanes
+        return element, np.arange(ctas).reshape(-1, 1), np.arange(threads)

@@ -1,0 +1,135 @@
+"""Which loops of a kernel may run as one step, and which subscripts are constants once loops are unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+
+from deplodock.dialects.kernel import AllocOp, BarrierOp, MoveOp
+from deplodock.dialects.loop import ForOp, IndexOp, LoadOp, StoreOp
+from deplodock.dialects.tile import Memory, memory_of
+
+
+@dataclass(frozen=True)
+class Access:
+    """One side of an op that touches memory: `width` consecutive elements of `buffer` from the subscripts on."""
+
+    op: Operation
+    buffer: SSAValue
+    map: AffineMap
+    indices: Sequence[SSAValue]
+    width: int
+    writes: bool
+
+
+def accesses(op: Operation) -> list[Access]:
+    """The accesses of one op (not of those inside it)."""
+    match op:
+        case LoadOp():
+            return [Access(op, op.source, op.map.data, op.indices, 1, writes=False)]
+        case StoreOp():
+            return [Access(op, op.destination, op.map.data, op.indices, 1, writes=True)]
+        case MoveOp():
+            return [
+                Access(op, op.source, op.source_map.data, op.source_indices, op.elements, writes=False),
+                Access(op, op.destination, op.destination_map.data, op.destination_indices, op.elements, writes=True),
+            ]
+        case _:
+            return []
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops that run as one step: how many are nested, and the number of their iterations together."""
+
+    depth: int
+    points: int
+
+
+class Nests:
+    """The loops whose iterations may run at once, as a further dimension of the lanes.
+
+    That is the same as running them in order if no iteration sees what another one writes: each buffer that the body
+    writes has a dimension along which every access takes the induction variable itself, or, outside registers, is
+    written by one op and not read; its writes then happen in the loops' order. Barriers and allocations stay in order.
+    """
+
+    def __init__(self, identity: Callable[[SSAValue], Hashable]) -> None:
+        self._identity = identity
+        self._nests: dict[ForOp, Nest | None] = {}
+
+    def of(self, loop: ForOp) -> Nest | None:
+        """The nest that starts at `loop`, or None if its iterations must run in order."""
+        if loop not in self._nests:
+            self._nests[loop] = self._nest(loop)
+        return self._nests[loop]
+
+    def _nest(self, loop: ForOp) -> Nest | None:
+        if not loop.trips or any(isinstance(op, AllocOp | BarrierOp) for op in loop.body.walk()):
+            return None
+        by_buffer: dict[Hashable, list[Access]] = {}
+        for op in loop.body.walk():
+            for access in accesses(op):
+                by_buffer.setdefault(self._identity(access.buffer), []).append(access)
+        for group in by_buffer.values():
+            if any(access.writes for access in group) and not (
+                _apart_along(loop.iv, group) or self._alone(loop, group)
+            ):
+                return None
+        inner = [nest for op in loop.body.walk() if isinstance(op, ForOp) and (nest := self.of(op)) is not None]
+        depth = 1 + max((nest.depth for nest in inner), default=0)
+        return Nest(depth, loop.trips * max((nest.points for nest in inner), default=1))
+
+    def _alone(self, loop: ForOp, group: Sequence[Access]) -> bool:
+        """Whether the buffer is only written, by one op, and all loops around it inside `loop` run as one step."""
+        if len(group) != 1 or memory_of(group[0].buffer) is Memory.REGISTER:
+            return False
+        return all(self.of(inner) is not None for inner in _loops_between(group[0].op, loop))
+
+
+def _loops_between(op: Operation, outer: ForOp) -> Iterator[ForOp]:
+    parent = op.parent_op()
+    while parent is not None and parent is not outer:
+        if isinstance(parent, ForOp):
+            yield parent
+        parent = parent.parent_op()
+
+
+def _apart_along(iv: SSAValue, group: Sequence[Access]) -> bool:
+    """Whether different values of `iv` mean different elements in all accesses to one buffer."""
+    rank = len(group[0].map.results)
+    return any(all(_takes(access, dim, iv) for access in group) for dim in range(rank))
+
+
+def _takes(access: Access, dim: int, iv: SSAValue) -> bool:
+    """Whether the access takes exactly the elements with coordinate `iv` in dimension `dim`."""
+    if access.width > 1 and dim == len(access.map.results) - 1:
+        return False
+    match access.map.results[dim]:
+        case AffineDimExpr(position):
+            return access.indices[position] is iv
+        case _:
+            return False
+
+
+def varying_index(access: Access) -> SSAValue | None:
+    """The first value in the subscripts that is no constant once the loops marked `unroll` are unrolled."""
+    used = {dim for expr in access.map.results for dim in expr.used_dims()}
+    return next((value for i, value in enumerate(access.indices) if i in used and not _is_constant(value)), None)
+
+
+def _is_constant(value: SSAValue) -> bool:
+    if isinstance(value, BlockArgument):
+        loop = value.block.parent_op()
+        if not isinstance(loop, ForOp) or loop.trips is None:
+            return False
+        return loop.unroll is not None or loop.trips <= 1
+    if not isinstance(value, OpResult) or accesses(value.op):
+        return False
+    return value.op.name == "arith.constant" or (
+        (isinstance(value.op, IndexOp) or value.op.name.startswith("arith."))
+        and all(_is_constant(operand) for operand in value.op.operands)
+    )
