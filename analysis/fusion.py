@@ -1,0 +1,204 @@
+"""What fusion and the lowering to loops read off tensor operations: along which dimensions values vary, what an operation demands of its
+operands, which reductions are contractions, and what a value costs to compute again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import cast
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from deplodock.analysis.fusion_index import ZERO, Index, along, compose
+from deplodock.dialects import scalar_regions
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, tensor_of
+
+TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | arith.ConstantOp
+"""The operations that a kernel is made of."""
+
+_CHEAP = (
+    arith.ConstantOp,
+    arith.AddfOp,
+    arith.SubfOp,
+    arith.MulfOp,
+    arith.NegfOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    arith.AddiOp,
+    arith.SubiOp,
+    arith.MuliOp,
+    arith.MaxSIOp,
+    arith.MinSIOp,
+    arith.AndIOp,
+    arith.OrIOp,
+    arith.XOrIOp,
+    arith.CmpfOp,
+    arith.CmpiOp,
+    arith.SelectOp,
+)
+_CASTS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+_MANY = 1 << 16
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """The shape of a tensor value."""
+    return tensor_of(value).get_shape()
+
+
+def splat_of(op: arith.ConstantOp) -> Attribute | None:
+    """The one value of a tensor constant as a scalar attribute (0 where the tensor is empty), or None if there are several."""
+    elements = op.value
+    if not isinstance(elements, DenseIntOrFPElementsAttr):
+        return None
+    data, count = elements.data.data, prod(elements.get_shape() or ())
+    type = elements.get_element_type()
+    if count == 0:
+        return FloatAttr(0.0, type) if isinstance(type, AnyFloat) else IntegerAttr(0, cast(IntegerType, type))
+    width = len(data) // count
+    return next(iter(elements.iter_attrs())) if data == data[:width] * count else None
+
+
+def dependence(block: Block) -> dict[SSAValue, frozenset[int]]:
+    """For each value of a block of tensor operations, the dimensions along which its elements may differ."""
+    varies: dict[SSAValue, frozenset[int]] = {}
+    for argument in block.args:
+        varies[argument] = _long_dims(argument)
+    for op in block.ops:
+        for result in op.results:
+            varies[result] = _result_dependence(op, result, varies)
+    return varies
+
+
+def _long_dims(value: SSAValue) -> frozenset[int]:
+    return frozenset(d for d, extent in enumerate(shape_of(value)) if extent != 1)
+
+
+def _result_dependence(op: Operation, result: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> frozenset[int]:
+    match op:
+        case arith.ConstantOp() if splat_of(op) is not None:
+            return frozenset()
+        case ElementwiseOp():
+            return frozenset[int]().union(*(varies[value] for value in op.inputs))
+        case ReduceOp():
+            kept = [d for d in range(len(shape_of(op.inputs[0]))) if d not in op.reduced]
+            source = frozenset[int]().union(*(varies[value] for value in op.inputs))
+            return frozenset(i for i, d in enumerate(kept) if d in source)
+        case IndexMapOp():
+            exprs = [expr for d, expr in enumerate(op.map.data.results) if d in varies[op.source]]
+            return _long_dims(result) & frozenset(d for expr in exprs for d in expr.used_dims())
+        case _:
+            return _long_dims(result)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Which elements of its operands an operation needs; indices are 0 where the value does not vary."""
+
+    varies: dict[SSAValue, frozenset[int]]
+
+    def normal(self, value: SSAValue, index: Index) -> Index:
+        """The index with 0 in the dimensions along which `value` does not vary."""
+        varies = self.varies[value]
+        return tuple(form if d in varies else ZERO for d, form in enumerate(index))
+
+    def operands(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
+        """Each operand of `op` with the index at which the element `index` of its results needs it.
+
+        `axes` are those that the reduction runs over, one for each of its `long_axes`.
+        """
+        match op:
+            case ElementwiseOp():
+                return [(value, self.normal(value, index)) for value in op.inputs]
+            case IndexMapOp():
+                return [(op.source, self.normal(op.source, compose(op.map.data, index)))]
+            case ReduceOp():
+                inner = dict(zip(long_axes(op), map(along, axes), strict=True))
+                outer = iter(index)
+                dims = range(len(shape_of(op.inputs[0])))
+                whole = tuple(inner.get(d, ZERO) if d in op.reduced else next(outer) for d in dims)
+                return [(value, self.normal(value, whole)) for value in op.inputs]
+            case arith.ConstantOp():
+                return []
+
+
+def long_axes(op: ReduceOp) -> list[int]:
+    """The reduced dimensions that need a loop: those of an extent other than 1."""
+    shape = shape_of(op.inputs[0])
+    return [d for d in op.reduced if shape[d] != 1]
+
+
+def is_contraction(op: ReduceOp, varies: dict[SSAValue, frozenset[int]]) -> bool:
+    """Whether `op` adds products of two values, each of which varies along a free dimension that the other does not."""
+    names = scalar_regions.short_combiner(op.combiner, op.identities)
+    if names not in (["arith.addf"], ["arith.addi"]):
+        return False
+    value, reduced = op.inputs[0], frozenset(op.reduced)
+    while (factors := _factors(value, varies)) is not None:
+        for (_, left), (_, right) in combinations(factors, 2):
+            if left - right - reduced and right - left - reduced:
+                return True
+        value = max(factors, key=lambda factor: len(factor[1]))[0]
+    return False
+
+
+def _factors(value: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> list[tuple[SSAValue, frozenset[int]]] | None:
+    """The tensors that `value` is the elementwise product of (itself, if it is a cast), with the dimensions they vary along."""
+    op = value.owner
+    if not isinstance(op, ElementwiseOp) or len(op.outputs) != 1 or len(list(op.body.block.ops)) != 2:
+        return None
+    product = op.body.block.first_op
+    if not isinstance(product, (arith.MulfOp, arith.MuliOp, *_CASTS)):
+        return None
+    arguments = [cast(BlockArgument, scalar) for scalar in product.operands]
+    return [(op.inputs[argument.index], varies[op.inputs[argument.index]]) for argument in arguments]
+
+
+@dataclass(frozen=True)
+class Cone:
+    """What it takes to compute an element of a value from what is stored.
+
+    `work` counts scalar operations, those of shared values once for each use; `expensive` is whether one of them is more than an addition or
+    multiplication; `reduces` is whether a reduction is among them.
+    """
+
+    work: int = 0
+    expensive: bool = False
+    reduces: bool = False
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether computing the value again costs less than reading it."""
+        return self.work <= 4 and not self.expensive and not self.reduces
+
+
+def cones(block: Block) -> dict[SSAValue, Cone]:
+    """The cone of each value of a block of tensor operations, as if nothing between the inputs and it were stored."""
+    found: dict[SSAValue, Cone] = {argument: Cone() for argument in block.args}
+    for op in block.ops:
+        if isinstance(op, ElementwiseOp | IndexMapOp | ReduceOp):
+            sources = [found[value] for value in dict.fromkeys(op.operands)]
+            cone = Cone(
+                min(sum(source.work for source in sources) + _work(op), _MANY),
+                any(source.expensive for source in sources) or _is_expensive(op),
+                any(source.reduces for source in sources) or isinstance(op, ReduceOp),
+            )
+        else:
+            cone = Cone()
+        found.update((result, cone) for result in op.results)
+    return found
+
+
+def _body_ops(op: TensorOp) -> list[Operation]:
+    return list(op.body.block.ops)[:-1] if isinstance(op, ElementwiseOp) else []
+
+
+def _work(op: TensorOp) -> int:
+    return sum(not isinstance(inner, (arith.ConstantOp, *_CASTS)) for inner in _body_ops(op))
+
+
+def _is_expensive(op: TensorOp) -> bool:
+    return any(not isinstance(inner, (*_CHEAP, *_CASTS)) for inner in _body_ops(op))

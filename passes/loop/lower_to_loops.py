@@ -1,0 +1,153 @@
+"""l:001 lower-to-loops: turn every tensor kernel into loops over buffers, and its function into a host function on buffers.
+
+    func.func @main(%x: tensor<32x8xf32>) -> tensor<32xf32> {        func.func @main(%x: memref<32x8xf32>) -> memref<32xf32> {
+      %s = tensor_ext.kernel @k_s(%x_1 = %x : ..) -> .. {              %s = memref.alloc() : memref<32xf32>
+        %s_1 = tensor_ext.reduce {arith.addf} %x_1 dims [1] : ..       func.call @k_s(%x, %s) : ..
+        tensor_ext.yield %s_1 : ..                                     func.return %s : memref<32xf32>
+      }                                                          ->  }
+      func.return %s : tensor<32xf32>                                func.func @k_s(%x: memref<32x8xf32>, %out: memref<32xf32>) {
+    }                                                                  loop.for %a0 = 0 to 32 {
+                                                                         %s = loop.reduce {arith.addf} %a1 = 0 to 8 : f32 {..}
+                                                                         loop.store %s, %out[%a0] : memref<32xf32>
+                                                                       } ..
+
+Index maps become subscripts, and dimensions of extent 1 the subscript 0. Every element is computed once, in the outermost loops that have its
+axes. The loops walk the largest output, the axes that reductions leave free first, else in the order of its dimensions. Outputs that have no
+place in those loops get loops of their own after them. The attributes of a kernel move to its function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func, memref
+from xdsl.dialects.builtin import FunctionType, MemRefType, ModuleOp, TensorType, f32, f64, i1, i32, i64
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.fusion import Demand, TensorOp, dependence
+from deplodock.dialects import loop
+from deplodock.dialects.tensor import KernelOp
+from deplodock.passes.failures import failure
+from deplodock.passes.loop.nest_builder import Constants, Nest
+from deplodock.passes.names import Names
+
+_ELEMENTS = (f32, f64, i32, i64, i1)
+
+
+@dataclass(frozen=True)
+class LowerToLoopsPass(ModulePass):
+    """Turn tensor kernels into loops over buffers, and tensors into buffers."""
+
+    name = "lower-to-loops"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        names = Names(op)
+        for function in list(op.ops):
+            if isinstance(function, func.FuncOp) and _has_tensors(function):
+                _lower_function(function, names)
+
+
+def _has_tensors(function: func.FuncOp) -> bool:
+    types = (*function.function_type.inputs, *function.function_type.outputs)
+    inside = () if function.is_declaration else function.body.block.ops
+    return any(isinstance(type, TensorType) for type in types) or any(map(_is_tensor_op, inside))
+
+
+def _is_tensor_op(op: Operation) -> bool:
+    return any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results))
+
+
+def _lower_function(function: func.FuncOp, names: Names) -> None:
+    """Make a function on tensors a host function on buffers, followed by the functions of its kernels."""
+    if function.is_declaration:
+        raise failure(function, f"@{function.sym_name.data} has tensors but no body; give it one")
+    block = function.body.block
+    for op in block.ops:
+        if _is_tensor_op(op) and not isinstance(op, KernelOp | func.ReturnOp):
+            raise failure(op, "lower-to-loops takes tensors in kernels only; run form-kernels first")
+    after: Operation = function
+    for kernel in [op for op in block.ops if isinstance(op, KernelOp)]:
+        lowered = _lower_kernel(kernel, names)
+        Rewriter.insert_op(lowered, InsertPoint.after(after))
+        after = lowered
+        _call(kernel, lowered)
+    for argument in block.args:
+        Rewriter.replace_value_with_new_type(argument, _buffer_type(argument.type, function))
+    inputs = [_buffer_type(type, function) for type in function.function_type.inputs]
+    outputs = [_buffer_type(type, function) for type in function.function_type.outputs]
+    function.function_type = FunctionType.from_lists(inputs, outputs)
+
+
+def _buffer_type(type: Attribute, op: Operation) -> Attribute:
+    """The memref that holds a tensor; other types stay. Raises PassFailedException for what is not supported."""
+    if not isinstance(type, TensorType):
+        return type
+    if not type.has_static_shape():
+        raise failure(op, f"dynamic shapes are not supported, got {type}; give every dimension an extent")
+    if type.element_type not in _ELEMENTS:
+        names = ", ".join(str(element) for element in _ELEMENTS)
+        raise failure(op, f"elements of type {type.element_type} are not supported; use one of {names}")
+    return MemRefType(type.element_type, type.get_shape())
+
+
+def _call(kernel: KernelOp, function: func.FuncOp) -> None:
+    """Replace a kernel by the buffers of its outputs and a call that fills them."""
+    buffers = [memref.AllocOp([], [], _buffer_type(result.type, kernel)) for result in kernel.outputs]
+    for result, alloc in zip(kernel.outputs, buffers, strict=True):
+        alloc.memref.name_hint = result.name_hint
+    call = func.CallOp(function.sym_name.data, [*kernel.inputs, *(alloc.memref for alloc in buffers)], [])
+    Rewriter.replace_op(kernel, [*buffers, call], [alloc.memref for alloc in buffers])
+
+
+def _lower_kernel(kernel: KernelOp, names: Names) -> func.FuncOp:
+    """The function of a kernel: its inputs, then its outputs, as buffers."""
+    body = kernel.body.block
+    for op in body.ops:
+        if not isinstance(op, TensorOp) and op is not body.last_op:
+            raise failure(op, "a kernel holds tensor_ext operations and tensor constants only")
+    yielded = _yielded(body)
+    types = [_buffer_type(value.type, kernel) for value in (*body.args, *yielded)]
+    function = func.FuncOp(names.renamed(kernel.sym_name.data), (types, []))
+    function.attributes |= kernel.attributes
+    arguments = function.body.block.args
+    _name_arguments(body, yielded, arguments)
+    buffers: dict[SSAValue, SSAValue] = dict(zip(body.args, arguments, strict=False))
+    constants = Constants()
+    demand = Demand(dependence(body))
+    left = list(zip(yielded, arguments[len(body.args) :], strict=True))
+    blocks: list[Block] = []
+    while left:
+        nest = Nest(demand, buffers, left)
+        blocks.append(nest.build(list(body.ops), constants))
+        placed = [output.buffer for output in nest.outputs]
+        left = [(value, buffer) for value, buffer in left if buffer not in placed]
+    _fill(function.body.block, constants, blocks)
+    return function
+
+
+def _yielded(body: Block) -> Sequence[SSAValue]:
+    assert body.last_op is not None
+    return body.last_op.operands
+
+
+def _name_arguments(body: Block, yielded: Sequence[SSAValue], arguments: Sequence[SSAValue]) -> None:
+    outputs = ["out"] if len(yielded) == 1 else [f"out{i}" for i in range(len(yielded))]
+    for argument, name in zip(arguments, [*(value.name_hint for value in body.args), *outputs], strict=True):
+        argument.name_hint = name
+
+
+def _fill(block: Block, constants: Constants, nests: Sequence[Block]) -> None:
+    """Put the constants, then the nests, into the entry block, and number the loops in reading order."""
+    block.add_ops(constants.ops.values())
+    for nest in nests:
+        for op in list(nest.ops):
+            op.detach()
+            block.add_op(op)
+    block.add_op(func.ReturnOp())
+    loops = [op for op in block.walk() if isinstance(op, loop.ForOp | loop.ReduceOp)]
+    for number, op in enumerate(loops):
+        op.iv.name_hint = f"a{number}"

@@ -1,0 +1,277 @@
+"""Builds the loop nest of a tensor kernel: which elements are needed, in which loop each is computed, and the operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import cast
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from deplodock.analysis.fusion import Demand, TensorOp, long_axes, shape_of, splat_of
+from deplodock.analysis.fusion_index import ZERO, Index, along, axes_in, is_permutation, new_loop, substitute, unify
+from deplodock.analysis.linear import to_map
+from deplodock.dialects import loop
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp
+from deplodock.passes.failures import failure
+
+Site = Operation | BlockArgument
+"""Where a value comes from: all results of an operation are computed together."""
+
+Point = tuple[Site, Index]
+"""An element of a value, for every point of the loops whose axes the index has."""
+
+
+def site_of(value: SSAValue) -> Site:
+    """The operation or kernel argument that a value comes from."""
+    return value if isinstance(value, BlockArgument) else cast(Operation, value.owner)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A value, the index of the element that is stored, and the buffer it goes to."""
+
+    value: SSAValue
+    index: Index
+    buffer: SSAValue
+
+
+class Needs:
+    """The elements that outputs need, each once, with the loops of the reductions among them."""
+
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+        self.indices: dict[Site, dict[Index, None]] = {}
+        self.reductions: dict[Point, list[loop.ReduceOp]] = {}
+
+    def add(self, value: SSAValue, index: Index) -> None:
+        """Note that the element `index` of `value` is needed, and all that it is computed from."""
+        pending = [(value, self.demand.normal(value, index))]
+        while pending:
+            value, index = pending.pop()
+            site = site_of(value)
+            known = self.indices.setdefault(site, {})
+            if index in known:
+                continue
+            known[index] = None
+            if isinstance(site, Operation):
+                pending += reversed(self.operands(cast(TensorOp, site), index))
+
+    def operands(self, op: TensorOp, index: Index) -> list[tuple[SSAValue, Index]]:
+        """Each operand of `op` with the index at which the element `index` of its results needs it."""
+        axes = [inner.iv for inner in self._loops(op, index)] if isinstance(op, ReduceOp) else []
+        return self.demand.operands(op, index, axes)
+
+    def _loops(self, op: ReduceOp, index: Index) -> list[loop.ReduceOp]:
+        """The loops of a reduction, outermost first, still without a place in the program."""
+        if (op, index) not in self.reductions:
+            shape = shape_of(op.inputs[0])
+            self.reductions[op, index] = [_new_reduce(op, shape[d]) for d in long_axes(op)]
+        return self.reductions[op, index]
+
+
+def _new_reduce(op: ReduceOp, extent: int) -> loop.ReduceOp:
+    combiner = op.combiner.clone()
+    terminator = combiner.block.last_op
+    assert terminator is not None
+    combiner.block.add_op(loop.YieldOp(*terminator.operands))
+    terminator.detach()
+    terminator.erase()
+    template = new_loop(extent)
+    return loop.ReduceOp(template.bound.data, template.detach_region(template.body), op.identities, combiner)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A block that values are computed in, and how many other scopes it is nested in."""
+
+    block: Block
+    depth: int
+
+
+class Nest:
+    """One loop nest: the loops over the space of its largest output, and every output that has a place in them.
+
+    A value is computed in the outermost scope where its axes are there. The loops that no reduction or smaller output separates form one
+    scope, so that free loops stay perfectly nested.
+    """
+
+    def __init__(
+        self, demand: Demand, buffers: Mapping[SSAValue, SSAValue], outputs: Sequence[tuple[SSAValue, SSAValue]]
+    ) -> None:
+        value, buffer = max(outputs, key=lambda output: _size(output[0]))
+        self._needs = Needs(demand)
+        self._loops = [new_loop(extent) for extent in shape_of(value) if extent != 1]
+        ivs = iter([free.iv for free in self._loops])
+        index = tuple(ZERO if extent == 1 else along(next(ivs)) for extent in shape_of(value))
+        self.outputs = [Output(value, index, buffer)]
+        self._needs.add(value, index)
+        self._place_others([output for output in outputs if output[1] is not buffer])
+        self._buffers = buffers
+        self._values: dict[tuple[SSAValue, Index], SSAValue] = {}
+        self._scopes: dict[SSAValue, Scope] = {}
+        self._base = Scope(Block(), 0)
+
+    def _place_others(self, others: Sequence[tuple[SSAValue, SSAValue]]) -> None:
+        """Find the place of each other output: first those with all axes, then, as these fix the loop order, smaller ones."""
+        axes = [free.iv for free in self._loops]
+        found = [(value, buffer, self._index_of(value)) for value, buffer in others]
+        for value, buffer, index in found:
+            if index is not None and set(axes_in(index)) == set(axes):
+                self._add_output(value, index, buffer)
+        uses = {axis: 0 for axis in axes}
+        for (_, index), _ in self._needs.reductions.items():
+            for axis in axes_in(index):
+                if axis in uses:
+                    uses[axis] += 1
+        self._loops.sort(key=lambda free: -uses[free.iv])
+        for value, buffer, index in found:
+            if index is not None and len(axes_in(index)) < len(axes):
+                if set(axes_in(index)) == {free.iv for free in self._loops[: len(axes_in(index))]}:
+                    self._add_output(value, index, buffer)
+
+    def _add_output(self, value: SSAValue, index: Index, buffer: SSAValue) -> None:
+        self.outputs.append(Output(value, index, buffer))
+        self._needs.add(value, index)
+
+    def _index_of(self, value: SSAValue) -> Index | None:
+        """The element of `value` that belongs to a point of this nest: the one that something both need determines."""
+        shape = shape_of(value)
+        axes = [free.iv for free in self._loops]
+        own = [new_loop(extent).iv for extent in shape if extent != 1]
+        ivs = iter(own)
+        index = tuple(ZERO if extent == 1 else along(next(ivs)) for extent in shape)
+        needs = Needs(self._needs.demand)
+        needs.add(value, index)
+        for site, indices in needs.indices.items():
+            for target in self._needs.indices.get(site, ()):
+                forms = unify(next(iter(indices)), target, own)
+                if forms is None:
+                    continue
+                moved = tuple(substitute(form, forms) for form in index)
+                if is_permutation(moved, shape) and set(axes_in(moved)) <= set(axes):
+                    return moved
+        main = self.outputs[0]
+        return main.index if shape == shape_of(main.value) else None
+
+    def build(self, ops: Sequence[Operation], constants: Constants) -> Block:
+        """Emit the nest for the operations of the kernel; the result is the block around its outermost loop."""
+        outer, enclosing = self._open_loops()
+        for (_, index), loops in self._needs.reductions.items():
+            depth = self._scope(index).depth + 1
+            for inner in loops:
+                self._scopes[inner.iv] = Scope(loops[-1].body.block, depth)
+        for op in ops:
+            for index in self._needs.indices.get(op, ()):
+                self._emit(cast(TensorOp, op), index, constants)
+        for output in self.outputs:
+            value = self._read(output.value, self._needs.demand.normal(output.value, output.index))
+            map, indices = to_map(output.index)
+            self._scope(output.index).block.add_op(loop.StoreOp(value, output.buffer, map, indices))
+        for block, free in reversed(enclosing):
+            block.add_op(free)
+        return outer
+
+    def _open_loops(self) -> tuple[Block, list[tuple[Block, loop.ForOp]]]:
+        """Make a scope of each run of loops; the outer block, and the loops with the block that each goes to."""
+        order = {free.iv: position for position, free in enumerate(self._loops)}
+        whole = [index for _, index in self._needs.reductions] + [output.index for output in self.outputs]
+        free_only = [axes for axes in map(axes_in, whole) if all(axis in order for axis in axes)]
+        depths = sorted({max((order[axis] + 1 for axis in axes), default=0) for axes in free_only})
+        blocks = [Block(), *(free.body.block for free in self._loops)]
+        for axis, position in order.items():
+            depth = next(depth for depth in depths if depth > position)
+            self._scopes[axis] = Scope(blocks[depth], depth)
+        self._base = Scope(blocks[depths[0]], depths[0])
+        return blocks[0], list(zip(blocks[:-1], self._loops, strict=True))
+
+    def _scope(self, index: Index) -> Scope:
+        scopes = [self._base, *(self._scopes[axis] for axis in axes_in(index))]
+        return max(scopes, key=lambda scope: scope.depth)
+
+    def _emit(self, op: TensorOp, index: Index, constants: Constants) -> None:
+        scope = self._scope(index)
+        match op:
+            case arith.ConstantOp():
+                results = [constants.of_tensor(op)]
+            case IndexMapOp():
+                return
+            case ElementwiseOp():
+                results = self._apply(op, index, scope.block, constants)
+            case ReduceOp():
+                results = self._fold(op, index, scope.block)
+        for result, value in zip(op.results, results, strict=True):
+            self._values[result, index] = value
+
+    def _apply(self, op: ElementwiseOp, index: Index, block: Block, constants: Constants) -> list[SSAValue]:
+        """Copy the body of an elementwise operation to a block."""
+        operands = [self._read(value, inner) for value, inner in self._needs.operands(op, index)]
+        mapping: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, operands, strict=True))
+        terminator = op.body.block.last_op
+        assert terminator is not None
+        for inner in op.body.block.ops:
+            if isinstance(inner, arith.ConstantOp):
+                mapping[inner.result] = constants.of(inner.value, inner.result.name_hint)
+            elif inner is not terminator:
+                block.add_op(inner.clone(mapping))
+        results = [mapping[value] for value in terminator.operands]
+        for tensor, scalar in zip(op.outputs, results, strict=True):
+            if scalar.name_hint is None:
+                scalar.name_hint = tensor.name_hint
+        return results
+
+    def _fold(self, op: ReduceOp, index: Index, block: Block) -> list[SSAValue]:
+        """Place the loops of a reduction and yield from each, the innermost first; over one element there is no loop."""
+        values = [self._read(value, inner) for value, inner in self._needs.operands(op, index)]
+        loops = self._needs.reductions[op, index]
+        blocks = [block, *(outer.body.block for outer in loops[:-1])]
+        for inner, around in zip(reversed(loops), reversed(blocks), strict=bool(loops)):
+            inner.body.block.add_op(loop.YieldOp(*values))
+            around.add_op(inner)
+            values = list[SSAValue](inner.outputs)
+            for tensor, value in zip(op.outputs, values, strict=True):
+                value.name_hint = tensor.name_hint or "acc"
+        return values
+
+    def _read(self, value: SSAValue, index: Index) -> SSAValue:
+        """The element `index` of a value: computed already, or loaded now."""
+        while isinstance(value.owner, IndexMapOp):
+            ((value, index),) = self._needs.operands(value.owner, index)
+        if (value, index) not in self._values:
+            buffer = self._buffers[value]
+            map, indices = to_map(index)
+            load = loop.LoadOp(buffer, map, indices)
+            load.result.name_hint = "in"
+            self._scope(index).block.add_op(load)
+            self._values[value, index] = load.result
+        return self._values[value, index]
+
+
+def _size(value: SSAValue) -> tuple[int, int]:
+    shape = shape_of(value)
+    return sum(extent != 1 for extent in shape), prod(shape)
+
+
+class Constants:
+    """The scalar constants of a kernel, each once."""
+
+    def __init__(self) -> None:
+        self.ops: dict[str, arith.ConstantOp] = {}
+
+    def of(self, value: Attribute, name: str | None) -> SSAValue:
+        """The constant with this value."""
+        key = str(value)
+        if key not in self.ops:
+            self.ops[key] = arith.ConstantOp(cast(FloatAttr | IntegerAttr, value))
+            self.ops[key].result.name_hint = name
+        return self.ops[key].result
+
+    def of_tensor(self, op: arith.ConstantOp) -> SSAValue:
+        """The one value of a tensor constant. Raises PassFailedException if it has several."""
+        value = splat_of(op)
+        if value is None:
+            raise failure(op, "a tensor constant with different elements is not supported; pass it as an argument")
+        return self.of(value, op.result.name_hint)

@@ -1,0 +1,158 @@
+"""o:001 form-kernels: decide which operations share a kernel, and write the decision down as `tensor_ext.kernel` regions.
+
+    %sq = tensor_ext.elementwise {arith.mulf} %x, %x      %sum = tensor_ext.kernel @k_sum(%x_1 = %x : ..) -> .. {
+    %sum = tensor_ext.reduce {arith.addf} %sq dims [1]      %sq = tensor_ext.elementwise {arith.mulf} %x_1, %x_1 : ..
+                                                     ->     %sum_1 = tensor_ext.reduce {arith.addf} %sq dims [1] : ..
+                                                            tensor_ext.yield %sum_1 : ..
+                                                          }
+
+An operation joins the kernels that need it, computed again in each if it is cheap, or is stored once. A kernel keeps to these limits:
+
+* its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of another reduction;
+* it holds one contraction, and its outputs have all the axes of its space or the rows;
+* what the loop of a reduction computes again for other rows (the x + bias of a matmul) is a few additions and multiplications;
+* its parameters fit in 4096 bytes, and the kernels of a function do not wait for each other in a circle.
+
+`deplodock.fuse = "never" | "always"` on an operation overrides what is cheap. Kernels that are there already stay as they are. A function may
+return an argument; it returns a constant through a kernel that writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from xdsl.context import Context
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from deplodock.analysis.fusion import TensorOp
+from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp
+from deplodock.passes import remarks
+from deplodock.passes.failures import failure
+from deplodock.passes.names import Names
+from deplodock.passes.tensor.group import Group
+from deplodock.passes.tensor.grouping import Grouping
+
+
+@dataclass(frozen=True)
+class FormKernelsPass(ModulePass):
+    """Wrap the tensor operations of every function into kernels."""
+
+    name = "form-kernels"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        names = Names(op)
+        for function in op.walk():
+            if isinstance(function, func.FuncOp) and any(isinstance(inner, TensorOp) for inner in function.body.ops):
+                _form_kernels(function, names)
+
+
+def _form_kernels(function: func.FuncOp, names: Names) -> None:
+    block = function.body.block
+    for op in block.ops:
+        _check(op)
+    old = [op for op in block.ops if isinstance(op, TensorOp)]
+    positions = {op: position for position, op in enumerate(block.ops)}
+    stored: dict[SSAValue, SSAValue] = {}
+    last = block.last_op
+    assert last is not None
+    for step in _ordered(Grouping(block).groups, [op for op in block.ops if isinstance(op, KernelOp)], positions):
+        if isinstance(step, KernelOp):
+            step.detach()
+            kernel = step
+            kernel.operands = [stored.get(value, value) for value in kernel.operands]
+        else:
+            kernel = _outline(step, positions, stored, names)
+        block.insert_op_before(kernel, last)
+    last.operands = [stored.get(value, value) for value in last.operands]
+    for op in reversed(old):
+        Rewriter.erase_op(op)
+
+
+def _check(op: Operation) -> None:
+    """Raise PassFailedException for an operation that no kernel can hold."""
+    tensors = [value for value in (*op.operands, *op.results) if isinstance(value.type, TensorType)]
+    if any(not value.type.has_static_shape() for value in tensors):
+        raise failure(op, "dynamic shapes are not supported; give every dimension an extent")
+    if isinstance(op, KernelOp | func.ReturnOp):
+        return
+    if not isinstance(op, TensorOp) or len(tensors) < len(op.operands) + len(op.results):
+        raise failure(op, "form-kernels takes tensor_ext operations and tensor constants; lower this operation first")
+    for inner in op.walk():
+        for value in inner.operands:
+            if inner is not op and not op.is_ancestor(value.owner):
+                raise failure(inner, "the body uses a value from outside; make it an operand or a constant inside")
+
+
+def _ordered(
+    groups: Sequence[Group], kernels: Sequence[KernelOp], positions: dict[Operation, int]
+) -> list[Group | KernelOp]:
+    """The kernels so that each comes after those whose results it reads, else in the order of the source."""
+    steps: list[Group | KernelOp] = [*groups, *kernels]
+    reads = [list(step.reads) if isinstance(step, Group) else list(step.operands) for step in steps]
+    owner = {value: i for i, step in enumerate(steps) for value in (step.outputs if isinstance(step, Group) else step.results)}
+    waits = [{owner[value] for value in values if value in owner} for values in reads]
+    readers: list[list[int]] = [[] for _ in steps]
+    for reader, sources in enumerate(waits):
+        for source in sorted(sources):
+            readers[source].append(reader)
+    last = [max(positions[op] for op in (step.indices if isinstance(step, Group) else [step])) for step in steps]
+    ready: list[tuple[int, int]] = []
+    for i, sources in enumerate(waits):
+        if not sources:
+            heappush(ready, (last[i], i))
+    order: list[Group | KernelOp] = []
+    while ready:
+        _, i = heappop(ready)
+        order.append(steps[i])
+        for reader in readers[i]:
+            waits[reader].remove(i)
+            if not waits[reader]:
+                heappush(ready, (last[reader], reader))
+    return order
+
+
+def _outline(
+    group: Group, positions: dict[Operation, int], stored: dict[SSAValue, SSAValue], names: Names
+) -> KernelOp:
+    """Build the kernel of a group and note where its outputs are."""
+    ops = sorted(group.indices, key=lambda op: positions[op])
+    outputs = sorted(group.outputs, key=lambda value: positions[_defining(value)])
+    inputs = list(dict.fromkeys(value for op in ops for value in op.operands if value in group.reads))
+    body = Block(arg_types=[value.type for value in inputs])
+    mapping: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
+    for value, argument in mapping.items():
+        argument.name_hint = value.name_hint
+    for op in ops:
+        body.add_op(op.clone(mapping))
+    body.add_op(YieldOp(*(mapping[value] for value in outputs)))
+    name = names.fresh(f"k_{outputs[-1].name_hint or _kind(group)}")
+    operands = [stored.get(value, value) for value in inputs]
+    kernel = KernelOp(name, operands, [value.type for value in outputs], Region(body))
+    for value, result in zip(outputs, kernel.outputs, strict=True):
+        result.name_hint = value.name_hint
+        stored[value] = result
+    for refusal in group.refusals:
+        remarks.skip(FormKernelsPass.name, name, refusal)
+    return kernel
+
+
+def _defining(value: SSAValue) -> Operation:
+    assert isinstance(value.owner, Operation)
+    return value.owner
+
+
+def _kind(group: Group) -> str:
+    """What a kernel mainly does, for the name of one whose output has none."""
+    if group.contraction is not None:
+        return "matmul"
+    if any(isinstance(op, ReduceOp) for op in group.indices):
+        return "reduce"
+    if any(isinstance(op, ElementwiseOp) for op in group.indices):
+        return "elementwise"
+    return "constant" if all(isinstance(op, arith.ConstantOp) for op in group.indices) else "copy"

@@ -1,0 +1,148 @@
+"""A kernel in the making: the operations that fusion has put in it, and the indices at which it computes each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
+
+from deplodock.analysis.fusion import Demand, TensorOp, is_contraction, long_axes, shape_of
+from deplodock.analysis.fusion_index import ZERO, Index, along, axes_in, is_permutation, new_loop, substitute, walked_axes
+from deplodock.dialects.tensor import ReduceOp
+
+MAX_INDICES = 8
+"""At how many indices a kernel may compute one value."""
+
+MAX_PARAMETERS = 4096 // 8
+"""The pointers that fit in the parameters of a kernel, which are 4096 bytes on every target."""
+
+
+@dataclass(eq=False)
+class Group:
+    """The operations of one kernel.
+
+    `axes` span the space of the kernel's largest output. `rows` are the axes that all reductions leave free (None
+    before the first): an output has all axes, or the rows.
+    """
+
+    number: int
+    axes: tuple[SSAValue, ...] = ()
+    rows: frozenset[SSAValue] | None = None
+    indices: dict[Operation, list[Index]] = field(default_factory=dict[Operation, list[Index]])
+    outputs: dict[SSAValue, Index] = field(default_factory=dict[SSAValue, Index])
+    reads: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
+    reduction_axes: dict[Operation, tuple[SSAValue, ...]] = field(
+        default_factory=dict[Operation, tuple[SSAValue, ...]]
+    )
+    contraction: ReduceOp | None = None
+    refusals: list[str] = field(default_factory=list[str])
+
+    @staticmethod
+    def around(number: int, op: TensorOp, demand: Demand) -> Group:
+        """The kernel that computes and stores `op`."""
+        group = Group(number)
+        shape = shape_of(op.results[0])
+        index = tuple(ZERO if extent == 1 else along(new_loop(extent).iv) for extent in shape)
+        group.axes = tuple(axes_in(index))
+        group.outputs = dict.fromkeys(op.results, index)
+        if isinstance(op, ReduceOp):
+            group.rows = frozenset(group.axes)
+        group.add(op, [demand.normal(op.results[0], index)], demand)
+        return group
+
+    def add(self, op: TensorOp, indices: Sequence[Index], demand: Demand) -> None:
+        """Compute `op` at `indices` (one, where it is a reduction)."""
+        if isinstance(op, ReduceOp):
+            self._add_reduction(op, indices[0], demand)
+        self.indices[op] = list(indices)
+        for result in op.results:
+            self.reads.pop(result, None)
+        for value in op.operands:
+            if not isinstance(value.owner, arith.ConstantOp):
+                self.reads[value] = None
+
+    def _add_reduction(self, op: ReduceOp, index: Index, demand: Demand) -> None:
+        shape = shape_of(op.inputs[0])
+        self.reduction_axes[op] = tuple(new_loop(shape[d]).iv for d in long_axes(op))
+        if self.rows is None:
+            self.rows = frozenset(axes_in(index))
+        if is_contraction(op, demand.varies):
+            self.contraction = op
+
+    def demands_on(self, user: TensorOp, value: SSAValue, demand: Demand) -> list[Index]:
+        """The indices at which `user`, an operation of this kernel, needs its operand `value`."""
+        axes = self.reduction_axes.get(user, ())
+        return [
+            needed
+            for index in self.indices[user]
+            for operand, needed in demand.operands(user, index, axes)
+            if operand is value
+        ]
+
+    def refusal(self, op: TensorOp, indices: Sequence[Index], demand: Demand) -> str | None:
+        """The hard limit that keeps `op`, needed at `indices`, out of this kernel, or None."""
+        if len(indices) > MAX_INDICES:
+            return f"the kernel would compute it at {len(indices)} indices; the limit is {MAX_INDICES}"
+        reads = {value for value in op.operands if not isinstance(value.owner, arith.ConstantOp)}
+        parameters = len((self.reads.keys() | reads) - set(op.results)) + len(self.outputs) + len(op.results)
+        if parameters > MAX_PARAMETERS:
+            return f"the kernel would take more than {MAX_PARAMETERS} parameters"
+        return self._reduction_refusal(op, indices, demand) if isinstance(op, ReduceOp) else None
+
+    def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index], demand: Demand) -> str | None:
+        if len(indices) > 1:
+            return "the kernel needs the reduction at several indices and would compute it again"
+        if any(axis in axes_in(indices[0]) for axes in self.reduction_axes.values() for axis in axes):
+            return "a reduction does not run inside the loop of another one"
+        rows = walked_axes(indices[0], shape_of(op.results[0]))
+        if rows is None:
+            return "the kernel needs the reduction along a part of an axis and would compute it again"
+        if self.rows is not None and self.rows != frozenset(rows):
+            return "its free dimensions are not the rows of the kernel"
+        if self.contraction is not None and is_contraction(op, demand.varies):
+            return "a kernel holds one contraction"
+        return None
+
+    def repeats(self, index: Index) -> bool:
+        """Whether a reduction's loop computes this index again for different rows."""
+        used = axes_in(index)
+        for op, axes in self.reduction_axes.items():
+            if any(axis in used for axis in axes):
+                return any(axis not in used for axis in axes_in(self.indices[op][0]))
+        return False
+
+    def can_output(self, index: Index, shape: Sequence[int], reduces: bool) -> bool:
+        """Whether a value of `shape` computed at `index` can be one more output: it has all axes, or the rows.
+
+        `reduces` is whether a reduction makes the value; then its axes may become the rows.
+        """
+        axes = frozenset(axes_in(index))
+        rows = axes if self.rows is None and reduces else self.rows
+        return is_permutation(index, shape) and axes in (frozenset(self.axes), rows)
+
+    def add_output(self, value: SSAValue, index: Index) -> None:
+        """Store a value that `can_output` allows."""
+        self.outputs[value] = index
+        if len(axes_in(index)) < len(self.axes):
+            self.rows = frozenset(axes_in(index))
+
+    def absorb(self, other: Group, values: Mapping[SSAValue, SSAValue]) -> None:
+        """Take over all operations of `other`, whose axes become the axes `values`."""
+        forms = {axis: along(value) for axis, value in values.items()}
+
+        def moved(index: Index) -> Index:
+            return tuple(substitute(form, forms) for form in index)
+
+        for op, indices in other.indices.items():
+            self.indices[op] = list(dict.fromkeys([*self.indices.get(op, []), *map(moved, indices)]))
+        self.outputs |= {value: moved(index) for value, index in other.outputs.items()}
+        self.reduction_axes |= other.reduction_axes
+        if self.rows is None and other.rows is not None:
+            self.rows = frozenset(values[axis] for axis in other.rows)
+        if self.rows is None and len(values) < len(self.axes):
+            self.rows = frozenset(values.values())
+        self.contraction = self.contraction or other.contraction
+        self.refusals += other.refusals
+        self.reads = {v: None for v in (*self.reads, *other.reads) if v.owner not in self.indices}

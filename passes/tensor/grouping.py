@@ -1,0 +1,213 @@
+"""Decides which operations of a function share a kernel, in one sweep from its results to its arguments."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from deplodock.analysis.fusion import Demand, TensorOp, cones, dependence, shape_of
+from deplodock.analysis.fusion_index import Index, axis_of, unify
+from deplodock.analysis.linear import extent_of
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp
+from deplodock.passes.failures import failure
+from deplodock.passes.tensor.group import MAX_INDICES, MAX_PARAMETERS, Group
+
+FUSE = "deplodock.fuse"
+"""The attribute that overrides fusion: "never" stores the operation's results, "always" never does."""
+
+Needs = dict[Group, list[Index]]
+"""The kernels that need an operation, each with the indices at which it does."""
+
+
+class Grouping:
+    """The kernels of a block of tensor operations.
+
+    Every operation is decided once, after all that use it: it joins the kernel that needs it, or is computed in each of several, or is
+    stored by a kernel of its own. A decision looks at the operation's users and keeps at most MAX_INDICES indices for each kernel, so the
+    time is linear in the size of the block.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.groups: list[Group] = []
+        self._created = 0
+        self._cones = cones(block)
+        self._demand = Demand(dependence(block))
+        self._homes: dict[Operation, list[Group]] = {}
+        for op in reversed(list(block.ops)):
+            if isinstance(op, TensorOp):
+                self._decide(op)
+
+    def _decide(self, op: TensorOp) -> None:
+        needs = self._needs(op)
+        kept = any(isinstance(use.operation, func.ReturnOp | KernelOp) for result in op.results for use in result.uses)
+        if not needs and not kept:
+            return
+        mode = _fuse_mode(op)
+        if mode == "never":
+            refusal = f'{FUSE} = "never"'
+        else:
+            needs = self._merged(op, needs)
+            refusal = self._join(op, needs, kept, mode == "always")
+        if refusal is None:
+            return
+        if mode == "always":
+            raise failure(op, f'deplodock.fuse = "always" is not possible: {refusal}')
+        for group in needs:
+            group.refusals.append(f"{_name_of(op)} is stored, not fused: {refusal}")
+        self._homes[op] = [self._store(op)]
+
+    def _store(self, op: TensorOp) -> Group:
+        group = Group.around(self._created, op, self._demand)
+        self._created += 1
+        self.groups.append(group)
+        return group
+
+    def _needs(self, op: TensorOp) -> Needs:
+        found: dict[Group, dict[Index, None]] = {}
+        for result in op.results:
+            for user in dict.fromkeys(use.operation for use in result.uses):
+                for group in self._homes.get(user, ()):
+                    indices = group.demands_on(cast(TensorOp, user), result, self._demand)
+                    found.setdefault(group, {}).update(dict.fromkeys(indices))
+        return {group: list(found[group]) for group in sorted(found, key=lambda group: group.number)}
+
+    def _join(self, op: TensorOp, needs: Needs, kept: bool, always: bool) -> str | None:
+        """Put `op` into the kernels that need it, or say why not."""
+        if isinstance(op, arith.ConstantOp):
+            return self._join_constant(op, needs, kept)
+        if not needs:
+            return "it is returned"
+        refusal = self._kept_refusal(op, needs) if kept else None
+        refusal = refusal or self._cost_refusal(op, needs, always)
+        for group, indices in needs.items():
+            refusal = refusal or group.refusal(op, indices, self._demand)
+        if refusal is not None:
+            return refusal
+        for group, indices in needs.items():
+            group.add(op, indices, self._demand)
+            if kept:
+                for result in op.results:
+                    group.add_output(result, indices[0])
+        self._homes[op] = list(needs)
+        return None
+
+    def _join_constant(self, op: arith.ConstantOp, needs: Needs, kept: bool) -> str | None:
+        """A constant is in every kernel that needs it, and in one of its own if it is returned."""
+        for group, indices in needs.items():
+            group.add(op, indices, self._demand)
+        self._homes[op] = list(needs)
+        if kept:
+            self._homes[op].append(self._store(op))
+        return None
+
+    def _kept_refusal(self, op: TensorOp, needs: Needs) -> str | None:
+        """Why a value that the function also returns cannot be one more output of the kernel that needs it."""
+        if any(isinstance(use.operation, KernelOp) for result in op.results for use in result.uses):
+            return "another kernel reads it"
+        if len(needs) > 1:
+            return "it is returned, and several kernels need it"
+        ((group, indices),) = needs.items()
+        shape = shape_of(op.results[0])
+        if len(indices) > 1 or not group.can_output(indices[0], shape, self._cones[op.results[0]].reduces):
+            return "it is returned, and the kernel does not compute each of its elements once"
+        return None
+
+    def _cost_refusal(self, op: TensorOp, needs: Needs, always: bool) -> str | None:
+        """Why storing `op` is better than computing it where it is needed."""
+        if isinstance(op, ReduceOp):
+            return "several kernels need the reduction" if len(needs) > 1 else None
+        if always or not isinstance(op, ElementwiseOp) or self._cones[op.results[0]].is_cheap:
+            return None
+        if len(needs) > 1:
+            return "several kernels need it, and it is not cheap to compute again"
+        if any(group.repeats(index) for group, indices in needs.items() for index in indices):
+            return "the loop of a reduction would compute it again for other rows, and it is not cheap"
+        return None
+
+    def _merged(self, op: TensorOp, needs: Needs) -> Needs:
+        """The needs after merging kernels that compute `op` at the same points, so that they share it."""
+        if len(needs) < 2 or isinstance(op, IndexMapOp | arith.ConstantOp):
+            return needs
+        base, *others = sorted(needs, key=lambda group: (-len(group.axes), group.number))
+        left: Needs = {base: needs[base]}
+        for other in others:
+            values = self._common_axes(op, base, needs[base], other, needs[other])
+            if values is None:
+                left[other] = needs[other]
+                continue
+            base.absorb(other, values)
+            self.groups.remove(other)
+            for inner in other.indices:
+                self._homes[inner] = list(dict.fromkeys(base if g is other else g for g in self._homes[inner]))
+        return left
+
+    def _common_axes(
+        self, op: TensorOp, base: Group, base_indices: list[Index], other: Group, other_indices: list[Index]
+    ) -> dict[SSAValue, SSAValue] | None:
+        """For each axis of `other` the axis of `base` that it is, if both compute `op` at the same points and may merge."""
+        if len(base_indices) > 1 or len(other_indices) > 1:
+            return None
+        forms = unify(other_indices[0], base_indices[0], other.axes)
+        if forms is None:
+            return None
+        values = {axis: found for axis, form in forms.items() if (found := axis_of(form)) is not None}
+        image = frozenset(values.values())
+        if len(image) < len(other.axes) or any(extent_of(a) != extent_of(b) for a, b in values.items()):
+            return None
+        moved = None if other.rows is None else frozenset(values[axis] for axis in other.rows)
+        if base.rows is not None and moved is not None and base.rows != moved:
+            return None
+        rows = moved if base.rows is None else base.rows
+        if rows is None and self._cones[op.results[0]].reduces:
+            rows = image
+        if image not in (frozenset(base.axes), rows):
+            return None
+        if _too_large(base, other) or self._reaches(base, other) or self._reaches(other, base):
+            return None
+        return values
+
+    def _reaches(self, start: Group, goal: Group) -> bool:
+        """Whether `goal` reads something that is computed from an output of `start`."""
+        pending = list(start.outputs)
+        seen = set(pending)
+        while pending:
+            value = pending.pop()
+            for user in (use.operation for use in value.uses):
+                groups = [group for group in self._homes.get(user, ()) if value in group.reads]
+                if goal in groups:
+                    return True
+                outputs = user.results if isinstance(user, KernelOp) else [v for g in groups for v in g.outputs]
+                pending += [v for v in outputs if v not in seen]
+                seen.update(outputs)
+        return False
+
+
+def _too_large(base: Group, other: Group) -> bool:
+    """Whether the union of two kernels breaks a limit that does not depend on their spaces."""
+    reads = {value for value in (*base.reads, *other.reads) if value.owner not in base.indices}
+    shared = [op for op in other.indices if op in base.indices]
+    return (
+        (base.contraction is not None and other.contraction is not None)
+        or len(reads) + len(base.outputs) + len(other.outputs) > MAX_PARAMETERS
+        or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)
+    )
+
+
+def _fuse_mode(op: Operation) -> str | None:
+    match op.attributes.get(FUSE):
+        case None:
+            return None
+        case StringAttr(data="never" | "always" as mode):
+            return mode
+        case other:
+            raise failure(op, f'{FUSE} must be "never" or "always", not {other}')
+
+
+def _name_of(op: Operation) -> str:
+    hint = op.results[0].name_hint
+    return f"%{hint}" if hint else op.name
+
+
