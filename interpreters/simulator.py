@@ -19,11 +19,10 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, ReturnOp
-from xdsl.dialects.func import FuncOp as HostFuncOp
 from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.arguments import Function, Role, argument_roles, callee, parameters
+from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.dialects.kernel import FuncOp, LaunchOp
 from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.interpreters import simulator_report as kinds
@@ -50,39 +49,22 @@ def simulate(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = N
 
     Args:
         module: host functions that launch kernels, or one kernel.func alone. It is not changed.
-        inputs: an array of the memref's shape and dtype for each argument of the entry that is not only written. They
-            are not changed: an argument that is also written comes back as an output.
+        inputs: an array of the memref's shape and dtype for each argument of the entry; if it returns nothing, only for
+            those that it reads. They are not changed: an argument that is also written comes back as an output.
         entry: the function to run; needed if several functions are called by no other.
         check: whether to look for mistakes; without it the run is faster and `findings` is empty.
 
     The outputs are the values that the entry returns or, if it returns nothing, the arguments that it writes, in order.
 
     Raises:
-        InvalidInputError: the module has not one entry, or the inputs do not fit its arguments.
+        Error: the module does not have exactly one entry and `entry` names none, or functions are missing or recursive.
+        InvalidInputError: the inputs do not fit the entry's arguments.
         UnsupportedError: an op, a type or an extent that the simulator does not know.
     """
     start = time.perf_counter()
     host = _Host(module, check)
-    outputs = host.run(_entry(module, entry), inputs)
+    outputs = host.run(entry_function(module, entry), inputs)
     return Simulation(outputs, host.report.findings, host.counters, time.perf_counter() - start)
-
-
-def _entry(module: ModuleOp, name: str | None) -> Function:
-    functions = [op for op in module.ops if isinstance(op, HostFuncOp | FuncOp)]
-    if name is not None:
-        found = next((f for f in functions if f.sym_name.data == name), None)
-        if found is None:
-            raise InvalidInputError(f"the module has no function @{name}; it has {_names(functions)}")
-        return found
-    called = [callee(op) for op in module.walk() if isinstance(op, CallOp | LaunchOp)]
-    entries = [f for f in functions if all(f is not other for other in called)]
-    if len(entries) != 1:
-        raise InvalidInputError(f"nothing calls {_names(entries)}; name one function as the entry")
-    return entries[0]
-
-
-def _names(functions: Sequence[Function]) -> str:
-    return ", ".join(f"@{f.sym_name.data}" for f in functions) or "no function"
 
 
 class _Host:
@@ -95,30 +77,23 @@ class _Host:
         self._writers: dict[int, Operation] = {}
 
     def run(self, function: Function, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs of the entry function."""
+        names = parameters(function)
         roles = argument_roles(function)
-        arguments = self._arguments(function, roles, inputs)
-        results = self._call(function, arguments, function)
-        names = list(parameters(function))
-        if isinstance(function, FuncOp) or not function.function_type.outputs.data:
+        returns = len(function.function_type.outputs.data) > 0
+        given = [value for value, role in zip(names, roles, strict=True) if returns or role is not Role.OUT]
+        arguments = _arguments(function, given, inputs)
+        outputs = self._call(function, arguments, function)
+        last = function.body.block.last_op
+        if returns and isinstance(last, ReturnOp):
+            names = tuple(last.operands)
+        else:
             written = [i for i, role in enumerate(roles) if role is not Role.IN]
-            names, results = [names[i] for i in written], [arguments[i] for i in written]
-        elif isinstance(last := function.body.block.last_op, ReturnOp):
-            names = list(last.operands)
+            names, outputs = tuple(names[i] for i in written), [arguments[i] for i in written]
         if self._check:
-            for name, buffer in zip(names, results, strict=True):
+            for name, buffer in zip(names, outputs, strict=True):
                 self._check_output(function, name, buffer)
-        return [buffer.values for buffer in results]
-
-    def _arguments(self, function: Function, roles: Sequence[Role], inputs: Sequence[Array]) -> list[Buffer]:
-        layouts = [Layout.of(parameter) for parameter in parameters(function)]
-        expected = sum(role is not Role.OUT for role in roles)
-        if expected != len(inputs):
-            raise InvalidInputError(f"@{function.sym_name.data} reads {expected} arguments, got {len(inputs)} inputs")
-        remaining = iter(inputs)
-        return [
-            Buffer.unwritten(layout) if role is Role.OUT else _input(function, parameter, layout, next(remaining))
-            for parameter, layout, role in zip(parameters(function), layouts, roles, strict=True)
-        ]
+        return [buffer.values for buffer in outputs]
 
     def _call(self, function: Function, arguments: Sequence[Buffer], caller: Operation) -> list[Buffer]:
         if isinstance(function, FuncOp):
@@ -164,6 +139,22 @@ class _Host:
                 f"never written, the first is {buffer.layout.element(int(missing.argmax()))}"
             ),
         )
+
+
+def _arguments(function: Function, given: Sequence[SSAValue], inputs: Sequence[Array]) -> list[Buffer]:
+    """The buffers of all arguments; those that are not given hold nothing yet."""
+    if len(given) != len(inputs):
+        wanted = ", ".join(str(value.type) for value in given)
+        raise InvalidInputError(
+            f"@{function.sym_name.data} takes {len(given)} inputs ({wanted}), got {len(inputs)} arrays"
+        )
+    remaining = iter(inputs)
+    return [
+        _input(function, parameter, Layout.of(parameter), next(remaining))
+        if any(parameter is value for value in given)
+        else Buffer.unwritten(Layout.of(parameter))
+        for parameter in parameters(function)
+    ]
 
 
 def _input(function: Function, parameter: SSAValue, layout: Layout, values: Array) -> Buffer:

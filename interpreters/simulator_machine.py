@@ -22,7 +22,7 @@ from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array, poison
 
 _LANES_AT_ONCE = 1 << 18
-_ELEMENTS_AT_ONCE = 1 << 22
+_ELEMENTS_AT_ONCE = 1 << 21
 
 
 class Launch:
@@ -39,7 +39,7 @@ class Launch:
         self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self._values: dict[SSAValue, Array] = {}
         self._accesses = {op: accesses(op) for op in kernel.body.walk()}
-        self._nests = Nests(self._identity)
+        self._nests = Nests(self._identity, _ELEMENTS_AT_ONCE // kernel.num_threads)
         self._handlers: dict[type[Operation], Callable[[Any, Frame], None]] = {
             ForOp: self._for,
             GuardOp: self._guard,
@@ -135,11 +135,7 @@ class Launch:
 
     def _for(self, op: ForOp, frame: Frame) -> None:
         nest = self._nests.of(op)
-        if (
-            nest is not None
-            and op.trips is not None
-            and (frame.level or nest.points * frame.active <= _ELEMENTS_AT_ONCE)
-        ):
+        if nest is not None and op.trips is not None:
             inner, self._values[op.iv] = frame.nest(op.trips, nest.depth)
             self._block(op.body.block, inner)
             return

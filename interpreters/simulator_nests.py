@@ -57,8 +57,10 @@ class Nests:
     written by one op and not read; its writes then happen in the loops' order. Barriers and allocations stay in order.
     """
 
-    def __init__(self, identity: Callable[[SSAValue], Hashable]) -> None:
+    def __init__(self, identity: Callable[[SSAValue], Hashable], most_points: int) -> None:
+        """`identity` tells buffers apart; nests have at most `most_points` points, to bound the size of arrays."""
         self._identity = identity
+        self._most_points = most_points
         self._nests: dict[ForOp, Nest | None] = {}
 
     def of(self, loop: ForOp) -> Nest | None:
@@ -81,7 +83,8 @@ class Nests:
                 return None
         inner = [nest for op in loop.body.walk() if isinstance(op, ForOp) and (nest := self.of(op)) is not None]
         depth = 1 + max((nest.depth for nest in inner), default=0)
-        return Nest(depth, loop.trips * max((nest.points for nest in inner), default=1))
+        points = loop.trips * max((nest.points for nest in inner), default=1)
+        return Nest(depth, points) if points <= self._most_points else None
 
     def _alone(self, loop: ForOp, group: Sequence[Access]) -> bool:
         """Whether the buffer is only written, by one op, and all loops around it inside `loop` run as one step."""

@@ -32,7 +32,7 @@ class Finding:
     kind: str
     message: str
     location: str
-    op: Operation
+    op: Operation = field(repr=False)
     count: int
 
     def __str__(self) -> str:

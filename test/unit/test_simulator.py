@@ -5,7 +5,7 @@ import pytest
 from xdsl.context import Context
 from xdsl.universe import Universe
 
-from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.simulator import Simulation, simulate
 from deplodock.interpreters.simulator_nests import Nests
 from deplodock.tools.source import LocatingParser
@@ -433,15 +433,15 @@ def test_a_move_fills_with_zeros_and_touches_nothing_outside() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="reads 2 arguments, got 1 inputs"):
+    with pytest.raises(InvalidInputError, match=r"takes 2 inputs .*, got 1 arrays"):
         run(RMS_NORM, randn(1, 32, 2048))
     with pytest.raises(InvalidInputError, match=r"%w of @k_rms_norm must be float32 of shape \(2048,\)"):
         run(RMS_NORM, randn(1, 32, 2048), randn(2047))
-    with pytest.raises(InvalidInputError, match="no function @nope"):
+    with pytest.raises(Error, match="does not define a function @nope"):
         run(RMS_NORM, entry="nope")
     with pytest.raises(UnsupportedError, match=r"memref<\?xf32> cannot be simulated"):
-        run("kernel.func @k(%x: memref<?xf32>) blocks(%b = 1) threads(%t = 1) {}")
+        run("kernel.func @k(%x: memref<?xf32>) blocks(%b = 1) threads(%t = 1) {}", randn(3))
     with pytest.raises(UnsupportedError, match=r"does not run tile\.launch in the host function @f"):
         run("func.func @f() {\n tile.launch (%a = 2 : block) {}\n func.return\n}")
-    with pytest.raises(InvalidInputError, match="nothing calls @f, @g; name one"):
+    with pytest.raises(Error, match="several entry points, @f, @g"):
         run("func.func @f() { func.return }\nfunc.func @g() { func.return }")
