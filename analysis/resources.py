@@ -14,7 +14,7 @@ from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
 STATIC_LIMIT = 48 * 1024
-"""The bytes of shared memory that a CUDA kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
+"""The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Affine expressions as CUDA C: one linear sum over names, in `int` where ranges prove that it fits, else in `long long`.
+"""Affine expressions as CUDA C: a linear sum over names, `int` where ranges prove that it fits, else `long long`.
 
 `x floordiv 8` and `x mod 8` print as `x / 8` and `x % 8` where x cannot be negative and C's truncation is the floor;
 elsewhere they call `floor_div` and `floor_mod`.

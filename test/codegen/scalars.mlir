@@ -130,7 +130,7 @@ kernel.func @k_index_arithmetic() blocks(%block = 1) threads(%thread = 32) {
 // CHECK:         const double v_1 = __shfl_xor_sync(0xffffffff, v, 16);
 // CHECK:         const long long v_3 = __shfl_xor_sync(0xffffffff, v_2, 1);
 // CHECK:         const bool v_5 = __shfl_xor_sync(0xffffffff, v_4, 2);
-// CHECK:         const int v_6 = __shfl_xor_sync(0xffffffff, thread, 4);
+// CHECK:         const long long v_6 = __shfl_xor_sync(0xffffffff, thread, 4);
 kernel.func @k_shuffles(%d: memref<32xf64>, %l: memref<32xi64>, %b: memref<32xi1>) blocks(%block = 1) threads(%thread = 32) {
   %0 = loop.load %d[%thread] : memref<32xf64>
   %1 = kernel.shuffle_xor %0, 16 : f64
