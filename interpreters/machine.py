@@ -293,8 +293,8 @@ class Machine:
         outside = ~inside if space.active is None else space.active & ~inside
         if not outside.any():
             return
-        first = np.unravel_index(outside.argmax(), outside.shape)
-        at = ", ".join(str(np.broadcast_to(subscript, outside.shape)[first]) for subscript in subscripts)
+        outside, *points = np.broadcast_arrays(outside, *subscripts)
+        at = ", ".join(str(point.reshape(-1)[outside.argmax()]) for point in points)
         raise Error(f"{describe(op)}: the element [{at}] is outside the buffer of shape {list(buffer.shape)}")
 
     def _check_readable(self, op: Operation, buffer: Buffer, address: Array, space: Space) -> None:

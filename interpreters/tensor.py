@@ -27,7 +27,7 @@ def _constant(machine: Machine, op: ConstantOp, space: Space) -> None:
     values = cast(DenseIntOrFPElementsAttr[Any], op.value).get_values()
     data = np.asarray(values).astype(machine.dtype(type.element_type))
     shape = type.get_shape()
-    machine.values[op.result] = np.broadcast_to(data, shape) if len(values) == 1 else data.reshape(shape)
+    machine.values[op.result] = np.broadcast_to(data[0], shape) if len(values) == 1 else data.reshape(shape)
 
 
 def _elementwise(machine: Machine, op: tensor.ElementwiseOp, space: Space) -> None:
