@@ -1,0 +1,134 @@
+"""Capture of functions and modules: arguments of @main, promotion, references, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdsl.dialects.builtin import f64
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.errors import UnsupportedError
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+from deplodock.frontend.capture import export  # noqa: E402
+
+
+def operations(program: Any) -> list[AtenOp]:
+    return [op for op in program.module.walk() if isinstance(op, AtenOp)]
+
+
+def test_text_of_a_module() -> None:
+    program = export(nn.RMSNorm(8), (torch.ones(2, 8),))
+    assert str(program.module).splitlines()[1:4] == [
+        "  func.func @main(%x: tensor<2x8xf32>, %p_weight: tensor<8xf32>) -> tensor<2x8xf32> {",
+        "    %rms_norm = torch.aten.rms_norm %x, %p_weight {normalized_shape = [8]}"
+        " : tensor<2x8xf32>, tensor<8xf32> -> tensor<2x8xf32>",
+        "    func.return %rms_norm : tensor<2x8xf32>",
+    ]
+    assert program.names == ("x", "p_weight")
+
+
+def test_promotion_is_a_cast() -> None:
+    program = export(lambda x, y: x + y, (torch.ones(3), torch.arange(3)))
+    cast, add = operations(program)
+    assert (cast.schema().name, add.schema().name) == ("_to_copy", "add.Tensor")
+    assert program.reference()[0].dtype == torch.float64
+
+
+def test_dtype_argument_is_a_cast() -> None:
+    cast, total = operations(export(lambda x: x.sum(dtype=torch.float64), (torch.ones(3),)))
+    assert cast.value("dtype") == f64
+    assert not total.properties
+
+
+def test_one_tensor_passed_twice_stays_two_inputs() -> None:
+    x = torch.ones(3)
+    program = export(lambda a, b: a - b, (x, x))
+    assert program.names == ("a", "b")
+    (result,) = program.eager([torch.ones(3), torch.zeros(3)])
+    assert torch.equal(result, torch.ones(3))
+
+
+def test_tied_and_unused_parameters() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Identity())
+    model[1].weight = model[0].weight
+    model.register_parameter("unused", nn.Parameter(torch.ones(1)))
+    names = export(model, (torch.ones(4),)).names
+    assert len(names) == len(set(names)) == 4
+    assert sum("weight" in name for name in names) == 1
+
+
+def test_buffers_and_constants_are_arguments() -> None:
+    model = nn.Module()
+    model.register_buffer("scale", torch.full((3,), 2.0))
+    constant = torch.full((3,), 5.0)
+    model.forward = lambda x: x * model.scale + constant
+    program = export(model, (torch.ones(3),))
+    assert program.names[1:] == ("b_scale", "c_lifted_tensor_0")
+    assert torch.equal(program.eager()[0], torch.full((3,), 7.0))
+
+
+def test_inputs_are_copied_and_contiguous() -> None:
+    x = torch.arange(6.0).view(2, 3).t()
+    program = export(lambda x: x + 1, (x,))
+    assert program.inputs[0].is_contiguous()
+    assert program.inputs[0].data_ptr() != x.data_ptr()
+    assert torch.equal(program.eager()[0], x + 1)
+
+
+def test_values_that_are_no_tensors_are_compiled_in() -> None:
+    program = export(lambda xs, k, flag: xs[0] * k if flag else xs[1], ([torch.ones(2), torch.ones(2)], 3, True))
+    assert program.names == ("xs_0", "xs_1")
+    assert operations(program)[0].value("other") == 3
+
+
+def test_builtin_function_has_named_inputs() -> None:
+    assert export(torch.maximum, (torch.ones(2), torch.ones(2))).names == ("x", "y")
+
+
+def test_reference_pins_the_eps_of_the_type() -> None:
+    x = torch.full((1, 4), 1e-5)
+    (result,) = export(nn.RMSNorm(4), (x,)).reference()
+    expected = x.double() / (x.double().square().mean() + torch.finfo(torch.float32).eps).sqrt()
+    assert result.dtype == torch.float64
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=0.0)
+
+
+def test_reference_computes_in_float64_throughout() -> None:
+    def function(x: Any, i: Any) -> Any:
+        return (x.double().float() + i / 3).softmax(0, dtype=torch.float32)
+
+    x, i = torch.randn(5), torch.arange(5)
+    (result,) = export(function, (x, i)).reference()
+    torch.testing.assert_close(result, (x.double() + i.double() / 3).softmax(0), rtol=1e-14, atol=0.0)
+
+
+def test_results_do_not_alias_inputs() -> None:
+    program = export(lambda x: (x, x.view(-1)), (torch.ones(2, 2),))
+    program.eager()[0].zero_()
+    assert torch.equal(program.inputs[0], torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.cumsum(0), r"test_capture\.py:\d+: error: aten\.cumsum\.default is not supported"),
+        (lambda x: x + torch.ones(3), r"aten\.ones\.default is not supported"),
+        (lambda x: x.add_(1), "the program writes into its input 'x'"),
+        (lambda x: x.view(torch.int32), r"aten\.view\.dtype is not supported"),
+        (lambda x: torch.complex(x, x), r"aten\.complex\.default is not supported"),
+        (lambda x: nn.functional.rms_norm(x, (3,), torch.ones(3).double()), "not supported"),
+    ],
+)
+def test_refused(function: Any, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        export(function, (torch.ones(3),))
+
+
+def test_mixed_rms_norm_is_refused() -> None:
+    function = lambda x, w: nn.functional.rms_norm(x, (3,), w)  # noqa: E731
+    with pytest.raises(UnsupportedError, match=r"aten\.rms_norm\.default on tensors of different dtypes"):
+        export(function, (torch.ones(3), torch.ones(3).double()))
