@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.dependence import is_coordinate
-from deplodock.analysis.linear import Division, Linear, extent_of, fold_map
+from deplodock.analysis.linear import Division, Linear, affine_sum, extent_of, fold_map
 from deplodock.dialects import loop
 
 
@@ -59,11 +59,10 @@ class Footprint:
 
         results: list[AffineExpr] = []
         for origin, steps in zip(self.origin, self.steps, strict=True):
-            expr = origin.affine(symbol)
-            for d, step in enumerate(steps):
-                if step:
-                    expr = expr + AffineExpr.dimension(d) * step
-            results.append(expr)
+            fixed = Linear(origin.terms).affine(symbol)
+            inner = [(AffineExpr.dimension(d), step) for d, step in enumerate(steps) if step]
+            outer = [(fixed, 1)] if origin.terms else []
+            results.append(affine_sum([*outer, *inner], origin.constant))
         return AffineMap(len(self.shape), len(operands), tuple(results)), operands
 
 

@@ -1,5 +1,8 @@
-"""What fusion and the lowering to loops read off tensor operations: along which dimensions values vary, what an operation demands of its
-operands, which reductions are contractions, and what a value costs to compute again."""
+"""What fusion and the lowering to loops read off tensor operations.
+
+Along which dimensions values vary, which elements of its operands an operation needs, which reductions are
+contractions, and what a value costs to compute again.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def shape_of(value: SSAValue) -> tuple[int, ...]:
 
 
 def splat_of(op: arith.ConstantOp) -> Attribute | None:
-    """The one value of a tensor constant as a scalar attribute (0 where the tensor is empty), or None if there are several."""
+    """The one value of a tensor constant as a scalar (0 where the tensor is empty), or None if there are several."""
     elements = op.value
     if not isinstance(elements, DenseIntOrFPElementsAttr):
         return None
@@ -146,7 +149,7 @@ def is_contraction(op: ReduceOp, varies: dict[SSAValue, frozenset[int]]) -> bool
 
 
 def _factors(value: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> list[tuple[SSAValue, frozenset[int]]] | None:
-    """The tensors that `value` is the elementwise product of (itself, if it is a cast), with the dimensions they vary along."""
+    """The tensors that `value` multiplies elementwise, or the one that it casts, and the dimensions they vary along."""
     op = value.owner
     if not isinstance(op, ElementwiseOp) or len(op.outputs) != 1 or len(list(op.body.block.ops)) != 2:
         return None
@@ -161,8 +164,8 @@ def _factors(value: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> list[tu
 class Cone:
     """What it takes to compute an element of a value from what is stored.
 
-    `work` counts scalar operations, those of shared values once for each use; `expensive` is whether one of them is more than an addition or
-    multiplication; `reduces` is whether a reduction is among them.
+    `work` counts scalar operations, those of shared values once for each use; `expensive` is whether one of them is
+    more than an addition, multiplication or comparison; `reduces` is whether a reduction is among them.
     """
 
     work: int = 0

@@ -1,4 +1,4 @@
-"""Indices into tensors as tuples of linear forms: composition with index maps, substitution, and what an index walks over.
+"""Indices into tensors as tuples of linear forms: composition, substitution, and what an index walks over.
 
 An axis is the induction variable of a loop, in the program already or not.
 """
@@ -83,10 +83,10 @@ def substitute(form: Linear, values: Mapping[SSAValue, Linear]) -> Linear:
 
 
 def walked_axes(index: Index, shape: Sequence[int]) -> list[SSAValue] | None:
-    """The axes of an index if different points on them always have different indices into a tensor of `shape`, else None.
+    """The axes of an index if different points on them have different indices into a tensor of `shape`, else None.
 
-    The index, flattened in row-major order, must be a number in mixed radix whose digits are axes, or the quotient and the remainder of
-    one axis.
+    The index, flattened in row-major order, must be a number in mixed radix whose digits are axes, or the quotient and
+    the remainder of one axis.
     """
     flat = ZERO
     for form, extent in zip(index, shape, strict=True):
@@ -99,9 +99,9 @@ def walked_axes(index: Index, shape: Sequence[int]) -> list[SSAValue] | None:
         reach += abs(coefficient) * (bounds[1] - bounds[0])
     digits = dict(flat.terms)
     for axis in axes_in(index):
-        parts = {atom.divisor for atom in digits if isinstance(atom, Division) and atom.form == along(axis)}
-        both = any(Division(along(axis), d, True) in digits and Division(along(axis), d, False) in digits for d in parts)
-        if axis not in digits and not both:
+        form = along(axis)
+        divisors = [atom.divisor for atom in digits if isinstance(atom, Division) and atom.form == form]
+        if axis not in digits and len(divisors) == len(set(divisors)):
             return None
     return axes_in(index)
 
@@ -119,7 +119,7 @@ def unify(source: Index, target: Index, axes: Sequence[SSAValue]) -> dict[SSAVal
 
 
 def is_permutation(index: Index, shape: Sequence[int]) -> bool:
-    """Whether the index takes each dimension that is not 1 along a whole axis of its own, so that each element is met once."""
+    """Whether each dimension that is not 1 runs along a whole axis of its own, so that each element is met once."""
     axes = [axis_of(form) for form, extent in zip(index, shape, strict=True) if extent != 1]
     extents = [extent for extent in shape if extent != 1]
     whole = all(axis is not None and extent_of(axis) == extent for axis, extent in zip(axes, extents, strict=True))

@@ -82,6 +82,18 @@ class Linear:
             (kept if all(keep(root) for root in roots) else rest)[atom] = coefficient
         return _form(kept, self.constant), _form(rest, 0)
 
+    def substitute(self, root: SSAValue, form: Linear) -> Linear:
+        """The form with a root replaced by another form."""
+        result = Linear(constant=self.constant)
+        for atom, coefficient in self.terms:
+            if isinstance(atom, Division):
+                inner = atom.form.substitute(root, form)
+                part = inner.mod(atom.divisor) if atom.remainder else inner.floordiv(atom.divisor)
+            else:
+                part = form if atom is root else Linear(((atom, 1),))
+            result = result + part * coefficient
+        return result
+
     def divisor(self) -> int:
         """The largest number that is known to divide every value of the form (0 for the constant 0)."""
         return math.gcd(self.constant, *(coefficient for _, coefficient in self.terms))
@@ -130,18 +142,25 @@ class Linear:
 
     def affine(self, position: Callable[[SSAValue], AffineExpr]) -> AffineExpr:
         """The form as an affine expression, each root at the dimension or symbol `position` gives it."""
-        result: AffineExpr | None = None
+        terms: list[tuple[AffineExpr, int]] = []
         for atom, coefficient in self.terms:
             if isinstance(atom, Division):
                 inner = atom.form.affine(position)
-                expr = inner % atom.divisor if atom.remainder else inner // atom.divisor
+                terms.append((inner % atom.divisor if atom.remainder else inner // atom.divisor, coefficient))
             else:
-                expr = position(atom)
-            term = expr * coefficient
-            result = term if result is None else result + term
-        if result is None:
-            return AffineExpr.constant(self.constant)
-        return result + self.constant if self.constant else result
+                terms.append((position(atom), coefficient))
+        return affine_sum(terms, self.constant)
+
+
+def affine_sum(terms: Sequence[tuple[AffineExpr, int]], constant: int) -> AffineExpr:
+    """The sum of expressions times coefficients, the largest steps first, plus a constant."""
+    ordered = sorted(terms, key=lambda term: -abs(term[1]))
+    if not ordered:
+        return AffineExpr.constant(constant)
+    result = ordered[0][0] * ordered[0][1]
+    for expr, coefficient in ordered[1:]:
+        result = result + expr * coefficient
+    return result + constant if constant else result
 
 
 def _form(coefficients: Mapping[Atom, int], constant: int) -> Linear:

@@ -70,6 +70,8 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
     sizes = _tile_sizes(launch, options)
+    if all(size == launch.extent(axis) for axis, size in sizes):
+        raise Skip("the launch fits one CTA")
     for axis, size in sizes:
         _bind(launch, axis, size)
     bindings = (Binding.BLOCK, Binding.THREAD, Binding.REGISTER)

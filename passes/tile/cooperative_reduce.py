@@ -87,14 +87,19 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     if as_axes and len({op.trips for op in rows}) > 1:
         raise Skip(f"keep=axes needs row loops of one extent, got {', '.join(str(op.trips) for op in rows)}")
 
+    step = threads * vector
+    if as_axes and (extent := rows[0].trips) is not None and extent > step:
+        serial = [(append_axis(launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step)]
+    else:
+        serial = []
     shared: list[tuple[SSAValue, int]] = [(append_axis(launch, Axis(threads, Binding.THREAD, "t")), vector)]
     if vector > 1:
         shared.append((append_axis(launch, Axis(vector, Binding.REGISTER, "v")), 1))
     if as_axes:
-        _become_axes(launch, rows, shared, threads * vector)
+        _become_axes(launch, rows, [*serial, *shared], step)
     else:
         for op in rows:
-            _stride(op, shared, threads * vector)
+            _stride(op, shared, step)
 
 
 def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[tuple[SSAValue, int]], step: int) -> None:
@@ -114,6 +119,8 @@ def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[tuple[SSAValue, int
     recompute(old, [(serial, step), *shared], body.block, extent if extent % step else None)
     body.block.erase_arg(old)
     if isinstance(op, loop.ReduceOp):
+        for old_result, partial in zip(op.results, narrowed.results, strict=True):
+            partial.name_hint = old_result.name_hint
         _combine(op, narrowed.results, [axis for axis, _ in shared])
     Rewriter.erase_op(op)
 
@@ -121,15 +128,12 @@ def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[tuple[SSAValue, int
 def _become_axes(
     launch: tile.LaunchOp,
     rows: Sequence[loop.ForOp | loop.ReduceOp],
-    shared: Sequence[tuple[SSAValue, int]],
+    parts: Sequence[tuple[SSAValue, int]],
     step: int,
 ) -> None:
     """Dissolve the row loops, all of one extent, into the launch; what the threads do not cover is a register axis."""
     extent = rows[0].trips
     assert extent is not None
-    parts = list(shared)
-    if extent > step:
-        parts.insert(0, (append_axis(launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step))
     for op in rows[1:]:
         op.iv.replace_all_uses_with(rows[0].iv)
     recompute(rows[0].iv, parts, launch.body.block, extent if extent % step else None)

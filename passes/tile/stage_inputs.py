@@ -14,7 +14,7 @@ warps or several loops read its elements and it fits beside the other slabs. Buf
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -121,10 +121,10 @@ def _stage(launch: tile.LaunchOp, group: Group, memory: str) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
     registers, reason = _in_registers(launch, group)
     if registers is not None and memory != "shared":
-        _rewrite(group, registers, Memory.REGISTER)
         for load in group.loads:
             if (around := _loop_around(load)) is not None:
                 around.properties["unroll"] = UnitAttr()
+        _rewrite(group, registers, Memory.REGISTER)
         return None
     if memory == "register":
         return f"{group.name}: {reason}"
@@ -214,7 +214,8 @@ def _rewrite(group: Group, footprint: Footprint, memory: Memory) -> None:
     source = group.loads[0].source
     element = loop.memref_of(source).element_type
     slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(memory))
-    map, operands = footprint.map()
+    named = tuple(_named(form, _dominating(group.loads[0].indices, group.anchor())) for form in footprint.origin)
+    map, operands = replace(footprint, origin=named).map()
     stage = tile.StageOp(source, map, operands, slab)
     stage.slab.name_hint = f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
     Rewriter.insert_op(stage, InsertPoint.before(group.anchor()))
@@ -229,6 +230,27 @@ def _read_slab(reader: Reader, slab: SSAValue) -> None:
     read = loop.LoadOp(slab, map, indices)
     read.result.name_hint = load.result.name_hint
     Rewriter.replace_op(load, read)
+
+
+def _dominating(indices: Sequence[SSAValue], anchor: Operation) -> list[SSAValue]:
+    """The indices, and those they are computed from, that are computed before an operation."""
+    found: list[SSAValue] = []
+    pending = list(indices)
+    while pending:
+        value = pending.pop(0)
+        if not isinstance(value.owner, loop.IndexOp):
+            continue
+        pending.extend(value.owner.indices)
+        around = next((op for op in _ancestors(anchor) if op.parent is value.owner.parent), None)
+        if around is not None and value.owner.is_before_in_block(around):
+            found.append(value)
+    return found
+
+
+def _ancestors(op: Operation | None) -> Iterator[Operation]:
+    while op is not None:
+        yield op
+        op = op.parent_op()
 
 
 def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:

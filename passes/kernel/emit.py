@@ -1,0 +1,244 @@
+"""Emission of one launch as the body of a `kernel.func`.
+
+Register axes become unrolled loops: consecutive operations that vary along the same register axes share one nest, and a value that leaves
+its nest lives in a register buffer with one dimension for each of those axes. Subscripts are folded to the axes and loop variables they
+come from, which are then renamed to the values that stand for them in the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.traits import ConstantLike
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.analysis.dependence import Dependence
+from deplodock.analysis.linear import Linear, fold_value
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.tile import Binding, Memory
+
+Condition = Linear
+"""A condition of activity as the form `lhs - rhs`, which is below 0 where it holds."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A register buffer that holds a value for every coordinate of some register axes, one dimension each."""
+
+    buffer: SSAValue
+    axes: tuple[SSAValue, ...]
+
+
+class Emitter:
+    """Builds the kernel's operations and knows what stands for each value of the launch."""
+
+    def __init__(self, launch: tile.LaunchOp, function: kernel.FuncOp) -> None:
+        self.launch = launch
+        self.function = function
+        self.dependence = Dependence()
+        self.block: Block = function.body.block
+        self.registers = tuple(launch.bound_to(Binding.REGISTER))
+        self.values: dict[SSAValue, SSAValue] = {}
+        """Values that vary along no register axis, and buffers, by the launch's value."""
+        self.arrays: dict[SSAValue, Array] = {}
+        self.coordinates: dict[SSAValue, SSAValue | int] = {}
+        """What stands for an axis or loop variable of the launch, here and now."""
+        self.conditions: list[Condition] = []
+        """The activity conditions in force that no branch has checked."""
+        self._constants: dict[SSAValue, SSAValue] = {}
+        self._last_constant: Operation | None = None
+
+    def add(self, op: Operation, name: str | None = None) -> SSAValue:
+        """Append an operation; returns its first result, with the name hint."""
+        self.block.add_op(op)
+        if op.results and name:
+            op.results[0].name_hint = name
+        return op.results[0]
+
+    def run(self, op: Operation) -> None:
+        """Append an operation without results."""
+        self.block.add_op(op)
+
+    def axes_of(self, values: Iterable[SSAValue]) -> tuple[SSAValue, ...]:
+        """The register axes that any of the values varies along, in the launch's order."""
+        found = self.dependence.of(*values)
+        return tuple(axis for axis in self.registers if axis in found)
+
+    def extent(self, axis: SSAValue) -> int:
+        """The constant extent of a launch axis. Raises DiagnosticException where it is not constant."""
+        extent = self.launch.extent(axis)
+        if extent is None:
+            raise DiagnosticException(
+                f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
+            )
+        return extent
+
+    def map(self, forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
+        """The forms as a map over the kernel's values, and its operands."""
+        operands: list[SSAValue] = []
+
+        def position(root: SSAValue) -> AffineExpr:
+            value = self.coordinates.get(root, root)
+            if isinstance(value, int):
+                return AffineExpr.constant(value)
+            if value is root:
+                value = self.value(root)
+            if not any(known is value for known in operands):
+                operands.append(value)
+            return AffineExpr.dimension(next(i for i, known in enumerate(operands) if known is value))
+
+        exprs = tuple(form.affine(position) for form in forms)
+        return AffineMap(len(operands), 0, exprs), operands
+
+    def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
+        """Conditions as a map of sides `lhs < rhs`, constants on the right."""
+        sides: list[Linear] = []
+        for form in conditions:
+            positive = Linear(tuple((atom, c) for atom, c in form.terms if c > 0))
+            negative = Linear(tuple((atom, -c) for atom, c in form.terms if c < 0), -form.constant)
+            sides += [positive, negative]
+        return self.map(sides)
+
+    def value(self, old: SSAValue) -> SSAValue:
+        """What stands for a value of the launch at this point of the kernel."""
+        if (known := self.values.get(old)) is not None:
+            return known
+        if (array := self.arrays.get(old)) is not None:
+            return self.load(array, old.name_hint)
+        if isinstance(old.type, IndexType) and self._is_computed_index(old):
+            map, operands = self.map([fold_value(old)])
+            return self.add(loop.IndexOp(map, operands), old.name_hint)
+        if isinstance(old.owner, Operation) and old.owner.has_trait(ConstantLike):
+            return self.constant(old)
+        if self._is_of_kernel(old):
+            return old
+        raise DiagnosticException(f"materialize: %{old.name_hint or '?'} is defined outside the launch and is not a constant or buffer")
+
+    def constant(self, old: SSAValue) -> SSAValue:
+        """A copy of a constant at the start of the kernel, one for each constant of the launch."""
+        if old not in self._constants:
+            assert isinstance(old.owner, Operation)
+            self._constants[old] = self._hoist(old.owner.clone(), old.name_hint)
+        return self._constants[old]
+
+    def literal(self, attribute: Attribute) -> SSAValue:
+        """A constant of this value, here."""
+        assert hasattr(attribute, "type")
+        return self.add(arith.ConstantOp(attribute))  # pyright: ignore[reportArgumentType]
+
+    def register(self, element: Attribute, axes: Sequence[SSAValue], name: str | None) -> Array:
+        """Allocate a register buffer for a value that varies along these axes."""
+        type = MemRefType(element, [self.extent(axis) for axis in axes], memory_space=tile.MemoryAttr(Memory.REGISTER))
+        return Array(self.add(kernel.AllocOp(type), name), tuple(axes))
+
+    def load(self, array: Array, name: str | None) -> SSAValue:
+        """Read a register buffer at the current register coordinates."""
+        map, indices = self.map([fold_value(axis) for axis in array.axes])
+        return self.add(loop.LoadOp(array.buffer, map, indices), name)
+
+    def store(self, value: SSAValue, array: Array) -> None:
+        """Write a register buffer at the current register coordinates."""
+        map, indices = self.map([fold_value(axis) for axis in array.axes])
+        self.run(loop.StoreOp(value, array.buffer, map, indices))
+
+    @contextmanager
+    def nest(self, axes: Sequence[SSAValue]) -> Generator[None]:
+        """Emit into unrolled loops over register axes."""
+        outer, known = self.block, dict(self.coordinates)
+        for axis in axes:
+            if self.extent(axis) == 1:
+                self.coordinates[axis] = 0
+            else:
+                self.coordinates[axis] = self.enter_loop(self.extent(axis), axis.name_hint)
+        yield
+        self.block, self.coordinates = outer, known
+
+    def enter_loop(self, trips: int, name: str | None, unroll: bool = True) -> BlockArgument:
+        """Append a loop and emit into its body from now on; returns its variable."""
+        body = Block(arg_types=[IndexType()])
+        self.run(loop.ForOp(trips, Region(body), unroll=unroll))
+        body.args[0].name_hint = name
+        self.block = body
+        return body.args[0]
+
+    @contextmanager
+    def guarded(self, conditions: Sequence[Condition]) -> Generator[None]:
+        """Emit into a guard on the conditions, or in place if there are none."""
+        outer = self.block
+        if conditions:
+            map, indices = self.condition_map(conditions)
+            body = Block()
+            self.run(loop.GuardOp(map, indices, Region(body)))
+            self.block = body
+        yield
+        self.block = outer
+
+    def combine(self, combiner: Region, accumulators: Sequence[SSAValue], values: Sequence[SSAValue]) -> list[SSAValue]:
+        """Append the operations of a combiner on these values; returns what it yields."""
+        mapping = dict(zip(combiner.block.args, [*accumulators, *values], strict=True))
+        for op in combiner.block.ops:
+            if isinstance(op, loop.YieldOp):
+                return [mapping.get(value) or self.value(value) for value in op.operands]
+            for operand in op.operands:
+                if operand not in mapping:
+                    mapping[operand] = self.value(operand)
+            self.block.add_op(op.clone(mapping))
+        raise DiagnosticException("materialize: a combiner does not yield")
+
+    def select_active(
+        self, conditions: Sequence[Condition], values: Sequence[SSAValue], identities: ArrayAttr[Attribute]
+    ) -> list[SSAValue]:
+        """The values where the conditions hold, the identities elsewhere."""
+        if not conditions:
+            return list(values)
+        map, indices = self.condition_map(conditions)
+        inside = self.add(loop.InsideOp(map, indices))
+        return [
+            self.add(arith.SelectOp(inside, value, self.literal(identity)))
+            for value, identity in zip(values, identities, strict=True)
+        ]
+
+    def _hoist(self, op: Operation, name: str | None) -> SSAValue:
+        entry = self.function.body.block
+        if self._last_constant is None and entry.first_op is None:
+            entry.add_op(op)
+        elif self._last_constant is None:
+            assert entry.first_op is not None
+            entry.insert_op_before(op, entry.first_op)
+        else:
+            entry.insert_op_after(op, self._last_constant)
+        self._last_constant = op
+        op.results[0].name_hint = name
+        return op.results[0]
+
+    def _is_computed_index(self, old: SSAValue) -> bool:
+        return old in self.coordinates or isinstance(old.owner, loop.IndexOp)
+
+    def _is_of_kernel(self, value: SSAValue) -> bool:
+        return self.function.is_ancestor(value.owner)
+
+
+def never_fails(condition: Condition) -> bool:
+    """Whether a condition holds for all values of its axes."""
+    bounds = condition.range()
+    return bounds is not None and bounds[1] < 0
+
+
+def in_shape(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> list[Condition]:
+    """The conditions under which subscripts lie inside a buffer, less those that always hold; an unknown range is trusted."""
+    conditions: list[Condition] = []
+    for form, extent in zip(subscripts, type.get_shape(), strict=True):
+        bounds = form.range()
+        if bounds is None:
+            continue
+        if bounds[1] >= extent:
+            conditions.append(form - Linear(constant=extent))
+        if bounds[0] < 0:
+            conditions.append(form * -1 - Linear(constant=1))
+    return conditions

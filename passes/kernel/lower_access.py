@@ -1,0 +1,121 @@
+"""Lowers reads and writes of global and shared memory: vectors along a register axis, guards, and the one writer of an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, SSAValue
+
+from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.linear import Linear, fold_map, fold_value
+from deplodock.dialects import kernel, loop
+from deplodock.dialects.tile import Binding
+from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
+
+
+def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
+    """Emit a read: in place where one element is always in the buffer, else through a register buffer that is zero outside."""
+    source, type = emitter.value(op.source), loop.memref_of(op.source)
+    forms = fold_map(op.map.data, op.indices)
+    axes = emitter.axes_of([op.result])
+    conditions = in_shape(type, forms)
+    if not axes and not conditions:
+        emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
+        return
+    ordered, width = vectorize(emitter, type, forms, axes, conditions)
+    array = emitter.register(type.element_type, ordered, op.result.name_hint)
+    with vector_nest(emitter, ordered, width) as at:
+        guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
+        read = (source, *emitter.map([at(form) for form in forms]))
+        written = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in ordered]))
+        emitter.run(kernel.MoveOp(width, read, written, guard))
+    if axes:
+        emitter.arrays[op.result] = array
+    else:
+        emitter.values[op.result] = emitter.load(array, op.result.name_hint)
+
+
+def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
+    """Emit a write at the active points; along the axes that the address does not mention, coordinate 0 alone writes."""
+    destination, type = emitter.value(op.destination), loop.memref_of(op.destination)
+    forms = fold_map(op.map.data, op.indices)
+    mentioned = emitter.dependence.of(*op.indices)
+    others = [axis for axis in emitter.launch.axes if axis not in mentioned]
+    conditions = [_at_origin(condition, others) for condition in emitter.conditions]
+    conditions += [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
+    conditions = [condition for condition in conditions if not never_fails(condition)]
+    axes = emitter.axes_of(op.indices)
+    ordered, width = vectorize(emitter, type, forms, axes, conditions)
+    array = emitter.arrays.get(op.value)
+    if array is None or array.axes[-1:] != tuple(ordered[-1:]):
+        width = 1
+
+    known = dict(emitter.coordinates)
+    emitter.coordinates |= {axis: 0 for axis in others if emitter.launch.binding(axis) is Binding.REGISTER}
+    with vector_nest(emitter, ordered, width) as at, emitter.guarded([at(condition) for condition in conditions]):
+        written = (destination, *emitter.map([at(form) for form in forms]))
+        if width > 1:
+            assert array is not None
+            read = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in array.axes]))
+            emitter.run(kernel.MoveOp(width, read, written))
+        else:
+            emitter.run(loop.StoreOp(emitter.value(op.value), *written))
+    emitter.coordinates = known
+
+
+def _at_origin(condition: Condition, axes: Sequence[SSAValue]) -> Condition:
+    for axis in axes:
+        condition = condition.substitute(axis, Linear())
+    return condition
+
+
+def _only_first(axis: SSAValue) -> Condition:
+    return Linear(((axis, 1),), -1)
+
+
+def vectorize(
+    emitter: Emitter,
+    type: MemRefType[Attribute],
+    subscripts: Sequence[Linear],
+    axes: Sequence[SSAValue],
+    conditions: Sequence[Condition],
+) -> tuple[list[SSAValue], int]:
+    """The register axes with the one that an access can be widened along last, and the width; 1 where there is none."""
+    for along in reversed(axes):
+        width = aligned_width(type, subscripts, along, emitter.extent(along))
+        while width > 1 and not all(_is_uniform(condition, along, width) for condition in conditions):
+            width //= 2
+        if width > 1:
+            return [axis for axis in axes if axis is not along] + [along], width
+    return list(axes), 1
+
+
+def _is_uniform(condition: Condition, along: SSAValue, width: int) -> bool:
+    """Whether a condition holds for all of `width` aligned coordinates or for none."""
+    if not condition.depends_on(along):
+        return True
+    rest = condition - Linear(((along, 1),))
+    return not rest.depends_on(along) and rest.divisor() % width == 0
+
+
+@contextmanager
+def vector_nest(
+    emitter: Emitter, axes: Sequence[SSAValue], width: int
+) -> Generator[Callable[[Linear], Linear]]:
+    """Emit into loops over register axes, `width` coordinates of the last at once.
+
+    Gives the function that takes a form to its value at the first of those coordinates.
+    """
+    if width == 1:
+        with emitter.nest(axes):
+            yield lambda form: form
+        return
+    *outer, along = axes
+    with emitter.nest(outer):
+        trips = emitter.extent(along) // width
+        first = Linear()
+        if trips > 1:
+            first = Linear(((emitter.enter_loop(trips, along.name_hint), width),))
+        yield lambda form: form.substitute(along, first)

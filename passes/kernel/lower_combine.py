@@ -1,0 +1,198 @@
+"""Lowers `tile.combine`: registers folded by their thread, lanes by shuffles, warps and odd groups through shared memory.
+
+Threads are folded in a fixed order, so results do not depend on timing, and all threads get the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.analysis.linear import Linear, fold_value
+from deplodock.dialects import kernel, loop, scalar_regions, tile
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.kernel.emit import Array, Condition, Emitter
+
+WARP = 32
+"""Lanes of a warp, the reach of a shuffle."""
+
+
+Held = Array | SSAValue
+"""A value of the fold: in a register buffer where it varies along register axes, else the value itself."""
+
+
+def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
+    """Emit a combine: fold the registers of each thread, then the threads."""
+    blocks = [axis for axis in op.axes if emitter.launch.binding(axis) is Binding.BLOCK]
+    if blocks:
+        raise DiagnosticException(f"materialize: a combine over the block axis %{blocks[0].name_hint} is not lowered yet")
+    combining = Combining(emitter, op)
+    combining.fold_registers()
+    combining.fold_threads()
+    for old, held in zip(op.results, combining.held, strict=True):
+        if isinstance(held, Array):
+            emitter.arrays[old] = held
+        else:
+            emitter.values[old] = held
+
+
+class Combining:
+    """The state of one combine while it is emitted."""
+
+    def __init__(self, emitter: Emitter, op: tile.CombineOp) -> None:
+        self.emitter = emitter
+        self.op = op
+        self.kept = tuple(axis for axis in emitter.axes_of(op.inputs) if axis not in op.axes)
+        """The register axes that the result still varies along."""
+        self.held: list[Held] = []
+        """The values folded so far."""
+
+    def fold_registers(self) -> None:
+        """Fold the active register coordinates of each thread."""
+        emitter, op = self.emitter, self.op
+        folded = [axis for axis in op.axes if emitter.launch.binding(axis) is Binding.REGISTER]
+        conditions = [c for c in emitter.conditions if any(c.depends_on(axis) for axis in op.axes)]
+
+        def fold(_: Sequence[SSAValue]) -> list[SSAValue]:
+            if not folded:
+                return self._active(conditions)
+            return self._accumulate(folded, lambda: self._active(conditions))
+
+        self._at_each_kept(fold)
+
+    def fold_threads(self) -> None:
+        """Fold over thread axes: by shuffles inside a warp where the group is a run of lanes, then through shared memory."""
+        emitter = self.emitter
+        wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
+        threads = [axis for axis in wide if axis in self.op.axes]
+        if not threads:
+            return
+        group = math.prod(emitter.extent(axis) for axis in threads)
+        is_run = all(a is b for a, b in zip(threads, wide[-len(threads) :], strict=True))
+        is_symmetric = scalar_regions.combiner_ops(self.op.combiner) is not None
+        is_warps = emitter.function.num_threads % WARP == 0 and (group % WARP == 0 or WARP % group == 0)
+        if not (is_run and is_symmetric and is_warps):
+            self._through_shared(threads)
+            return
+        self._at_each_kept(lambda values: self._shuffle(values, min(group, WARP)))
+        if group > WARP:
+            self._across_warps(group // WARP)
+
+    def _active(self, conditions: Sequence[Condition]) -> list[SSAValue]:
+        values = [self.emitter.value(value) for value in self.op.inputs]
+        return self.emitter.select_active(conditions, values, self.op.identities)
+
+    def _at_each_kept(self, step: Callable[[Sequence[SSAValue]], list[SSAValue]]) -> None:
+        """Do a step of the fold at each coordinate of the kept register axes."""
+        emitter, op = self.emitter, self.op
+        arrays = [emitter.register(r.type, self.kept, r.name_hint) for r in op.results] if self.kept else []
+        with emitter.nest(self.kept):
+            held = [emitter.load(h, None) if isinstance(h, Array) else h for h in self.held]
+            results = step(held)
+            for array, value in zip(arrays, results, strict=False):
+                emitter.store(value, array)
+        self.held = list(arrays or results)
+        for old, held_value in zip(op.results, self.held, strict=True):
+            if not isinstance(held_value, Array):
+                held_value.name_hint = old.name_hint
+
+    def _accumulate(self, axes: Sequence[SSAValue], values: Callable[[], list[SSAValue]]) -> list[SSAValue]:
+        """Fold values over an unrolled nest of register axes."""
+        emitter = self.emitter
+        arrays = self._accumulators()
+        with emitter.nest(axes):
+            self._fold_into(arrays, values())
+        return [emitter.load(array, None) for array in arrays]
+
+    def _accumulators(self) -> list[Array]:
+        """Allocate one register for each value, set to its identity."""
+        emitter, op = self.emitter, self.op
+        arrays = [emitter.register(result.type, (), result.name_hint) for result in op.results]
+        for array, identity in zip(arrays, op.identities, strict=True):
+            emitter.store(emitter.literal(identity), array)
+        return arrays
+
+    def _fold_into(self, arrays: Sequence[Array], values: Sequence[SSAValue]) -> None:
+        emitter = self.emitter
+        results = emitter.combine(self.op.combiner, [emitter.load(array, None) for array in arrays], values)
+        for value, array in zip(results, arrays, strict=True):
+            emitter.store(value, array)
+
+    def _shuffle(self, values: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
+        """A butterfly over a run of lanes: all of them end with the fold."""
+        emitter = self.emitter
+        folded = list(values)
+        while lanes > 1:
+            lanes //= 2
+            others = [emitter.add(kernel.ShuffleXorOp(value, lanes)) for value in folded]
+            folded = emitter.combine(self.op.combiner, folded, others)
+        return folded
+
+    def _across_warps(self, warps: int) -> None:
+        """The first lane of each warp publishes its fold; every thread folds those of its group in order."""
+        thread = Linear(((self.emitter.function.thread_id, 1),))
+        published = self._publish(
+            self.emitter.function.num_threads // WARP, thread.floordiv(WARP), [thread.mod(WARP) - Linear(constant=1)]
+        )
+        first = thread.floordiv(warps * WARP) * warps
+        self._fold_published(published, [(warps, "warp")], lambda loops: first + Linear(((loops[0], 1),)))
+
+    def _through_shared(self, threads: list[SSAValue]) -> None:
+        """Every thread publishes its fold, and folds those of all threads that differ from it along the folded axes only."""
+        emitter = self.emitter
+        published = self._publish(emitter.function.num_threads, Linear(((emitter.function.thread_id, 1),)), [])
+
+        def address(loops: Sequence[SSAValue]) -> Linear:
+            total, stride = Linear(), 1
+            for axis in reversed(emitter.launch.bound_to(Binding.THREAD)):
+                coordinate = loops[threads.index(axis)] if axis in threads else axis
+                total = Linear(((coordinate, stride),)) + total
+                stride *= emitter.extent(axis)
+            return total
+
+        self._fold_published(published, [(emitter.extent(axis), axis.name_hint) for axis in threads], address)
+
+    def _publish(self, count: int, place: Linear, conditions: Sequence[Condition]) -> list[SSAValue]:
+        """Store the values held to shared memory: one element for each kept coordinate and publisher."""
+        emitter = self.emitter
+        shape = [*(emitter.extent(axis) for axis in self.kept), count]
+        buffers = [
+            emitter.add(
+                kernel.AllocOp(MemRefType(result.type, shape, memory_space=tile.MemoryAttr(Memory.SHARED))),
+                f"{result.name_hint or 'fold'}_part",
+            )
+            for result in self.op.results
+        ]
+        with emitter.nest(self.kept), emitter.guarded(conditions):
+            for held, buffer in zip(self.held, buffers, strict=True):
+                value = emitter.load(held, None) if isinstance(held, Array) else held
+                emitter.run(loop.StoreOp(value, buffer, *self._place(place)))
+        return buffers
+
+    def _fold_published(
+        self,
+        published: Sequence[SSAValue],
+        loops: Sequence[tuple[int, str | None]],
+        address: Callable[[Sequence[SSAValue]], Linear],
+    ) -> None:
+        """Fold published values in the order of the loops; every thread of a group does the same folds."""
+        emitter = self.emitter
+
+        def fold(_: Sequence[SSAValue]) -> list[SSAValue]:
+            arrays = self._accumulators()
+            outer = emitter.block
+            variables = [emitter.enter_loop(trips, name, unroll=trips <= WARP) for trips, name in loops]
+            place = self._place(address(variables))
+            self._fold_into(arrays, [emitter.add(loop.LoadOp(buffer, *place)) for buffer in published])
+            emitter.block = outer
+            return [emitter.load(array, None) for array in arrays]
+
+        self._at_each_kept(fold)
+
+    def _place(self, place: Linear) -> tuple[AffineMap, list[SSAValue]]:
+        return self.emitter.map([*(fold_value(axis) for axis in self.kept), place])

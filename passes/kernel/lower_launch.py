@@ -1,0 +1,213 @@
+"""Lowers the body of a launch: loops, reductions, accesses and scalars. See `emit.py` for the state and `materialize.py` for the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import ConstantLike, is_side_effect_free
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.analysis.dependence import wheres
+from deplodock.analysis.linear import fold as fold_expr
+from deplodock.analysis.linear import fold_map
+from deplodock.analysis.roles import shares_accumulator
+from deplodock.dialects import loop, tile
+from deplodock.dialects.affine_syntax import condition_pairs
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
+from deplodock.passes.kernel.lower_access import lower_load, lower_store
+from deplodock.passes.kernel.lower_combine import lower_combine
+from deplodock.passes.kernel.lower_stage import lower_stage
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The accumulators that a reduction's iterations fold into, and the conditions that each contribution must meet."""
+
+    reduction: loop.ReduceOp
+    accumulators: tuple[Array, ...]
+    conditions: tuple[Condition, ...]
+
+
+def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> None:
+    """Emit the operations of a launch or loop body; where `fold` is given, its yield folds into the accumulators."""
+    group: list[Operation] = []
+    for op in block.ops:
+        if isinstance(op, loop.IndexOp | loop.WhereOp) or op.has_trait(ConstantLike):
+            continue
+        if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not any(v.owner in group for v in op.operands):
+            lower_load(emitter, op)
+            continue
+        if group and not (_is_scalar(op) and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
+            _lower_scalars(emitter, group, fold)
+            group = []
+        if _is_scalar(op):
+            group.append(op)
+        else:
+            _lower_structured(emitter, op, fold)
+    if group:
+        _lower_scalars(emitter, group, fold)
+
+
+def _is_scalar(op: Operation) -> bool:
+    """Whether an operation works on scalars and register slabs only, or folds the scalars of one iteration."""
+    if isinstance(op, loop.LoadOp):
+        return tile.memory_of(op.source) is Memory.REGISTER
+    if isinstance(op, loop.YieldOp):
+        return not _yields_inner_reduction(op)
+    return is_side_effect_free(op) and not op.regions and not isinstance(op, tile.CombineOp)
+
+
+def _yields_inner_reduction(op: loop.YieldOp) -> bool:
+    outer, inner = op.parent_op(), op.operands[0].owner
+    return isinstance(outer, loop.ReduceOp) and isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, outer)
+
+
+def _axes(emitter: Emitter, op: Operation, fold: Fold | None) -> tuple[SSAValue, ...]:
+    if isinstance(op, loop.YieldOp):
+        assert fold is not None
+        return fold.accumulators[0].axes
+    return emitter.axes_of(op.results)
+
+
+def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> None:
+    match op:
+        case loop.LoadOp():
+            lower_load(emitter, op)
+        case loop.StoreOp():
+            lower_store(emitter, op)
+        case loop.ForOp():
+            _lower_for(emitter, op)
+        case loop.ReduceOp():
+            _lower_reduce(emitter, op, fold)
+        case tile.CombineOp():
+            lower_combine(emitter, op)
+        case tile.StageOp():
+            lower_stage(emitter, op)
+        case loop.YieldOp():
+            return
+        case _:
+            raise DiagnosticException(f"materialize: {op.name} cannot stand in a launch")
+
+
+def _lower_scalars(emitter: Emitter, group: Sequence[Operation], fold: Fold | None) -> None:
+    """Emit scalars that vary along the same register axes as one nest; results used elsewhere go to register buffers."""
+    axes = _axes(emitter, group[0], fold)
+    inside = set(group)
+    leaving = {
+        result: emitter.register(result.type, axes, result.name_hint)
+        for op in group
+        for result in op.results
+        if axes and any(use.operation not in inside for use in result.uses)
+    }
+    with emitter.nest(axes):
+        known = dict(emitter.values)
+        for op in group:
+            if isinstance(op, loop.YieldOp):
+                _accumulate(emitter, op, fold)
+                continue
+            _clone_scalar(emitter, op)
+            for result in op.results:
+                if result in leaving:
+                    emitter.store(emitter.values[result], leaving[result])
+        if axes:
+            emitter.values = known
+    emitter.arrays |= leaving
+
+
+def _clone_scalar(emitter: Emitter, op: Operation) -> None:
+    if isinstance(op, loop.LoadOp):
+        map, indices = emitter.map(fold_map(op.map.data, op.indices))
+        clone: Operation = loop.LoadOp(emitter.value(op.source), map, indices)
+    else:
+        clone = op.clone({operand: emitter.value(operand) for operand in op.operands})
+    emitter.run(clone)
+    for old, new in zip(op.results, clone.results, strict=True):
+        new.name_hint = old.name_hint
+        emitter.values[old] = new
+
+
+def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
+    """Fold the values of one iteration into the accumulators."""
+    assert fold is not None
+    values = [emitter.value(value) for value in op.operands]
+    values = emitter.select_active(fold.conditions, values, fold.reduction.identities)
+    accumulators = [emitter.load(array, None) for array in fold.accumulators]
+    results = emitter.combine(fold.reduction.combiner, accumulators, values)
+    for result, array in zip(results, fold.accumulators, strict=True):
+        emitter.store(result, array)
+
+
+def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Condition]]:
+    """The activity conditions of a body: those that are uniform over a CTA, and the others; those that never fail are left out."""
+    uniform: list[Condition] = []
+    varying: list[Condition] = []
+    for where in wheres(block):
+        ((lhs, rhs),) = condition_pairs(where.condition.data)
+        form = fold_expr(lhs, where.indices) - fold_expr(rhs, where.indices)
+        if never_fails(form):
+            continue
+        depends = emitter.dependence.of(*where.indices)
+        lanes = [axis for axis in emitter.launch.axes if emitter.launch.binding(axis) is not Binding.BLOCK]
+        (varying if any(axis in depends for axis in lanes) or not depends else uniform).append(form)
+    return uniform, varying
+
+
+def lower_body(emitter: Emitter, block: Block) -> None:
+    """Emit a launch or free loop body under its activity conditions."""
+    uniform, varying = activity(emitter, block)
+    outer = list(emitter.conditions)
+    with emitter.guarded(uniform):
+        emitter.conditions = outer + varying
+        lower_block(emitter, block)
+    emitter.conditions = outer
+
+
+def _enter_loop(emitter: Emitter, op: loop.ForOp | loop.ReduceOp) -> None:
+    """Emit into a copy of a loop from now on."""
+    map, operands = emitter.map(fold_map(op.bound.data, op.bound_operands))
+    body = Block(arg_types=[op.iv.type])
+    body.args[0].name_hint = op.iv.name_hint
+    emitter.run(loop.ForOp(map, Region(body), operands, op.unroll is not None))
+    emitter.coordinates[op.iv] = body.args[0]
+    emitter.block = body
+
+
+def _lower_for(emitter: Emitter, op: loop.ForOp) -> None:
+    outer = emitter.block
+    _enter_loop(emitter, op)
+    lower_body(emitter, op.body.block)
+    emitter.block = outer
+
+
+def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) -> None:
+    """Emit a reduction as a loop over register accumulators; one that the outer reduction yields shares the outer's."""
+    parent = op.parent_op()
+    shared = outer_fold if isinstance(parent, loop.ReduceOp) and shares_accumulator(op, parent) else None
+    accumulators = shared.accumulators if shared is not None else _accumulators(emitter, op)
+    uniform, varying = activity(emitter, op.body.block)
+    inherited = shared.conditions if shared is not None else ()
+    outer = emitter.block
+    _enter_loop(emitter, op)
+    with emitter.guarded(uniform):
+        lower_block(emitter, op.body.block, Fold(op, accumulators, (*inherited, *varying)))
+    emitter.block = outer
+    if shared is not None:
+        return
+    for result, array in zip(op.results, accumulators, strict=True):
+        if array.axes:
+            emitter.arrays[result] = array
+        else:
+            emitter.values[result] = emitter.load(array, result.name_hint)
+
+
+def _accumulators(emitter: Emitter, op: loop.ReduceOp) -> tuple[Array, ...]:
+    """Allocate the accumulators of a reduction, set to its identities."""
+    axes = emitter.axes_of(op.results)
+    arrays = tuple(emitter.register(result.type, axes, result.name_hint) for result in op.results)
+    with emitter.nest(axes):
+        for array, identity in zip(arrays, op.identities, strict=True):
+            emitter.store(emitter.literal(identity), array)
+    return arrays

@@ -1,0 +1,156 @@
+"""k:001 materialize: turn every launch into a `kernel.func` of hardware primitives, and its function into host code.
+
+    func.func @k(%x, %out) {                      kernel.func @k(%x, %out) blocks(%block = 32) threads(%thread = 256) {
+      tile.launch (%row = 32 : block,               %row = loop.index [%block]
+                   %t = 256 : thread) {        ->   %t = loop.index [%thread]
+        ..                                          ..
+      }                                           }
+    }                                             func.func @main(..) { .. kernel.launch @k(%x, %out) .. }
+
+The ids are taken apart into the block and thread axes, register axes become unrolled loops over register buffers, combines become shuffles
+and shared memory, stages become copies. No barrier is placed; place-barriers does that. The function that held the launches is inlined into
+the functions that call it, or stays as the host function `@run_<name>` where nobody does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.analysis.linear import Linear
+from deplodock.analysis.nest import kernels, launches
+from deplodock.analysis.schedule import ATTRIBUTE
+from deplodock.analysis.targets import target_of
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.kernel.emit import Emitter
+from deplodock.passes.kernel.lower_launch import lower_body
+
+MAX_BLOCKS = 2**31 - 1
+"""The most CTAs along x (CUDA programming guide, technical specifications per compute capability)."""
+
+
+@dataclass(frozen=True)
+class MaterializePass(ModulePass):
+    """Turn every launch into a function of hardware primitives, and its function into host code."""
+
+    name = "materialize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in kernels(op):
+            materialize(function, op)
+
+
+def materialize(function: func.FuncOp, module: ModuleOp) -> None:
+    """Outline the launches of a kernel function. Raises DiagnosticException where one cannot be lowered or exceeds the target."""
+    found = launches(function)
+    if not found:
+        raise DiagnosticException(f"materialize: @{function.sym_name.data} holds no launch; run tileify first")
+    for number, launch in enumerate(found):
+        name = function.sym_name.data + (f"_{number}" if len(found) > 1 else "")
+        outlined = lower_launch(function, launch, name, module)
+        Rewriter.insert_op(outlined, InsertPoint.before(function))
+        buffers = _buffers(function, launch)
+        Rewriter.insert_op(kernel.LaunchOp(name, buffers), InsertPoint.before(launch))
+        Rewriter.erase_op(launch)
+    _become_host(function, module)
+
+
+def lower_launch(function: func.FuncOp, launch: tile.LaunchOp, name: str, module: ModuleOp) -> kernel.FuncOp:
+    """The kernel function of one launch; its parameters are the buffers of the function in order."""
+    extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
+    blocks = math.prod(extents[axis] for axis in launch.bound_to(Binding.BLOCK))
+    threads = math.prod(extents[axis] for axis in launch.bound_to(Binding.THREAD))
+    registers = math.prod(extents[axis] for axis in launch.bound_to(Binding.REGISTER))
+    if not threads or not registers:
+        blocks, threads = 0, max(threads, 1)
+    _check_limits(name, blocks, threads, module)
+    buffers = _buffers(function, launch)
+    types: list[Attribute] = [value.type for value in buffers]
+    occupancy = launch.occupancy.value.data if launch.occupancy is not None else None
+    body = Block(arg_types=[*types, IndexType(), IndexType()])
+    outlined = kernel.FuncOp(name, types, blocks, threads, Region(body), occupancy)
+    outlined.block_id.name_hint, outlined.thread_id.name_hint = "block", "thread"
+    emitter = Emitter(launch, outlined)
+    for old, new in zip(buffers, outlined.parameters, strict=True):
+        new.name_hint = old.name_hint
+        emitter.values[old] = new
+    if blocks:
+        _take_apart(emitter, launch.bound_to(Binding.BLOCK), outlined.block_id)
+        _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
+        lower_body(emitter, launch.body.block)
+    return outlined
+
+
+def _constant_extent(launch: tile.LaunchOp, axis: SSAValue) -> int:
+    extent = launch.extent(axis)
+    if extent is None:
+        raise DiagnosticException(
+            f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
+        )
+    return extent
+
+
+def _check_limits(name: str, blocks: int, threads: int, module: ModuleOp) -> None:
+    target = target_of(module)
+    limit = target.fact("threads_per_block")
+    if threads > limit:
+        raise DiagnosticException(
+            f"materialize: @{name} has {threads} threads in a CTA, {target.arch.data} allows {limit}; run blockify-launch"
+        )
+    if blocks > MAX_BLOCKS:
+        raise DiagnosticException(f"materialize: @{name} has {blocks} CTAs, a grid holds {MAX_BLOCKS}")
+
+
+def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:
+    """The memrefs that a launch can use: the function's arguments, then its local buffers that the launch uses, in order."""
+    found: list[SSAValue] = [arg for arg in function.body.block.args if isinstance(arg.type, MemRefType)]
+    for op in function.body.block.ops:
+        for result in op.results:
+            if isinstance(result.type, MemRefType) and any(launch.is_ancestor(use.operation) for use in result.uses):
+                found.append(result)
+    return found
+
+
+def _take_apart(emitter: Emitter, axes: Sequence[SSAValue], id: SSAValue) -> None:
+    """Compute the coordinates of axes from their linear id, the last axis fastest."""
+    stride = 1
+    forms: list[tuple[SSAValue, Linear]] = []
+    for axis in reversed(axes):
+        extent = emitter.extent(axis)
+        digit = Linear(((id, 1),)).floordiv(stride)
+        forms.append((axis, digit if axis is axes[0] else digit.mod(extent)))
+        stride *= extent
+    for axis, form in reversed(forms):
+        map, operands = emitter.map([form])
+        emitter.coordinates[axis] = emitter.add(loop.IndexOp(map, operands), axis.name_hint)
+
+
+def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
+    """Inline a function of launches into its callers, or keep it as a host function of its own."""
+    name = function.sym_name.data
+    function.attributes.pop(ATTRIBUTE, None)
+    for op in list(function.body.block.ops):
+        if is_trivially_dead(op):
+            Rewriter.erase_op(op)
+    calls = [op for op in module.walk() if isinstance(op, func.CallOp) and op.callee.root_reference.data == name]
+    if not calls:
+        function.properties["sym_name"] = StringAttr(f"run_{name}")
+        return
+    for call in calls:
+        mapping: dict[SSAValue, SSAValue] = dict(zip(function.body.block.args, call.operands, strict=True))
+        for op in function.body.block.ops:
+            if not isinstance(op, func.ReturnOp):
+                Rewriter.insert_op(op.clone(mapping), InsertPoint.before(call))
+        Rewriter.erase_op(call)
+    Rewriter.erase_op(function)

@@ -1,0 +1,59 @@
+"""k:002 place-barriers: put a barrier where one thread's access of shared memory must be seen by, or wait for, another thread's.
+
+    loop.store %v, %part[%thread] : ..            loop.store %v, %part[%thread] : ..
+    %w = loop.load %part[%k] : ..           ->    kernel.barrier
+                                                  %w = loop.load %part[%k] : ..
+
+A barrier stands as late as it can at the nesting level that both accesses share, so that all threads reach it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.analysis.barriers import Hazard, first_hazard
+from deplodock.dialects import kernel, loop
+from deplodock.passes import remarks
+
+
+@dataclass(frozen=True)
+class PlaceBarriersPass(ModulePass):
+    """Put barriers where accesses of shared memory by different threads must be ordered."""
+
+    name = "place-barriers"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in op.ops:
+            if isinstance(function, kernel.FuncOp):
+                place_barriers(function)
+
+
+def place_barriers(function: kernel.FuncOp) -> None:
+    """Place barriers until no hazard is left. Raises DiagnosticException where one would stand in a guard."""
+    placed = 0
+    while (hazard := first_hazard(function)) is not None:
+        anchor = _anchor(hazard)
+        if isinstance(anchor.parent_op(), loop.GuardOp):
+            raise DiagnosticException(f"place-barriers: @{function.sym_name.data}: {hazard} inside one loop.guard")
+        Rewriter.insert_op(kernel.BarrierOp(), InsertPoint.before(anchor))
+        placed += 1
+    if not placed:
+        remarks.skip("place-barriers", function.sym_name.data, "no shared memory passes between threads")
+
+
+def _anchor(hazard: Hazard) -> Operation:
+    """The operation around the second access in the innermost block that also holds the first."""
+    op: Operation | None = hazard.second.op
+    while op is not None:
+        block = op.parent_block()
+        if block is not None and (parent := block.parent_op()) is not None and parent.is_ancestor(hazard.first.op):
+            return op
+        op = op.parent_op()
+    raise ValueError("the accesses are not of one kernel")
