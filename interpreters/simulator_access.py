@@ -55,7 +55,7 @@ class MemoryUnit:
         buffer = self._shared.get(op)
         if buffer is None:
             buffer = self._shared[op] = Buffer.unwritten(layout, self.ctas)
-            buffer.log = AccessLog(buffer.data.size) if self._check else None
+            buffer.log = AccessLog(buffer.data.size // self.ctas) if self._check else None
         else:
             buffer.forget()
         return buffer
@@ -72,8 +72,7 @@ class MemoryUnit:
         if self._check and written is not None and not written.all():
             self._report_unwritten(access, buffer.layout, ~written, place)
         if isinstance(buffer, Buffer) and buffer.log is not None:
-            lanes, tags = self._tags(access, buffer, element, place)
-            self._report_races(access, buffer, lanes, tags, buffer.log.read(lanes, tags))
+            self._record(access, buffer, buffer.log, place)
         return value if place.inside is None else np.where(place.inside, value, poison(value.dtype))
 
     def write(
@@ -85,19 +84,19 @@ class MemoryUnit:
         if isinstance(buffer, Registers):
             buffer.write(element, value, place.frame.mask)
             return
-        lanes = _select(element, access, place)
-        buffer.data[lanes] = _select(value, access, place)
+        frame = place.frame
+        lanes = _select(element, access, frame.shape, frame.mask)
+        buffer.data[lanes] = _select(value, access, frame.shape, frame.mask)
         if buffer.written is not None:
             buffer.written[lanes] = True
         if buffer.log is not None:
-            lanes, tags = self._tags(access, buffer, element, place)
-            self._report_races(access, buffer, lanes, tags, buffer.log.write(lanes, tags))
+            self._record(access, buffer, buffer.log, place)
 
     def barrier(self, ctas: Array) -> None:
         """Order the accesses to the shared memory of some CTAs before and after."""
         for buffer in self._shared.values():
             if buffer.log is not None:
-                buffer.log.clear(slice(None) if ctas.all() else np.repeat(ctas, buffer.data.size // self.ctas))
+                buffer.log.clear(ctas)
 
     def lane(self, position: Sequence[int]) -> str:
         """A lane, as a message names it."""
@@ -124,24 +123,34 @@ class MemoryUnit:
 
     def _elements(self, access: Access, buffer: Buffer | Registers, place: _Place) -> Array:
         """The numbers of all elements accessed, in the copy of the lane's CTA."""
-        element = place.element
+        element = _widened(place.element, access, place.frame)
         if isinstance(buffer, Buffer) and self._is_shared(buffer):
-            size = buffer.data.size // self.ctas
-            element = element + np.arange(self.ctas).reshape(-1, 1) * size
-        if access.width > 1:
-            element = element + np.arange(access.width).reshape(-1, *(1,) * len(place.frame.shape))
+            return element + self._copies(buffer)
         return element
+
+    def _copies(self, buffer: Buffer) -> Array:
+        """Where the copies of shared memory of the CTAs start."""
+        return np.arange(self.ctas).reshape(-1, 1) * (buffer.data.size // self.ctas)
 
     def _is_shared(self, buffer: Buffer) -> bool:
         return any(buffer is shared for shared in self._shared.values())
 
-    def _tags(self, access: Access, buffer: Buffer, element: Array, place: _Place) -> tuple[Array, Array]:
-        """The elements that active lanes access, and their tags; threads count in the CTA, or in the grid."""
-        thread = np.arange(self._threads)
+    def _record(self, access: Access, buffer: Buffer, log: AccessLog, place: _Place) -> None:
+        """Log an access, and report its races with earlier ones."""
+        shape, mask, times = place.frame.shape, place.frame.mask, 1
+        element, thread = _widened(place.element, access, place.frame), np.arange(self._threads)
         if not self._is_shared(buffer):
             thread = thread + np.arange(self.first_cta, self.first_cta + self.ctas).reshape(-1, 1) * self._threads
+        elif log.copies == 1 and _is_same_in_ctas(element) and (mask is None or _is_same_in_ctas(mask)):
+            shape, times = (*shape[:-2], 1, shape[-1]), self.ctas
+        else:
+            log.spread(self.ctas)
+            element = element + self._copies(buffer)
         tags = AccessLog.tag(2 * self._numbers[access.op] + access.writes, thread)
-        return _select(element, access, place), _select(tags, access, place)
+        elements, tags = (_select(lanes, access, shape, mask) for lanes in (element, tags))
+        races = (log.write if access.writes else log.read)(elements, tags)
+        if (races >= 0).any():
+            self._report_races(access, buffer, elements, tags, races, times)
 
     def _count(self, access: Access, buffer: Buffer, place: _Place) -> None:
         counters, frame = self._counters, place.frame
@@ -214,10 +223,10 @@ class MemoryUnit:
 
         self._report.add(kinds.UNWRITTEN_READ, access.op, frame.count(wrong), message)
 
-    def _report_races(self, access: Access, buffer: Buffer, element: Array, tags: Array, earlier: Array) -> None:
+    def _report_races(
+        self, access: Access, buffer: Buffer, element: Array, tags: Array, earlier: Array, times: int
+    ) -> None:
         races = earlier >= 0
-        if not races.any():
-            return
 
         def message() -> str:
             first = int(np.argmax(races))
@@ -237,7 +246,7 @@ class MemoryUnit:
                 + ("with no barrier between" if shared else "and nothing orders the threads of a launch")
             )
 
-        self._report.add(kinds.DATA_RACE, access.op, int(np.count_nonzero(races)), message)
+        self._report.add(kinds.DATA_RACE, access.op, int(np.count_nonzero(races)) * times, message)
 
     def _name(self, access: Access) -> str:
         return self._report.names.value(access.buffer)
@@ -251,10 +260,19 @@ def _dot(subscripts: Sequence[Array], strides: Sequence[int]) -> Array:
     return np.asarray(sum((s * stride for s, stride in zip(subscripts, strides, strict=True)), np.asarray(0)))
 
 
-def _select(value: Array, access: Access, place: _Place) -> Array:
+def _widened(element: Array, access: Access, frame: Frame) -> Array:
+    """All elements of accesses that start at `element`, in a first dimension if there is more than one."""
+    if access.width == 1:
+        return element
+    return element + np.arange(access.width).reshape(-1, *(1,) * len(frame.shape))
+
+
+def _is_same_in_ctas(lanes: Array) -> bool:
+    return lanes.ndim < 2 or lanes.shape[-2] == 1
+
+
+def _select(value: Array, access: Access, shape: tuple[int, ...], mask: Array | None) -> Array:
     """The values of all active lanes, and all elements of their accesses, one after the other."""
-    shape = place.frame.shape if access.width == 1 else (access.width, *place.frame.shape)
-    lanes = np.broadcast_to(value, shape)
-    if place.frame.mask is None:
-        return lanes.reshape(math.prod(shape))
-    return lanes[np.broadcast_to(place.frame.mask, shape)]
+    wide = shape if access.width == 1 else (access.width, *shape)
+    lanes = np.broadcast_to(value, wide)
+    return lanes.reshape(math.prod(wide)) if mask is None else lanes[np.broadcast_to(mask, wide)]

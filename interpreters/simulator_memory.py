@@ -71,13 +71,12 @@ class AccessLog:
     """The last writer and two different readers of each element since the log was cleared.
 
     Two readers are enough to know, for any thread, whether another one has read. An access is a tag: the number of its
-    op and the thread.
+    op and the thread. As long as all CTAs access the same elements of their shared memories, one copy stands for all.
     """
 
     def __init__(self, size: int) -> None:
-        self.writer = np.full(size, _NOBODY, np.int64)
-        self.reader = np.full(size, _NOBODY, np.int64)
-        self.other_reader = np.full(size, _NOBODY, np.int64)
+        self.copies = 1
+        self._writer, self._reader, self._other_reader = (np.full(size, _NOBODY, np.int64) for _ in range(3))
 
     @staticmethod
     def tag(op: int, thread: Array) -> Array:
@@ -89,31 +88,41 @@ class AccessLog:
         """The op's number and the thread of a tag."""
         return tag >> _THREAD_BITS, tag & _THREAD
 
-    def clear(self, part: slice | Array = slice(None)) -> None:
-        """Forget the accesses to some elements."""
-        for tags in (self.writer, self.reader, self.other_reader):
-            tags[part] = _NOBODY
+    def spread(self, copies: int) -> None:
+        """Keep a copy for each CTA from now on."""
+        if self.copies == copies:
+            return
+        self.copies = copies
+        self._writer, self._reader, self._other_reader = (
+            np.tile(tags, copies) for tags in (self._writer, self._reader, self._other_reader)
+        )
+
+    def clear(self, ctas: Array) -> None:
+        """Forget the accesses of some CTAs."""
+        if not ctas.all():
+            self.spread(len(ctas))
+        for tags in (self._writer, self._reader, self._other_reader):
+            tags.reshape(self.copies, -1)[ctas if self.copies > 1 else slice(None)] = _NOBODY
 
     def read(self, element: Array, tag: Array) -> Array:
         """Record reads; the result is, for each, the tag of another thread's write that it races with, or -1."""
-        writer = self.writer[element]
-        first = self.reader[element]
-        new = first == _NOBODY
-        if new.any():
-            self.reader[element[new]] = tag[new]
-            first = self.reader[element]
-        differs = _by_others(first, tag)
-        self.other_reader[element[differs]] = tag[differs]
+        before = self._reader[element]
+        self._reader[element] = tag
+        now = self._reader[element]
+        for others in (before, tag):
+            differs = _by_others(others, now)
+            self._other_reader[element[differs]] = others[differs]
+        writer = self._writer[element]
         return np.where(_by_others(writer, tag), writer, _NOBODY)
 
     def write(self, element: Array, tag: Array) -> Array:
         """Record writes; the result is, for each, the tag of another thread's access that it races with, or -1."""
         races = np.full(tag.shape, _NOBODY)
-        for tags in (self.reader, self.other_reader, self.writer):
+        for tags in (self._reader, self._other_reader, self._writer):
             earlier = tags[element]
             races = np.where(_by_others(earlier, tag), earlier, races)
-        self.writer[element] = tag
-        winner = self.writer[element]
+        self._writer[element] = tag
+        winner = self._writer[element]
         return np.where(_by_others(winner, tag), winner, races)
 
 
