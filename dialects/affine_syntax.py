@@ -1,8 +1,8 @@
 """Textual form of affine expressions over SSA values, shared by the loop, tile and kernel dialects.
 
-An expression is written over names, `%mb * 128 + %i floordiv 4`, and stored as an affine map plus its operands: operand `i` of the op is
-dimension `d<i>` of the map. Where an op also has coordinates of its own (the slab of `tile.stage`), those are the dimensions, written bare
-(`d0`, `d1`), and the SSA operands are the map's symbols.
+An expression is written over names, `%mb * 128 + %i floordiv 4`, and stored as an affine map plus its operands: operand
+`i` of the op is dimension `d<i>` of the map. Where an op also has coordinates of its own (the slab of `tile.stage`),
+those are the dimensions, written bare (`d0`, `d1`), and the SSA operands are the map's symbols.
 
 Only the parser's public API is used, so errors carry the position of the offending token.
 """
@@ -55,7 +55,7 @@ class AffineReader:
                 return result
 
     def map(self, results: Sequence[AffineExpr], num_dims: int = 0) -> AffineMap:
-        """The map of `results` over what was read; `num_dims` counts the bare dimensions when SSA values are symbols."""
+        """The map of `results` over what was read; `num_dims` counts the bare dimensions where SSA values are symbols."""
         if self.as_symbols:
             return AffineMap(num_dims, len(self.operands), tuple(results))
         return AffineMap(len(self.operands), 0, tuple(results))
@@ -103,12 +103,9 @@ class AffineReader:
         parser.raise_error("expected an SSA value or an integer in an affine expression")
 
     def _value(self, value: SSAValue) -> AffineExpr:
-        for position, known in enumerate(self.operands):
-            if known is value:
-                break
-        else:
-            position = len(self.operands)
+        if value not in self.operands:
             self.operands.append(value)
+        position = self.operands.index(value)
         return AffineExpr.symbol(position) if self.as_symbols else AffineExpr.dimension(position)
 
 
@@ -226,7 +223,8 @@ def verify_map(what: str, map: AffineMap, operands: Sequence[SSAValue], results:
     """
     if map.num_symbols or map.num_dims != len(operands):
         raise VerifyException(
-            f"{what} must be an affine map over {len(operands)} dimensions, one for each operand, and no symbols; got {map}"
+            f"{what} must be an affine map over {len(operands)} dimensions, one for each operand, and no symbols;"
+            f" got {map}"
         )
     if results is not None and len(map.results) != results:
         raise VerifyException(f"{what} must have {results} results, got {len(map.results)}: {map}")

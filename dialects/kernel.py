@@ -6,13 +6,15 @@
       loop.store %w, %out[%block * 32 + %thread] : memref<64xf32>
     }
 
-The host function launches it: `kernel.launch @k(%x, %out) : memref<64xf32>, memref<64xf32>`. Loops, subscripts, guards and scalar accesses
-are those of the loop dialect; scalars are `arith` and `math`. The target's facts are an attribute of the module, `kernel.target`.
+The host function launches it: `kernel.launch @k(%x, %out) : memref<64xf32>, memref<64xf32>`. Loops, subscripts, guards
+and scalar accesses are those of the loop dialect; scalars are `arith` and `math`. The target's facts are an attribute
+of the module, `kernel.target`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import (
@@ -117,8 +119,8 @@ class TargetAttr(ParametrizedAttribute):
 class FuncOp(IRDLOperation):
     """A function that every thread of a grid runs. The last two arguments of its body are the block and thread ids.
 
-    The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per SM that the registers
-    must allow (the second argument of `__launch_bounds__`).
+    The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per
+    SM that the registers must allow (the second argument of `__launch_bounds__`).
     """
 
     name = "kernel.func"
@@ -246,7 +248,10 @@ class _CalleeIsKernel(SymbolUserOpInterface):
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """Runs a kernel function on its grid; launches of one host function run in order, and each sees the memory of those before."""
+    """Runs a kernel function on its grid.
+
+    Launches of one host function run in order, and each sees the memory of those before.
+    """
 
     name = "kernel.launch"
     callee = prop_def(FlatSymbolRefAttrConstr)
@@ -262,13 +267,16 @@ class _AllocatesResult(MemoryEffect):
     """Allocates the op's own result, so an unused allocation is dead."""
 
     @classmethod
-    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
 @irdl_op_definition
 class AllocOp(IRDLOperation):
-    """An on-chip buffer: one for each CTA (`shared`) or for each thread (`register`, indexed by constants once loops are unrolled)."""
+    """An on-chip buffer: one for each CTA (`shared`) or for each thread (`register`).
+
+    A register buffer is indexed by constants once loops are unrolled.
+    """
 
     name = "kernel.alloc"
     result = result_def(MemRefType)
@@ -291,7 +299,7 @@ class _Copies(MemoryEffect):
     """Reads the first operand's buffer and writes the second's."""
 
     @classmethod
-    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         return {
             EffectInstance(MemoryEffectKind.READ, op.operands[0]),
             EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
@@ -302,8 +310,9 @@ class _Copies(MemoryEffect):
 class MoveOp(IRDLOperation):
     """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
 
-    Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both addresses aligned to its
-    size. `kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000) : ...` is a guarded 16-byte load of f32.
+    Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both
+    addresses aligned to its size. `kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000) : ...` is a guarded 16-byte
+    load of f32.
     """
 
     name = "kernel.move"
@@ -398,7 +407,10 @@ class MoveOp(IRDLOperation):
 
 @irdl_op_definition
 class ShuffleXorOp(IRDLOperation):
-    """The value of the lane whose index differs from this lane's by the bits of `mask`. All lanes of the warp take part."""
+    """The value of the lane whose index differs from this lane's by the bits of `mask`.
+
+    All lanes of the warp take part. It is a function of values: no memory is involved.
+    """
 
     name = "kernel.shuffle_xor"
     value = operand_def()
@@ -446,7 +458,7 @@ class _OrdersSharedMemory(MemoryEffect):
     """Orders all accesses to shared memory around it, which a write to all of it says."""
 
     @classmethod
-    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         return {EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory())}
 
 

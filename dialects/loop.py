@@ -1,7 +1,7 @@
 """The `loop` dialect: one kernel as loops over buffers, with reductions as values.
 
-Loops run from 0 to an affine bound; subscripts are affine in SSA `index` values of any origin, so a gathered index is a subscript like any
-other. The operations on points and memory serve the tile and kernel dialects too.
+Loops run from 0 to an affine bound; subscripts are affine in SSA `index` values of any origin, so a gathered index is a
+subscript like any other. The operations on points and memory serve the tile and kernel dialects too.
 
     loop.for %i = 0 to 32 {
       %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
@@ -14,7 +14,8 @@ other. The operations on points and memory serve the tile and kernel dialects to
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Self, cast
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerType, MemRefType, UnitAttr
@@ -75,7 +76,7 @@ class ReadsSource(MemoryEffect):
     """Reads the buffer in the op's `source` operand."""
 
     @classmethod
-    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         return {EffectInstance(MemoryEffectKind.READ, op.operands[0])}
 
 
@@ -83,18 +84,19 @@ class WritesDestination(MemoryEffect):
     """Writes the buffer in the op's `destination` operand, its second."""
 
     @classmethod
-    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         return {EffectInstance(MemoryEffectKind.WRITE, op.operands[1])}
 
 
 class DeclaresActivity(MemoryEffect):
     """States a fact of the enclosing points: kept while they are, and no obstacle to merging the loads around it.
 
-    It is modelled as an allocation on the enclosing block's first argument: never dead by itself, dead with the loop that owns the argument.
+    It is modelled as an allocation on the enclosing block's first argument: never dead by itself, dead with the loop
+    that owns the argument.
     """
 
     @classmethod
-    def get_effects(cls, op: Operation) -> Set[EffectInstance]:
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         block = op.parent_block()
         argument = block.args[0] if block is not None and block.args else None
         return {EffectInstance(MemoryEffectKind.ALLOC, argument)}
@@ -142,7 +144,8 @@ def _verify_header(op: ForOp | ReduceOp) -> None:
 class ForOp(IRDLOperation):
     """Runs its body for every value of the induction variable from 0 below the bound, in any order.
 
-    The bound is the minimum of the results of an affine map; `unroll` asks for a fully unrolled loop in the printed code.
+    The bound is the minimum of the results of an affine map; `unroll` asks for a fully unrolled loop in the printed
+    code.
     """
 
     name = "loop.for"
@@ -200,8 +203,8 @@ class ForOp(IRDLOperation):
 class ReduceOp(IRDLOperation):
     """Folds the values its body yields for each iteration with a combiner; the fold over nothing is the identity.
 
-    The n results are values: the body reads memory and writes none. The combiner takes n accumulators, then n values, and is total on the
-    identities; the order of the fold is the loop's order unless the schedule changes it.
+    The n results are values: the body reads memory and writes none. The combiner takes n accumulators, then n values,
+    and is total on the identities; the order of the fold is the loop's order unless the schedule changes it.
     """
 
     name = "loop.reduce"
@@ -302,7 +305,10 @@ class ReduceOp(IRDLOperation):
 
 @irdl_op_definition
 class IndexOp(IRDLOperation):
-    """An affine function of indices: `%m = loop.index [%mb * 128 + %mi]`. Splitting an axis recomputes the old coordinate with one."""
+    """An affine function of indices: `%m = loop.index [%mb * 128 + %mi]`.
+
+    Splitting an axis recomputes the old coordinate with one.
+    """
 
     name = "loop.index"
     indices = var_operand_def(IndexType)
@@ -337,8 +343,8 @@ class IndexOp(IRDLOperation):
 class WhereOp(IRDLOperation):
     """Points of the enclosing loop or launch where `lhs < rhs` fails contribute nothing.
 
-    The body runs at every point. At an inactive point a store does not happen, a reduction takes its identity, and a load touches nothing
-    outside its buffer and yields an unspecified value.
+    The body runs at every point. At an inactive point a store does not happen, a reduction takes its identity, and a
+    load touches nothing outside its buffer and yields an unspecified value.
     """
 
     name = "loop.where"
@@ -374,7 +380,10 @@ class WhereOp(IRDLOperation):
 
 @irdl_op_definition
 class GuardOp(IRDLOperation):
-    """Runs its body where all its conditions `lhs < rhs` hold. No collective operation may stand in one that varies over threads."""
+    """Runs its body where all its conditions `lhs < rhs` hold.
+
+    No collective operation may stand in one that varies over threads.
+    """
 
     name = "loop.guard"
     indices = var_operand_def(IndexType)

@@ -1,7 +1,8 @@
 """Regions of scalar computation with a short form, shared by tensor_ext, loop and tile.
 
-`{arith.addf}` stands for a region whose block applies that one operation to its arguments in order; `{arith.addf, arith.maximumf}` for a
-combiner that folds each of its values with its own operation. The region is always there in memory; the short form is printing only.
+`{arith.addf}` stands for a region whose block applies that one operation to its arguments in order; `{arith.addf,
+arith.maximumf}` for a combiner that folds each of its values with its own operation. The region is always there in
+memory; the short form is printing only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def identity(op_name: str, type: Attribute) -> Attribute | None:
         return None if value is None else FloatAttr(value, type)
     if not isinstance(type, IntegerType):
         return None
-    width = type.width.data
+    width = cast(int, type.width.data)
     lowest, highest = (-1, 0) if width == 1 else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
     values = {
         "arith.addi": 0,
@@ -150,7 +151,7 @@ def parse_op_names(parser: Parser) -> list[type[Operation]] | None:
 def parse_combiner(
     parser: Parser, classes: Sequence[type[Operation]] | None, types: Sequence[Attribute], yield_class: type[Operation]
 ) -> tuple[Region, ArrayAttr[Attribute]]:
-    """The combiner and identities of a reduction: those of the short form `classes`, or `combine (args) identity [..] {..}`."""
+    """The combiner and identities of a reduction: of the short form `classes`, or `combine (args) identity [..] {..}`."""
     if classes is None:
         parser.parse_keyword("combine", ": a reduction without {op} needs its combiner spelled out")
         args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)

@@ -1,7 +1,8 @@
 """The `tensor_ext` dialect: tensor computation as elementwise, reduce and index_map on builtin `tensor` types.
 
-Three operations express every ATen op of the slice, so that other frontends need nothing below this level. A kernel, the unit that fusion
-decides on, is a region of them. (The name `tensor` belongs to xDSL's builtin dialect of that name.)
+Three operations express every ATen op of the slice, so that other frontends need nothing below this level. A kernel,
+the unit that fusion decides on, is a region of them. (The name `tensor` belongs to xDSL's builtin dialect of that
+name.)
 
     %sq  = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<32x2048xf32>
     %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<32x2048xf32> -> tensor<32xf32>
@@ -17,20 +18,18 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
     DenseArrayBase,
-    FunctionType,
     StringAttr,
     SymbolNameConstraint,
     TensorType,
     i64,
 )
 from xdsl.dialects.utils import AbstractYieldOperation
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -40,7 +39,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect, SymbolOpInterface
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
@@ -63,8 +62,8 @@ class YieldOp(AbstractYieldOperation[Attribute]):
 class ElementwiseOp(IRDLOperation):
     """Applies a scalar computation at every index: result[i] = body(operand0[i], operand1[i], ...).
 
-    All operands and results have one shape; a broadcast is an explicit `index_map`. The short form `{arith.mulf}` stands for a body of that
-    one operation on its arguments in order.
+    All operands and results have one shape; a broadcast is an explicit `index_map`. The short form `{arith.mulf}`
+    stands for a body of that one operation on its arguments in order.
     """
 
     name = "tensor_ext.elementwise"
@@ -91,8 +90,8 @@ class ElementwiseOp(IRDLOperation):
         for value in (*self.inputs, *self.outputs):
             if tensor_of(value).get_shape() != shape:
                 raise VerifyException(
-                    f"elementwise operands and results must have one shape, got {tensor_of(value)} and {tensor_of(self.outputs[0])};"
-                    " broadcast with tensor_ext.index_map"
+                    f"elementwise operands and results must have one shape, got {value.type} and"
+                    f" {self.outputs[0].type}; broadcast with tensor_ext.index_map"
                 )
         if [arg.type for arg in self.body.block.args] != [tensor_of(value).element_type for value in self.inputs]:
             raise VerifyException("the body must take one scalar for each operand, of the operand's element type")
@@ -162,8 +161,8 @@ class ElementwiseOp(IRDLOperation):
 class ReduceOp(IRDLOperation):
     """Folds dimensions away with a combiner: result[i] = fold of the operands over all indices of `dims` at i.
 
-    The n operands share one shape; the combiner takes n accumulators, then n values, and is total on the identities. The fold over an empty
-    range is the identity.
+    The n operands share one shape; the combiner takes n accumulators, then n values, and is total on the identities.
+    The fold over an empty range is the identity.
     """
 
     name = "tensor_ext.reduce"
@@ -298,7 +297,8 @@ class IndexMapOp(IRDLOperation):
         ranks = (len(result.get_shape()), len(source.get_shape()))
         if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
             raise VerifyException(
-                f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols; got {map}"
+                f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols;"
+                f" got {map}"
             )
 
 

@@ -1,7 +1,8 @@
 """The `tile` dialect: a kernel bound to the blocks, threads and registers of a GPU, with data staged on chip.
 
-A launch owns a list of axes, each with an extent and a binding, and its body is the program of one point. Coordinates are values: splitting
-an axis adds axes and one `loop.index` that recomputes the old coordinate, so users are not touched.
+A launch owns a list of axes, each with an extent and a binding, and its body is the program of one point. Coordinates
+are values: splitting an axis adds axes and one `loop.index` that recomputes the old coordinate, so users are not
+touched.
 
     tile.launch (%row = 32 : block, %t = 256 : thread, %v = 4 : register) {
       %k = loop.index [%t * 4 + %v]
@@ -14,7 +15,7 @@ an axis adds axes and one `loop.index` that recomputes the old coordinate, so us
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.dialects.utils import EnumAttribute
@@ -66,7 +67,7 @@ class BindingAttr(EnumAttribute[Binding]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Binding:
         with parser.in_angle_brackets():
-            return cast(Binding, parser.parse_str_enum(Binding))
+            return parser.parse_str_enum(Binding)
 
 
 class Memory(StrEnum):
@@ -89,7 +90,7 @@ class MemoryAttr(EnumAttribute[Memory]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Memory:
         with parser.in_angle_brackets():
-            return cast(Memory, parser.parse_str_enum(Memory))
+            return parser.parse_str_enum(Memory)
 
 
 def memory_of(buffer: SSAValue) -> Memory | None:
@@ -102,9 +103,9 @@ def memory_of(buffer: SSAValue) -> Memory | None:
 class LaunchOp(IRDLOperation):
     """Runs its body at every point of the axes' product.
 
-    `block` axes are CTAs, `thread` axes the threads of a CTA, `register` axes coordinates that one thread owns together. The order of the
-    thread axes is the order of the lanes, the last one fastest; so for blocks. `occupancy` is the wanted number of CTAs per SM. The limits of
-    a GPU are checked later, so any extents are legal here.
+    `block` axes are CTAs, `thread` axes the threads of a CTA, `register` axes coordinates that one thread owns
+    together. The order of the thread axes is the order of the lanes, the last one fastest; so for blocks. `occupancy`
+    is the wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal here.
     """
 
     name = "tile.launch"
@@ -193,7 +194,7 @@ class LaunchOp(IRDLOperation):
             parser.parse_punctuation("=")
             extent = reader.expression()
             parser.parse_punctuation(":")
-            return axis, extent, cast(Binding, parser.parse_str_enum(Binding))
+            return axis, extent, parser.parse_str_enum(Binding)
 
         axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_axis)
         occupancy = parser.parse_integer() if parser.parse_optional_keyword("occupancy") else None
@@ -209,8 +210,8 @@ class LaunchOp(IRDLOperation):
 class CombineOp(IRDLOperation):
     """Folds a value over the active points of launch axes; the result is the same at all of them.
 
-    Registers are folded by their thread, lanes by shuffles, warps through shared memory. Every thread of the CTA takes part. The n-valued
-    form is as in loop.reduce.
+    Registers are folded by their thread, lanes by shuffles, warps through shared memory. Every thread of the CTA takes
+    part. The n-valued form is as in loop.reduce.
     """
 
     name = "tile.combine"
@@ -283,9 +284,10 @@ class CombineOp(IRDLOperation):
 class StageOp(IRDLOperation):
     """Copies a slab of a read-only buffer on chip: slab[d0, d1, ...] = source[subscripts].
 
-    The subscripts are affine in the slab's own coordinates, written bare (`d0`, `d1`), and in SSA indices, so one form says origin, rank
-    reduction, transposition and stride. A source element outside the buffer reads as zero. `shared` slabs are filled by the whole CTA, so
-    their origin may vary along block axes and CTA-uniform loops only; `register` slabs belong to one thread. The slab is immutable.
+    The subscripts are affine in the slab's own coordinates, written bare (`d0`, `d1`), and in SSA indices, so one form
+    says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero. `shared`
+    slabs are filled by the whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register`
+    slabs belong to one thread. The slab is immutable.
     """
 
     name = "tile.stage"
@@ -308,7 +310,8 @@ class StageOp(IRDLOperation):
             raise VerifyException(f"stage keeps the element type, got {source} and {slab}")
         if (map.num_dims, map.num_symbols) != (len(slab.get_shape()), len(self.indices)):
             raise VerifyException(
-                f"the map must be over {len(slab.get_shape())} slab coordinates and {len(self.indices)} operands, got {map}"
+                f"the map must be over {len(slab.get_shape())} slab coordinates and {len(self.indices)} operands,"
+                f" got {map}"
             )
         if len(map.results) != len(source.get_shape()):
             raise VerifyException(f"{source} needs {len(source.get_shape())} subscripts, got {len(map.results)}")
