@@ -1,25 +1,27 @@
-"""l:001 lower-to-loops: turn every tensor kernel into loops over buffers, and its function into a host function on buffers.
+"""l:001 lower-to-loops: turn tensor kernels into loops over buffers, and their functions into host functions.
 
-    func.func @main(%x: tensor<32x8xf32>) -> tensor<32xf32> {        func.func @main(%x: memref<32x8xf32>) -> memref<32xf32> {
-      %s = tensor_ext.kernel @k_s(%x_1 = %x : ..) -> .. {              %s = memref.alloc() : memref<32xf32>
-        %s_1 = tensor_ext.reduce {arith.addf} %x_1 dims [1] : ..       func.call @k_s(%x, %s) : ..
-        tensor_ext.yield %s_1 : ..                                     func.return %s : memref<32xf32>
-      }                                                          ->  }
-      func.return %s : tensor<32xf32>                                func.func @k_s(%x: memref<32x8xf32>, %out: memref<32xf32>) {
-    }                                                                  loop.for %a0 = 0 to 32 {
-                                                                         %s = loop.reduce {arith.addf} %a1 = 0 to 8 : f32 {..}
-                                                                         loop.store %s, %out[%a0] : memref<32xf32>
-                                                                       } ..
+    func.func @main(%x: tensor<32x8xf32>) -> ..      func.func @main(%x: memref<32x8xf32>) -> .. {
+      %s = tensor_ext.kernel @k_s(..) -> .. {          %s = memref.alloc() : memref<32xf32>
+        %s_1 = tensor_ext.reduce .. dims [1]           func.call @k_s(%x, %s) : ..
+        tensor_ext.yield %s_1                          func.return %s : memref<32xf32>
+      }                                          ->  }
+      func.return %s : tensor<32xf32>                func.func @k_s(%x: memref<32x8xf32>, %out: memref<32xf32>) {
+    }                                                  loop.for %a0 = 0 to 32 {
+                                                         %s = loop.reduce {arith.addf} %a1 = 0 to 8 : f32 {..}
+                                                         loop.store %s, %out[%a0] : memref<32xf32>
+                                                       } ..
 
-Index maps become subscripts, and dimensions of extent 1 the subscript 0. Every element is computed once, in the outermost loops that have its
-axes. The loops walk the largest output, the axes that reductions leave free first, else in the order of its dimensions. Outputs that have no
-place in those loops get loops of their own after them. The attributes of a kernel move to its function.
+Index maps become subscripts, and dimensions of extent 1 the subscript 0. Every element is computed once, in the
+outermost loops that have its axes. The loops walk the largest output, the axes that reductions leave free first, else
+in the order of its dimensions. Outputs that have no place in those loops get loops of their own after them. The
+attributes of a kernel move to its function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import func, memref
@@ -86,12 +88,13 @@ def _buffer_type(type: Attribute, op: Operation) -> Attribute:
     """The memref that holds a tensor; other types stay. Raises PassFailedException for what is not supported."""
     if not isinstance(type, TensorType):
         return type
-    if not type.has_static_shape():
-        raise failure(op, f"dynamic shapes are not supported, got {type}; give every dimension an extent")
-    if type.element_type not in _ELEMENTS:
+    tensor = cast(TensorType[Attribute], type)
+    if not tensor.has_static_shape():
+        raise failure(op, f"dynamic shapes are not supported, got {tensor}; give every dimension an extent")
+    if tensor.element_type not in _ELEMENTS:
         names = ", ".join(str(element) for element in _ELEMENTS)
-        raise failure(op, f"elements of type {type.element_type} are not supported; use one of {names}")
-    return MemRefType(type.element_type, type.get_shape())
+        raise failure(op, f"elements of type {tensor.element_type} are not supported; use one of {names}")
+    return MemRefType(tensor.element_type, tensor.get_shape())
 
 
 def _call(kernel: KernelOp, function: func.FuncOp) -> None:

@@ -1,4 +1,4 @@
-"""Builds the loop nest of a tensor kernel: which elements are needed, in which loop each is computed, and the operations."""
+"""Builds the loop nest of a tensor kernel: the elements it needs, the loop that computes each, and the operations."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ class Scope:
 class Nest:
     """One loop nest: the loops over the space of its largest output, and every output that has a place in them.
 
-    A value is computed in the outermost scope where its axes are there. The loops that no reduction or smaller output separates form one
-    scope, so that free loops stay perfectly nested.
+    A value is computed in the outermost scope where its axes are there. The loops that no reduction or smaller output
+    separates form one scope, so that free loops stay perfectly nested.
     """
 
     def __init__(
@@ -116,22 +116,23 @@ class Nest:
         self._base = Scope(Block(), 0)
 
     def _place_others(self, others: Sequence[tuple[SSAValue, SSAValue]]) -> None:
-        """Find the place of each other output: first those with all axes, then, as these fix the loop order, smaller ones."""
-        axes = [free.iv for free in self._loops]
+        """Find places for the other outputs: those with all axes, then, as these fix the loop order, smaller ones."""
+        axes: list[SSAValue] = [free.iv for free in self._loops]
         found = [(value, buffer, self._index_of(value)) for value, buffer in others]
         for value, buffer, index in found:
             if index is not None and set(axes_in(index)) == set(axes):
                 self._add_output(value, index, buffer)
-        uses = {axis: 0 for axis in axes}
+        uses = dict.fromkeys(axes, 0)
         for (_, index), _ in self._needs.reductions.items():
             for axis in axes_in(index):
                 if axis in uses:
                     uses[axis] += 1
         self._loops.sort(key=lambda free: -uses[free.iv])
         for value, buffer, index in found:
-            if index is not None and len(axes_in(index)) < len(axes):
-                if set(axes_in(index)) == {free.iv for free in self._loops[: len(axes_in(index))]}:
-                    self._add_output(value, index, buffer)
+            if index is None or len(axes_in(index)) == len(axes):
+                continue
+            if set(axes_in(index)) == {free.iv for free in self._loops[: len(axes_in(index))]}:
+                self._add_output(value, index, buffer)
 
     def _add_output(self, value: SSAValue, index: Index, buffer: SSAValue) -> None:
         self.outputs.append(Output(value, index, buffer))
@@ -140,8 +141,8 @@ class Nest:
     def _index_of(self, value: SSAValue) -> Index | None:
         """The element of `value` that belongs to a point of this nest: the one that something both need determines."""
         shape = shape_of(value)
-        axes = [free.iv for free in self._loops]
-        own = [new_loop(extent).iv for extent in shape if extent != 1]
+        axes: list[SSAValue] = [free.iv for free in self._loops]
+        own: list[SSAValue] = [new_loop(extent).iv for extent in shape if extent != 1]
         ivs = iter(own)
         index = tuple(ZERO if extent == 1 else along(next(ivs)) for extent in shape)
         needs = Needs(self._needs.demand)
@@ -177,7 +178,7 @@ class Nest:
 
     def _open_loops(self) -> tuple[Block, list[tuple[Block, loop.ForOp]]]:
         """Make a scope of each run of loops; the outer block, and the loops with the block that each goes to."""
-        order = {free.iv: position for position, free in enumerate(self._loops)}
+        order: dict[SSAValue, int] = {free.iv: position for position, free in enumerate(self._loops)}
         whole = [index for _, index in self._needs.reductions] + [output.index for output in self.outputs]
         free_only = [axes for axes in map(axes_in, whole) if all(axis in order for axis in axes)]
         depths = sorted({max((order[axis] + 1 for axis in axes), default=0) for axes in free_only})
@@ -224,7 +225,7 @@ class Nest:
         return results
 
     def _fold(self, op: ReduceOp, index: Index, block: Block) -> list[SSAValue]:
-        """Place the loops of a reduction and yield from each, the innermost first; over one element there is no loop."""
+        """Place the loops of a reduction and yield from each, innermost first; over one element there is none."""
         values = [self._read(value, inner) for value, inner in self._needs.operands(op, index)]
         loops = self._needs.reductions[op, index]
         blocks = [block, *(outer.body.block for outer in loops[:-1])]

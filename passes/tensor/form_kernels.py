@@ -1,20 +1,23 @@
-"""o:001 form-kernels: decide which operations share a kernel, and write the decision down as `tensor_ext.kernel` regions.
+"""o:001 form-kernels: decide which operations share a kernel, and write it down as `tensor_ext.kernel` regions.
 
     %sq = tensor_ext.elementwise {arith.mulf} %x, %x      %sum = tensor_ext.kernel @k_sum(%x_1 = %x : ..) -> .. {
-    %sum = tensor_ext.reduce {arith.addf} %sq dims [1]      %sq = tensor_ext.elementwise {arith.mulf} %x_1, %x_1 : ..
-                                                     ->     %sum_1 = tensor_ext.reduce {arith.addf} %sq dims [1] : ..
+    %sum = tensor_ext.reduce {arith.addf} %sq dims [1]      %sq = tensor_ext.elementwise {arith.mulf} %x_1, %x_1
+                                                     ->     %sum_1 = tensor_ext.reduce {arith.addf} %sq dims [1]
                                                             tensor_ext.yield %sum_1 : ..
                                                           }
 
-An operation joins the kernels that need it, computed again in each if it is cheap, or is stored once. A kernel keeps to these limits:
+An operation joins the kernels that need it, computed again in each if it is cheap, or is stored once. A kernel keeps
+to these limits:
 
-* its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of another reduction;
+* its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of
+  another reduction;
 * it holds one contraction, and its outputs have all the axes of its space or the rows;
-* what the loop of a reduction computes again for other rows (the x + bias of a matmul) is a few additions and multiplications;
+* what the loop of a reduction computes again for other rows (the x + bias of a matmul) is a few additions and
+  multiplications;
 * its parameters fit in 4096 bytes, and the kernels of a function do not wait for each other in a circle.
 
-`deplodock.fuse = "never" | "always"` on an operation overrides what is cheap. Kernels that are there already stay as they are. A function may
-return an argument; it returns a constant through a kernel that writes it.
+`deplodock.fuse = "never" | "always"` on an operation overrides what is cheap. Kernels that are there already stay as
+they are. A function may return an argument; it returns a constant through a kernel that writes it.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ from heapq import heappop, heappush
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.fusion import TensorOp
-from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp
+from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
 from deplodock.passes.names import Names
@@ -77,7 +80,7 @@ def _form_kernels(function: func.FuncOp, names: Names) -> None:
 def _check(op: Operation) -> None:
     """Raise PassFailedException for an operation that no kernel can hold."""
     tensors = [value for value in (*op.operands, *op.results) if isinstance(value.type, TensorType)]
-    if any(not value.type.has_static_shape() for value in tensors):
+    if not all(tensor_of(value).has_static_shape() for value in tensors):
         raise failure(op, "dynamic shapes are not supported; give every dimension an extent")
     if isinstance(op, KernelOp | func.ReturnOp):
         return
@@ -95,7 +98,8 @@ def _ordered(
     """The kernels so that each comes after those whose results it reads, else in the order of the source."""
     steps: list[Group | KernelOp] = [*groups, *kernels]
     reads = [list(step.reads) if isinstance(step, Group) else list(step.operands) for step in steps]
-    owner = {value: i for i, step in enumerate(steps) for value in (step.outputs if isinstance(step, Group) else step.results)}
+    writes = [list(step.outputs if isinstance(step, Group) else step.results) for step in steps]
+    owner = {value: i for i, values in enumerate(writes) for value in values}
     waits = [{owner[value] for value in values if value in owner} for values in reads]
     readers: list[list[int]] = [[] for _ in steps]
     for reader, sources in enumerate(waits):
@@ -122,8 +126,8 @@ def _outline(
 ) -> KernelOp:
     """Build the kernel of a group and note where its outputs are."""
     ops = sorted(group.indices, key=lambda op: positions[op])
-    outputs = sorted(group.outputs, key=lambda value: positions[_defining(value)])
-    inputs = list(dict.fromkeys(value for op in ops for value in op.operands if value in group.reads))
+    outputs = sorted(group.outputs, key=lambda value: _position(value, positions))
+    inputs = sorted(group.reads, key=lambda value: _position(value, positions))
     body = Block(arg_types=[value.type for value in inputs])
     mapping: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
     for value, argument in mapping.items():
@@ -142,9 +146,15 @@ def _outline(
     return kernel
 
 
-def _defining(value: SSAValue) -> Operation:
-    assert isinstance(value.owner, Operation)
-    return value.owner
+def _position(value: SSAValue, positions: dict[Operation, int]) -> tuple[int, int]:
+    """Sorts the arguments of a function in order before the results of its operations in order."""
+    match value:
+        case BlockArgument():
+            return -1, value.index
+        case OpResult():
+            return positions[value.op], value.index
+        case _:
+            raise ValueError(f"{value} is neither an argument nor a result")
 
 
 def _kind(group: Group) -> str:

@@ -9,7 +9,16 @@ from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.fusion import Demand, TensorOp, is_contraction, long_axes, shape_of
-from deplodock.analysis.fusion_index import ZERO, Index, along, axes_in, is_permutation, new_loop, substitute, walked_axes
+from deplodock.analysis.fusion_index import (
+    ZERO,
+    Index,
+    along,
+    axes_in,
+    is_permutation,
+    new_loop,
+    substitute,
+    walked_axes,
+)
 from deplodock.dialects.tensor import ReduceOp
 
 MAX_INDICES = 8

@@ -25,9 +25,9 @@ Needs = dict[Group, list[Index]]
 class Grouping:
     """The kernels of a block of tensor operations.
 
-    Every operation is decided once, after all that use it: it joins the kernel that needs it, or is computed in each of several, or is
-    stored by a kernel of its own. A decision looks at the operation's users and keeps at most MAX_INDICES indices for each kernel, so the
-    time is linear in the size of the block.
+    Every operation is decided once, after all that use it: it joins the kernel that needs it, or is computed in each
+    of several, or is stored by a kernel of its own. A decision looks at the operation's users and keeps at most
+    MAX_INDICES indices for each kernel, so the time is linear in the size of the block.
     """
 
     def __init__(self, block: Block) -> None:
@@ -147,7 +147,7 @@ class Grouping:
     def _common_axes(
         self, op: TensorOp, base: Group, base_indices: list[Index], other: Group, other_indices: list[Index]
     ) -> dict[SSAValue, SSAValue] | None:
-        """For each axis of `other` the axis of `base` that it is, if both compute `op` at the same points and may merge."""
+        """The axis of `base` that each axis of `other` is, if both compute `op` at the same points and may merge."""
         if len(base_indices) > 1 or len(other_indices) > 1:
             return None
         forms = unify(other_indices[0], base_indices[0], other.axes)
