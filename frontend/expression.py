@@ -11,6 +11,7 @@ import ast
 import copy
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from torch.utils import _pytree as pytree
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.capture import as_module, describe, export, located, quiet
 from deplodock.frontend.program import CapturedProgram
-from deplodock.frontend.source import Source
+from deplodock.frontend.source import Position, Source
 
 
 def read_file(path: Path, *, seed: int = 0) -> CapturedProgram:
@@ -79,9 +80,10 @@ def _capture(program: _Splitter, function: FunctionType, source: Source) -> Capt
     module = as_module(function)
     registered = _module_names(program)
     for name, child in registered.items():
-        module.add_module(name, child)
-    only = next(iter(registered)) if len(registered) == 1 else ""
-    prefix = "" if only in program.modules else f"{only}."
+        if not hasattr(module, name):
+            module.add_module(name, child)
+    unnamed = [name for name, child in registered.items() if program.namespace.get(name) is not child]
+    prefix = f"{unnamed[0]}." if len(unnamed) == 1 else ""
     return export(
         module,
         tuple(program.inputs.values()),
@@ -92,13 +94,18 @@ def _capture(program: _Splitter, function: FunctionType, source: Source) -> Capt
 
 
 def _module_names(program: _Splitter) -> dict[str, nn.Module]:
-    """The modules by name: that of the variable, or the class in lower case, numbered where there are several."""
-    names: dict[str, nn.Module] = {}
-    for name, module in program.modules.items():
+    """The modules of the text by name, so that functions may use them too.
+
+    A module is called as its variable, or as its class in lower case, numbered where there are several.
+    """
+    values = {name: value for name, value in program.namespace.items() if isinstance(value, nn.Module)}
+    names = {name: module for name, module in values.items() if name not in program.hoisted}
+    for name in program.modules:
+        module = values[name]
         if any(module is known for known in names.values()):
             continue
-        base = type(module).__name__.lower() if name in program.hoisted else name
-        count = sum(known == base or known.startswith(f"{base}_") for known in names)
+        base = type(module).__name__.lower()
+        count = sum(re.fullmatch(rf"{base}(_\d+)?", known) is not None for known in names)
         names[f"{base}_{count}" if count else base] = module
     return names
 
@@ -112,9 +119,8 @@ def _leaf_names(base: str, value: object) -> list[str]:
 def _syntax_error(error: SyntaxError | ValueError, source: Source) -> Exception:
     if not isinstance(error, SyntaxError) or error.lineno is None or error.lineno > len(source.lines):
         return source.error(InvalidInputError, f"not a Python text: {error}", None)
-    line = source.position(error.lineno)
     column = max(error.offset or 1, 1)
-    position = type(line)(error.lineno, column, column + 1)
+    position = Position(error.lineno, column, column + 1)
     return source.error(InvalidInputError, f"SyntaxError: {error.msg}", position)
 
 
@@ -142,6 +148,7 @@ class _Splitter:
     modules: dict[str, nn.Module] = field(default_factory=dict[str, nn.Module])
     hoisted: set[str] = field(default_factory=set[str])
     assigned: set[str] = field(default_factory=set[str])
+    used: set[str] = field(default_factory=set[str])
 
     def function(self, expression: ast.expr) -> FunctionType:
         """The function of `inputs` that computes the expression."""
@@ -165,7 +172,7 @@ class _Splitter:
             case ast.IfExp():
                 return self.split_choice(node)
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() | ast.Lambda():
-                reads = [self.bind_name(n.id) for n in ast.walk(node) if isinstance(n, ast.Name)]
+                reads = [self.bind_name(name) for name in _free_names(node)]
                 made = not any(reads) and not isinstance(node, ast.Lambda | ast.GeneratorExp)
                 return self.evaluated(node) if made else (node, any(reads))
             case ast.NamedExpr():
@@ -253,6 +260,15 @@ class _Splitter:
         taken = self.namespace.keys() | self.used
         numbered = (f"{bases[0]}{i}" for i in itertools.count(len(bases)))
         return next(name for name in itertools.chain(bases, numbered) if name not in taken)
+
+
+def _free_names(node: ast.expr) -> list[str]:
+    """The names that a lambda or comprehension reads from outside, in order."""
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    bound = {n.id for n in names if isinstance(n.ctx, ast.Store)} | {
+        n.arg for n in ast.walk(node) if isinstance(n, ast.arg)
+    }
+    return [n.id for n in names if n.id not in bound]
 
 
 def _children(node: ast.AST) -> list[tuple[ast.AST, str, int | None, ast.expr]]:

@@ -107,6 +107,20 @@ def test_modules_are_numbered_by_class_and_used_once() -> None:
     }
 
 
+def test_modules_inside_functions_bring_their_parameters() -> None:
+    text = """
+        lin = nn.Linear(4, 4, bias=False)
+        def f(a):
+            return lin(a)
+        f(nn.RMSNorm(4)(torch.randn(4)))
+    """
+    assert shapes(text) == {"x": (4,), "p_lin_weight": (4, 4), "p_weight": (4,)}
+
+
+def test_names_bound_by_a_lambda_are_no_inputs() -> None:
+    assert shapes("a = torch.ones(2); (lambda a: a + 1)(torch.ones(3))") == {"x": (3,)}
+
+
 def test_calls_without_tensors_run_once() -> None:
     text = """
         calls = []
