@@ -10,6 +10,7 @@ from xdsl.parser import Parser
 from xdsl.universe import Universe
 
 from deplodock.analysis.arguments import Role, argument_roles, entry_function
+from deplodock.dialects.loop import LoadOp
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters import machine
 from deplodock.interpreters.evaluate import evaluate
@@ -259,3 +260,12 @@ def test_torch_level_is_refused_by_name() -> None:
     """
     with pytest.raises(UnsupportedError, match=r"torch\.aten\.relu is not evaluated"):
         evaluate_text(text, draw(4))
+
+
+def test_inactive_loads_yield_poison() -> None:
+    module = parse(INOUT)
+    load = next(op for op in module.walk() if isinstance(op, LoadOp))
+    space = machine.Space((4,), np.array([True, False, True, False]))
+    for values, unspecified in ((np.ones(4, F32), np.nan), (np.ones(4, np.int32), 0x5A5A5A5A)):
+        loaded = machine.Machine({}).load(load, machine.Buffer(values, 1), [np.arange(4) * 3 % 5], space)
+        assert np.array_equal(loaded, [1, unspecified, 1, unspecified], equal_nan=values.dtype.kind == "f")
