@@ -1,0 +1,153 @@
+"""Runs the stages of the pipeline on a module, from the level it has to the one that is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.transforms.canonicalize import CanonicalizePass
+from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
+
+from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
+from deplodock.dialects import kernel, loop, tensor, tile
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.torch import AtenOp
+from deplodock.errors import Error, InvalidInputError
+from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
+from deplodock.passes.remarks import Remark, collect
+
+LEVELS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
+"""The levels of a program, in the order of lowering; `cuda` is the text of the kernel level."""
+
+_LEVEL_AFTER = {"d": "tensor", "o": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
+"""The level that a module has after the stages of a letter."""
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """One stage that has run: its time with that of canonicalization, and why it left kernels as they were."""
+
+    stage: Stage
+    seconds: float
+    remarks: tuple[Remark, ...]
+
+    @property
+    def level(self) -> str:
+        """The level that the stage works towards."""
+        return _LEVEL_AFTER[self.stage.letter]
+
+
+Observer: TypeAlias = Callable[[StageRun, ModuleOp], None]
+"""Called after each stage with the module as it is then; must not change it."""
+
+
+def lower(
+    module: ModuleOp,
+    ctx: Context,
+    to_level: str,
+    *,
+    target: str | TargetAttr | None = None,
+    observer: Observer | None = None,
+    verify: bool = True,
+    verifiers: bool = False,
+) -> None:
+    """Run the stages between the level of `module` and `to_level`, each followed by canonicalize and cse.
+
+    Args:
+        module: the program at any level; it is changed. Its attribute `kernel.target` is set.
+        ctx: a context with the dialects that the module may come to use.
+        to_level: one of `LEVELS`; `cuda` runs the same stages as `kernel`.
+        target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
+        observer: called after each stage.
+        verify: whether the op verifiers run after each stage.
+        verifiers: whether the passes that check facts across ops run after each stage.
+
+    Raises:
+        InvalidInputError: the module is already below `to_level`, or the target is unknown.
+        Error, DiagnosticException, VerifyException: a stage fails, or what it leaves does not verify; a note names it.
+    """
+    set_target(module, target)
+    for stage in stages(level_of(module), to_level):
+        try:
+            run = _run(stage, module, ctx)
+            if verify:
+                module.verify()
+            for verifier in VERIFIERS if verifiers else ():
+                verifier.load()().apply(ctx, module)
+        except (Error, DiagnosticException, VerifyException) as error:
+            error.add_note(f"note: in pass {stage.name}")
+            raise
+        if observer is not None:
+            observer(run, module)
+
+
+def set_target(module: ModuleOp, wanted: str | TargetAttr | None) -> None:
+    """State the target in the module; without a wanted one, keep what it states or take the default.
+
+    Raises InvalidInputError if there is no target of that name.
+    """
+    if wanted is None and ATTRIBUTE in module.attributes:
+        return
+    module.attributes[ATTRIBUTE] = wanted if isinstance(wanted, TargetAttr) else target(wanted or DEFAULT)
+
+
+def stages(level: str, to_level: str) -> list[Stage]:
+    """The stages that lead from one level to another. Raises InvalidInputError if that is upwards."""
+    first, last = LEVELS.index(level), LEVELS.index(to_level)
+    if first > last:
+        raise InvalidInputError(f"the program is at {level} level; it cannot be raised to {to_level} level")
+    return [stage for stage in STAGES if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
+
+
+def level_of(module: ModuleOp) -> str:
+    """The level of a module: the highest of what is in it, as that is what remains to be lowered.
+
+    Tensor operations outside kernels have yet to be fused, so they count as `torch`, as do functions of tensors
+    without any operation.
+    """
+    found = {level for op in module.walk() if (level := _level_of_op(op)) is not None}
+    return next((level for level in LEVELS if level in found), "loop")
+
+
+def _level_of_op(op: Operation) -> str | None:
+    match op:
+        case AtenOp():
+            return "torch"
+        case tensor.ElementwiseOp() | tensor.ReduceOp() | tensor.IndexMapOp():
+            return "tensor" if any(isinstance(parent, tensor.KernelOp) for parent in _parents(op)) else "torch"
+        case tensor.KernelOp():
+            return "tensor"
+        case FuncOp() if any(isinstance(type, TensorType) for type in op.function_type.inputs):
+            return "tensor" if any(isinstance(inner, tensor.KernelOp) for inner in op.walk()) else "torch"
+        case kernel.FuncOp() | kernel.LaunchOp():
+            return "kernel"
+        case tile.LaunchOp():
+            return "tile"
+        case loop.ForOp() | loop.ReduceOp() | loop.StoreOp():
+            below = any(isinstance(parent, tile.LaunchOp | kernel.FuncOp) for parent in _parents(op))
+            return None if below else "loop"
+        case _:
+            return None
+
+
+def _parents(op: Operation) -> Iterator[Operation]:
+    parent = op.parent_op()
+    while parent is not None:
+        yield parent
+        parent = parent.parent_op()
+
+
+def _run(stage: Stage, module: ModuleOp, ctx: Context) -> StageRun:
+    start = time.perf_counter()
+    with collect() as remarks:
+        stage.load()().apply(ctx, module)
+    CanonicalizePass().apply(ctx, module)
+    CommonSubexpressionElimination().apply(ctx, module)
+    return StageRun(stage, time.perf_counter() - start, tuple(remarks))
