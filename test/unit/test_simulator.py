@@ -364,15 +364,17 @@ def test_a_launch_sees_what_the_one_before_wrote() -> None:
     assert simulation.findings == []
 
 
-def test_many_ctas_run_in_chunks() -> None:
-    n = 1 << 20
-    text = (
-        copy_kernel("%v = loop.load %x[%i] : memref<64xf32>", "%v")
-        .replace("64", str(n))
-        .replace("= 2)", f"= {n // 32})")
-    )
+def test_many_ctas_run_in_chunks_that_race_with_each_other() -> None:
+    n = 1 << 19
+    text = copy_kernel("%v = loop.load %x[%i] : memref<64xf32>", "%v")
+    text = text.replace("64", str(n)).replace("= 2)", f"= {n // 32})")
     x = np.arange(n, dtype=np.float32)
-    np.testing.assert_array_equal(run(text, x).outputs[0], x)
+    simulation = run(text, x)
+    np.testing.assert_array_equal(simulation.outputs[0], x)
+    assert simulation.findings == []
+    race, _ = run(text.replace("%out[%i]", f"%out[%i mod {n - 1}]"), x).findings
+    assert (race.kind, race.count) == ("data race", 1)
+    assert f"thread 31 of CTA {n // 32 - 1} writes %out[0], which thread 0 of CTA 0 writes" in race.message
 
 
 def test_loop_bounds_may_vary_by_lane() -> None:
@@ -397,23 +399,67 @@ def test_loop_bounds_may_vary_by_lane() -> None:
     assert simulation.findings == []
 
 
-def test_loop_writes_happen_in_order() -> None:
+@pytest.mark.parametrize(
+    ("body", "output"),
+    [
+        ("loop.store %v, %out[%t] : memref<32xi64>", 0),
+        # the accumulator keeps the loop over %j in order, and with it the stores of the loop over %i
+        (
+            """
+            %n = loop.load %acc[%i] : memref<4xi64, #tile.memory<register>>
+            %m = arith.addi %n, %v : i64
+            loop.store %m, %acc[%i] : memref<4xi64, #tile.memory<register>>
+            loop.store %v, %out[%t] : memref<32xi64>
+            """,
+            0,
+        ),
+        ("loop.store %v, %acc[0] : memref<4xi64, #tile.memory<register>>", 1),
+    ],
+)
+def test_loop_writes_happen_in_order(body: str, output: int) -> None:
     simulation = run(
-        """
-        kernel.func @k(%out: memref<2x32xi64>) blocks(%block = 1) threads(%t = 32) {
-          loop.for %i = 0 to 4 {
-            loop.for %j = 0 to 3 {
+        f"""
+        kernel.func @k(%out: memref<32xi64>, %last: memref<32xi64>) blocks(%block = 1) threads(%t = 32) {{
+          %acc = kernel.alloc : memref<4xi64, #tile.memory<register>>
+          %zero = arith.constant 0 : i64
+          loop.for %i = 0 to 4 unroll {{
+            loop.store %zero, %acc[%i] : memref<4xi64, #tile.memory<register>>
+          }}
+          loop.store %zero, %out[%t] : memref<32xi64>
+          loop.for %i = 0 to 4 unroll {{
+            loop.for %j = 0 to 3 unroll {{
               %k = loop.index [%i * 10 + %j]
               %v = arith.index_cast %k : index to i64
-              loop.guard where (%i + %j < 4) {
-                loop.store %v, %out[%j mod 2, %t] : memref<2x32xi64>
-              }
-            }
-          }
-        }
+              loop.guard where (%i + %j < 4) {{
+                {body}
+              }}
+            }}
+          }}
+          %r = loop.load %acc[0] : memref<4xi64, #tile.memory<register>>
+          loop.store %r, %last[%t] : memref<32xi64>
+        }}
         """
     )
-    np.testing.assert_array_equal(simulation.outputs[0], [[30] * 32, [21] * 32])
+    np.testing.assert_array_equal(simulation.outputs[output], [30] * 32)
+    assert simulation.findings == []
+
+
+def test_overlapping_moves_happen_in_order() -> None:
+    simulation = run(
+        """
+        kernel.func @k(%x: memref<2xf32>, %out: memref<32xf32>) blocks(%block = 1) threads(%t = 32) {
+          %r = kernel.alloc : memref<4xf32, #tile.memory<register>>
+          loop.for %i = 0 to 3 unroll {
+            kernel.move 2 %x[0] to %r[%i] : memref<2xf32> to memref<4xf32, #tile.memory<register>>
+          }
+          %v = loop.load %r[1] : memref<4xf32, #tile.memory<register>>
+          loop.store %v, %out[%t] : memref<32xf32>
+        }
+        """,
+        np.array([1, 2], np.float32),
+        check=False,
+    )
+    np.testing.assert_array_equal(simulation.outputs[0], [1] * 32)
 
 
 def test_a_move_fills_with_zeros_and_touches_nothing_outside() -> None:

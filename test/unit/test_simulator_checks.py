@@ -124,26 +124,29 @@ def test_a_thread_does_not_race_with_itself() -> None:
     assert run(kernel(body), X).findings == []
 
 
-def test_every_earlier_reader_counts() -> None:
-    """Threads 0 and 1 read, then thread 0 or 1 writes: a race with the other one, whoever read last."""
-    for writer in (0, 1):
-        body = f"""
-            %s = kernel.alloc : memref<1xf32, {SHARED}>
-            %c = arith.constant 1.0 : f32
-            loop.guard where (%t < 1) {{
-            loop.store %c, %s[0] : memref<1xf32, {SHARED}>
-            }}
-            kernel.barrier
-            loop.guard where (%t < 2) {{
-            %w = loop.load %s[0] : memref<1xf32, {SHARED}>
-            }}
-            loop.guard where ({writer} - 1 < %t, %t < {writer} + 1) {{
-            loop.store %c, %s[0] : memref<1xf32, {SHARED}>
-            }}
-            loop.store %c, %out[%t] : memref<64xf32>
-        """
-        finding = only(run(kernel(body), X), "data race", 12)
-        assert f"thread {writer} writes %s[0], which thread {1 - writer} reads" in finding.message
+@pytest.mark.parametrize("writer", [0, 1])
+@pytest.mark.parametrize(
+    "reads", ["(%t < 2)", "(%t < 1) #(0 < %t, %t < 2)", "(0 < %t, %t < 2) #(%t < 1)", "(%t < 2) #(%t < 1)"]
+)
+def test_every_earlier_reader_counts(writer: int, reads: str) -> None:
+    """Threads 0 and 1 read, at once or in turn, then one of them writes: a race with the other one."""
+    load = f"{{\n%w = loop.load %s[0] : memref<1xf32, {SHARED}>\n}}"
+    loads = [f"loop.guard where {condition} {load}" for condition in reads.split(" #")]
+    body = f"""
+        %s = kernel.alloc : memref<1xf32, {SHARED}>
+        %c = arith.constant 1.0 : f32
+        loop.store %c, %out[%t] : memref<64xf32>
+        loop.guard where (%t < 1) {{
+        loop.store %c, %s[0] : memref<1xf32, {SHARED}>
+        }}
+        kernel.barrier
+        {chr(10).join(loads)}
+        loop.guard where ({writer} - 1 < %t, %t < {writer} + 1) {{
+        loop.store %c, %s[0] : memref<1xf32, {SHARED}>
+        }}
+    """
+    finding = only(run(kernel(body), X), "data race", 10 + 3 * len(loads))
+    assert f"thread {writer} writes %s[0], which thread {1 - writer} reads" in finding.message
 
 
 def test_shared_memory_of_an_allocation_in_a_loop_is_the_same_each_time() -> None:
@@ -162,6 +165,33 @@ def test_shared_memory_of_an_allocation_in_a_loop_is_the_same_each_time() -> Non
 
     only(run(kernel(body("")), X), "data race", 5)
     assert run(kernel(body("kernel.barrier")), X).findings == []
+
+
+def test_ctas_that_do_different_things_to_their_shared_memory() -> None:
+    def body(barrier: str, offset: str) -> str:
+        return f"""
+            %s = kernel.alloc : memref<64xf32, {SHARED}>
+            %v = loop.load %x[%t] : memref<64xf32>
+            loop.store %v, %s[(%t + {offset}) mod 64] : memref<64xf32, {SHARED}>
+            loop.guard where ({barrier}) {{
+            kernel.barrier
+            }}
+            %w = loop.load %s[(%t + {offset} + 1) mod 64] : memref<64xf32, {SHARED}>
+            loop.guard where (2 < %b) {{
+            loop.store %w, %out[%t] : memref<64xf32>
+            }}
+        """
+
+    for offset in ("0", "%b"):
+        finding = only(run(kernel(body("1 < %b", offset), blocks=4), X), "data race", 8)
+        assert "in CTA 0, thread 0 reads" in finding.message
+        assert finding.count == 2 * 64
+        finding = only(run(kernel(body("%b < 3", offset), blocks=4), X), "data race", 8)
+        assert "in CTA 3, thread 0 reads" in finding.message
+        assert finding.count == 64
+        simulation = run(kernel(body("%b < 4", offset), blocks=4), X)
+        assert simulation.findings == []
+        np.testing.assert_array_equal(simulation.outputs[0], np.roll(X, -1))
 
 
 def test_ctas_race_on_global_memory() -> None:
