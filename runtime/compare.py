@@ -1,0 +1,125 @@
+"""The one error bar by which outputs count as right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from deplodock.interpreters.values import Array
+
+_SPREAD = 16.0
+"""How much larger than the mean error a single element's may be."""
+
+_EAGER = 4.0
+"""How much larger than PyTorch's own error ours may be."""
+
+_ROUNDINGS = 8.0
+"""Roundings, in units of half an ulp, that every program may make besides those of its sums."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an output is right, and by how much.
+
+    `error` is ||got - reference|| / ||reference|| and `bar` the most it may be; `worst` is the largest difference of an
+    element in units of the root mean square of the reference, of which 16 bars are allowed. Of integers and booleans
+    `error` is the share of wrong elements and the bars are 0. `reason` is empty if the output is right.
+    """
+
+    error: float
+    bar: float
+    worst: float
+    reason: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the output is right."""
+        return not self.reason
+
+    def __str__(self) -> str:
+        worst_bar = _SPREAD * self.bar
+        text = f"error {self.error:.2e} (bar {self.bar:.2e}), worst element {self.worst:.2e} (bar {worst_bar:.2e})"
+        return text if self.passed else f"{self.reason}; {text}"
+
+
+def compare(got: Array, reference: Array, eager: Array | None, reduction_extent: int) -> Verdict:
+    """Compare an output with the same program in float64.
+
+    With u = half an ulp of the output's type and K = `reduction_extent`, the output is right if
+    ||got - reference|| <= max(u * (8 + sqrt K), 4 x eager's own error) * ||reference|| and each element is within 16
+    times that bar of it, in units of the reference's root mean square. NaN and infinities must be where the reference,
+    rounded to the output's type, or eager has them; they count in no norm. Integers and booleans must be equal.
+
+    Args:
+        got: the output.
+        reference: the output of the same program in float64 (integers and booleans: in their own type).
+        eager: what another, trusted run in the output's type gives; None if there is none.
+        reduction_extent: the longest product of extents of reductions on the way to the output.
+    """
+    if got.shape != reference.shape:
+        return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
+    if got.dtype.kind != "f":
+        return _exact(got, reference)
+    with np.errstate(all="ignore"):
+        expected = [reference.astype(got.dtype), *([] if eager is None else [eager])]
+        if not any(_same_specials(got, other) for other in expected):
+            position = np.flatnonzero(_specials(got) != _specials(expected[0]))[0]
+            return _wrong(_difference(got, expected[0], int(position)))
+        return _within(got, reference, eager, reduction_extent)
+
+
+def _within(got: Array, reference: Array, eager: Array | None, reduction_extent: int) -> Verdict:
+    finite = np.isfinite(got) & np.isfinite(reference)
+    truth = reference[finite].astype(np.float64)
+    differences = np.abs(got[finite] - truth)
+    size, root = _norm(truth), math.sqrt(max(1, truth.size))
+    half_ulp = float(np.finfo(got.dtype).eps) / 2
+    allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * size
+    if eager is not None and np.isfinite(eager[finite]).all():
+        allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))
+    distance, largest = _norm(differences), float(differences.max(initial=0.0))
+    passed = distance <= allowed and largest <= _SPREAD * allowed / root
+    position = 0 if passed else int(np.flatnonzero(finite)[differences.argmax()])
+    reason = "" if passed else _difference(got, reference, position)
+    return Verdict(_ratio(distance, size), _ratio(allowed, size), _ratio(largest, size / root), reason)
+
+
+def _exact(got: Array, reference: Array) -> Verdict:
+    wrong = got != reference
+    if not wrong.any():
+        return Verdict(0.0, 0.0, 0.0, "")
+    difference = np.abs(got.astype(np.float64) - reference.astype(np.float64))
+    reason = _difference(got, reference, int(wrong.reshape(-1).argmax()))
+    return Verdict(float(wrong.mean()), 0.0, float(difference.max()), reason)
+
+
+def _specials(values: Array) -> Array:
+    """NaN as 2, infinities as their sign, all other values as 0; flat."""
+    flat = values.reshape(-1)
+    return np.where(np.isnan(flat), 2.0, np.where(np.isinf(flat), np.sign(flat), 0.0))
+
+
+def _same_specials(one: Array, other: Array) -> bool:
+    return bool((_specials(one) == _specials(other)).all())
+
+
+def _difference(got: Array, expected: Array, position: int) -> str:
+    where = ", ".join(str(i) for i in np.unravel_index(position, got.shape))
+    return f"element [{where}] is {got.reshape(-1)[position]}, should be {expected.reshape(-1)[position]}"
+
+
+def _wrong(reason: str) -> Verdict:
+    return Verdict(math.inf, 0.0, math.inf, reason)
+
+
+def _norm(values: Array) -> float:
+    """The Euclidean norm, computed so that squares neither overflow nor underflow."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.linalg.norm(values / largest)) if largest > 0 else 0.0
+
+
+def _ratio(part: float, whole: float) -> float:
+    """part / whole; no error at all is 0 even of nothing."""
+    return part / whole if whole > 0 else (0.0 if part == 0 else math.inf)
