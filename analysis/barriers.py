@@ -8,24 +8,23 @@ one iteration meet those of the next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.alignment import address
-from deplodock.analysis.linear import Linear, fold_map
+from deplodock.analysis.linear import Atom, Division, Linear, fold_map
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 
 
 @dataclass(frozen=True)
 class Access:
-    """One operation's read or write of a shared buffer: `width` elements from `address` on."""
+    """One operation's read or write of a shared buffer: `width` elements along the last dimension."""
 
     op: Operation
     buffer: SSAValue
     writes: bool
-    address: Linear
+    subscripts: tuple[Linear, ...]
     width: int
 
 
@@ -63,7 +62,7 @@ def shared_accesses(op: Operation) -> list[Access]:
         case _:
             return []
     return [
-        Access(op, buffer, writes, address(loop.memref_of(buffer), fold_map(map, indices)), width)
+        Access(op, buffer, writes, tuple(fold_map(map, indices)), width)
         for buffer, writes, map, indices, width in sides
         if memory_of(buffer) is Memory.SHARED
     ]
@@ -105,34 +104,58 @@ def _union(before: Sequence[Access], after: Sequence[Access]) -> list[Access]:
 def _conflicts(function: kernel.FuncOp, first: Access, second: Access) -> bool:
     if first.buffer is not second.buffer or not (first.writes or second.writes):
         return False
-    owners = _owner(function, first), _owner(function, second)
-    return owners[0] is None or owners[0] != owners[1]
+    owner = _thread_of(function.thread_id, first)
+    return owner is None or owner != _thread_of(function.thread_id, second)
 
 
-def _owner(function: kernel.FuncOp, access: Access) -> int | None:
-    """The stride s for which `address floordiv s mod threads` is the thread that makes the access, or None.
+Path = tuple["str | int | Path", ...]
+"""How an index follows from the subscripts of an element: equal paths give equal indices for the same element."""
 
-    It is so when the thread index enters the address once, as `thread * s`, all smaller terms add up to less than s, and all others are
-    multiples of s times the number of threads.
+
+def _thread_of(thread: SSAValue, access: Access) -> Path | None:
+    """How the thread that touches an element follows from the element's subscripts, or None if it does not.
+
+    A subscript gives back each of its terms whose digits do not overlap those of the others; the quotient and the remainder of a form by
+    the same divisor give back the form, and so its terms.
     """
-    thread, threads = function.thread_id, function.num_threads
-    stride = access.address.coefficient(thread)
-    if stride <= 0:
+    known: dict[Atom, Path] = {}
+    last = len(access.subscripts) - 1
+    pending: list[tuple[Linear, int, Path]] = [
+        (form, access.width - 1 if dim == last else 0, ("subscript", dim)) for dim, form in enumerate(access.subscripts)
+    ]
+    joined: list[Linear] = []
+    while pending:
+        form, slack, path = pending.pop()
+        for atom, coefficient in form.terms:
+            size = _digit_size(form, atom, coefficient, slack)
+            if size is not None and atom not in known:
+                known[atom] = ("digit", path, coefficient, size)
+        for atom in list(known):
+            if not isinstance(atom, Division) or atom.form in joined:
+                continue
+            other = replace(atom, remainder=not atom.remainder)
+            if other in known:
+                parts = (known[atom], known[other]) if atom.remainder else (known[other], known[atom])
+                joined.append(atom.form)
+                pending.append((atom.form, 0, ("join", *parts, atom.divisor)))
+    return known.get(thread)
+
+
+def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int | None:
+    """The size n of a term's digit, so that the term is `form floordiv coefficient mod n`, or None if other terms overlap it.
+
+    `slack` is how far past the form's value an access reaches.
+    """
+    bounds = Linear(((atom, 1),)).range()
+    if coefficient <= 0 or bounds is None or bounds[0] != 0:
         return None
-    low, high = access.width - 1, Linear()
-    for atom, coefficient in access.address.terms:
-        if atom is thread:
+    size = bounds[1] + 1
+    low = form.constant % (coefficient * size) + slack
+    for other, step in form.terms:
+        if other is atom or step % (coefficient * size) == 0:
             continue
-        term = Linear(((atom, coefficient),))
-        if any(root is thread for root in term.roots()):
+        reach = Linear(((other, step),)).range()
+        if reach is None or reach[0] < 0:
             return None
-        if coefficient % (stride * threads) == 0:
-            high = high + term
-            continue
-        bounds = term.range()
-        if bounds is None or bounds[0] < 0:
-            return None
-        low += bounds[1]
-    constant = access.address.constant
-    low += constant % (stride * threads)
-    return stride if constant >= 0 and low < stride else None
+        low += reach[1]
+    return size if low < coefficient else None
