@@ -23,7 +23,7 @@ from xdsl.ir.affine import (
     AffineMap,
     AffineSymExpr,
 )
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
@@ -55,7 +55,7 @@ class AffineReader:
                 return result
 
     def map(self, results: Sequence[AffineExpr], num_dims: int = 0) -> AffineMap:
-        """The map of `results` over what was read; `num_dims` counts the bare dimensions where SSA values are symbols."""
+        """The map of `results` over what was read; `num_dims` counts bare dimensions where SSA values are symbols."""
         if self.as_symbols:
             return AffineMap(num_dims, len(self.operands), tuple(results))
         return AffineMap(len(self.operands), 0, tuple(results))
@@ -107,6 +107,15 @@ class AffineReader:
             self.operands.append(value)
         position = self.operands.index(value)
         return AffineExpr.symbol(position) if self.as_symbols else AffineExpr.dimension(position)
+
+
+def parse_i64(parser: AttrParser) -> int:
+    """Parse an integer that fits i64."""
+    pos = parser.pos
+    number = parser.parse_integer(allow_boolean=False)
+    if not -(1 << 63) <= number < 1 << 63:
+        parser.raise_error(f"{number} does not fit i64", pos, parser.pos)
+    return number
 
 
 def parse_subscripts(parser: Parser, reader: AffineReader) -> list[AffineExpr]:
@@ -221,6 +230,7 @@ def verify_map(what: str, map: AffineMap, operands: Sequence[SSAValue], results:
 
     Raises VerifyException, naming `what`.
     """
+    verify_divisors(what, map)
     if map.num_symbols or map.num_dims != len(operands):
         raise VerifyException(
             f"{what} must be an affine map over {len(operands)} dimensions, one for each operand, and no symbols;"
@@ -228,6 +238,20 @@ def verify_map(what: str, map: AffineMap, operands: Sequence[SSAValue], results:
         )
     if results is not None and len(map.results) != results:
         raise VerifyException(f"{what} must have {results} results, got {len(map.results)}: {map}")
+
+
+def verify_divisors(what: str, map: AffineMap) -> None:
+    """Check that `map` divides by positive constants only. Raises VerifyException, naming `what`."""
+    for expr in (inner for result in map.results for inner in result.dfs()):
+        match expr:
+            case AffineBinaryOpExpr(AffineBinaryOpKind.Add | AffineBinaryOpKind.Mul):
+                continue
+            case AffineBinaryOpExpr(kind, _, rhs) if not isinstance(rhs, AffineConstantExpr) or rhs.value <= 0:
+                raise VerifyException(
+                    f"the divisor of '{kind.get_token()}' in {what} must be a positive constant: {map}"
+                )
+            case _:
+                continue
 
 
 def verify_conditions(what: str, map: AffineMap, operands: Sequence[SSAValue]) -> None:

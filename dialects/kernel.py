@@ -67,6 +67,7 @@ from deplodock.dialects.affine_syntax import (
     AffineReader,
     AffineWriter,
     parse_conditions,
+    parse_i64,
     parse_subscripts,
     verify_conditions,
 )
@@ -109,9 +110,12 @@ class TargetAttr(ParametrizedAttribute):
             arch = parser.parse_identifier(context_msg=": the target's architecture, such as sm_90")
             facts: dict[str, Attribute] = {}
             while parser.parse_optional_punctuation(","):
-                name = parser.parse_identifier()
+                pos = parser.pos
+                name = parser.parse_identifier(context_msg=": the name of a fact of the target")
+                if name in facts:
+                    parser.raise_error(f"'{name}' is given twice", pos, pos + len(name))
                 parser.parse_punctuation("=")
-                facts[name] = IntegerAttr(parser.parse_integer(allow_boolean=False), i64)
+                facts[name] = IntegerAttr(parse_i64(parser), i64)
         return [StringAttr(arch), DictionaryAttr(facts)]
 
 
@@ -126,11 +130,11 @@ class FuncOp(IRDLOperation):
     name = "kernel.func"
     sym_name = prop_def(SymbolNameConstraint())
     function_type = prop_def(FunctionType)
-    blocks = prop_def(IntegerAttr)
-    threads = prop_def(IntegerAttr)
-    occupancy = opt_prop_def(IntegerAttr)
+    blocks = prop_def(IntegerAttr.constr(i64))
+    threads = prop_def(IntegerAttr.constr(i64))
+    occupancy = opt_prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
-    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), NoMemoryEffect())
 
     def __init__(
         self,
@@ -217,7 +221,7 @@ class FuncOp(IRDLOperation):
             parser.parse_punctuation("(")
             id = parser.parse_argument(expect_type=False).resolve(IndexType())
             parser.parse_punctuation("=")
-            size = parser.parse_integer(allow_boolean=False)
+            size = parse_i64(parser)
             parser.parse_punctuation(")")
             return id, size
 
@@ -225,7 +229,7 @@ class FuncOp(IRDLOperation):
         args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
         block_id, blocks = parse_id("blocks")
         thread_id, threads = parse_id("threads")
-        occupancy = parser.parse_integer() if parser.parse_optional_keyword("occupancy") else None
+        occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parse_body(parser, [*args, block_id, thread_id])
         op = cls(name.data, [arg.type for arg in args], blocks, threads, body, occupancy)
@@ -321,7 +325,7 @@ class MoveOp(IRDLOperation):
     source_indices = var_operand_def(IndexType)
     destination_indices = var_operand_def(IndexType)
     where_indices = var_operand_def(IndexType)
-    width = prop_def(IntegerAttr)
+    width = prop_def(IntegerAttr.constr(i64))
     source_map = prop_def(AffineMapAttr)
     destination_map = prop_def(AffineMapAttr)
     where = opt_prop_def(AffineMapAttr)
@@ -363,6 +367,10 @@ class MoveOp(IRDLOperation):
             raise VerifyException(f"a move keeps the element type, got {self.source.type} and {self.destination.type}")
         if self.elements not in (1, 2, 4, 8, 16):
             raise VerifyException(f"the width must be 1, 2, 4, 8 or 16 elements, got {self.elements}")
+        for buffer in (self.source, self.destination):
+            last = memref_of(buffer).get_shape()[-1:]
+            if self.elements > 1 and (not last or 0 <= last[0] < self.elements):
+                raise VerifyException(f"the last dimension of {buffer.type} has no {self.elements} elements to move")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.elements} ")
@@ -380,7 +388,7 @@ class MoveOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        width = parser.parse_integer(allow_boolean=False)
+        width = parse_i64(parser)
         source, source_reader = parser.parse_unresolved_operand(), AffineReader(parser)
         source_map = source_reader.map(parse_subscripts(parser, source_reader))
         parser.parse_keyword("to")
@@ -414,7 +422,7 @@ class ShuffleXorOp(IRDLOperation):
 
     name = "kernel.shuffle_xor"
     value = operand_def()
-    mask = prop_def(IntegerAttr)
+    mask = prop_def(IntegerAttr.constr(i64))
     result = result_def()
     traits = traits_def(NoMemoryEffect())
 
@@ -439,7 +447,7 @@ class ShuffleXorOp(IRDLOperation):
     def parse(cls, parser: Parser) -> Self:
         operand = parser.parse_unresolved_operand()
         parser.parse_punctuation(",")
-        mask = parser.parse_integer(allow_boolean=False)
+        mask = parse_i64(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         op = cls(parser.resolve_operand(operand, parser.parse_type()), mask)

@@ -44,6 +44,7 @@ from xdsl.traits import (
     NoTerminator,
     Pure,
     RecursiveMemoryEffect,
+    get_effects,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -261,14 +262,15 @@ class ReduceOp(IRDLOperation):
         if not self.outputs:
             raise VerifyException("a reduction needs at least one result")
         types = [value.type for value in self.outputs]
-        scalar_regions.verify_combiner(self.combiner, self.identities, types)
+        scalar_regions.verify_combiner(self.combiner, self.identities, types, YieldOp)
         terminator = self.body.block.last_op
         if not isinstance(terminator, YieldOp) or [value.type for value in terminator.operands] != types:
             wanted = ", ".join(str(type) for type in types)
             raise VerifyException(f"the body must end with loop.yield of values of the types ({wanted})")
         for inner in self.body.walk():
-            if isinstance(inner, StoreOp):
-                raise VerifyException("the body of a reduction only reads; it must not contain loop.store")
+            effects = get_effects(inner) or ()
+            if any(effect.kind is MemoryEffectKind.WRITE for effect in effects):
+                raise VerifyException(f"the body of a reduction only reads; move {inner.name} out of it")
 
     def print(self, printer: Printer) -> None:
         names = scalar_regions.short_combiner(self.combiner, self.identities)
@@ -287,13 +289,13 @@ class ReduceOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        classes = scalar_regions.parse_op_names(parser)
+        ops = scalar_regions.parse_op_names(parser)
         iv, bound, operands, unroll = _parse_header(parser)
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parser.parse_region([iv])
-        combiner, identities = scalar_regions.parse_combiner(parser, classes, types, YieldOp)
+        combiner, identities = scalar_regions.parse_combiner(parser, ops, types, YieldOp)
         return cls.create(
             operands=operands,
             result_types=types,

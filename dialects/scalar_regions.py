@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, FloatAttr, IntegerAttr, IntegerType
@@ -33,7 +34,7 @@ def identity(op_name: str, type: Attribute) -> Attribute | None:
         return None if value is None else FloatAttr(value, type)
     if not isinstance(type, IntegerType):
         return None
-    width = cast(int, type.width.data)
+    width = cast(IntegerType, type).width.data
     lowest, highest = (-1, 0) if width == 1 else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
     values = {
         "arith.addi": 0,
@@ -45,17 +46,25 @@ def identity(op_name: str, type: Attribute) -> Attribute | None:
         "arith.xori": 0,
     }
     value = values.get(op_name)
-    return None if value is None else IntegerAttr(value, type)
+    return None if value is None else IntegerAttr(value, cast(IntegerType, type))
+
+
+def _default_properties(op_class: type[Operation]) -> dict[str, Attribute]:
+    if not issubclass(op_class, IRDLOperation):
+        return {}
+    definitions = op_class.get_irdl_definition().properties.items()
+    return {name: prop.default_value for name, prop in definitions if prop.default_value is not None}
+
+
+def _is_plain(op: Operation) -> bool:
+    """Whether an operation is what its name alone says: no regions or attributes, properties at their defaults."""
+    defaults = _default_properties(type(op))
+    return not op.regions and not op.attributes and {**defaults, **op.properties} == defaults
 
 
 def apply(op_class: type[Operation], operands: Sequence[SSAValue], result_type: Attribute) -> Operation:
     """Build the property-less scalar operation of a short form (properties at their defaults)."""
-    properties: dict[str, Attribute] = {}
-    if issubclass(op_class, IRDLOperation):
-        for name, definition in op_class.get_irdl_definition().properties.items():
-            if definition.default_value is not None:
-                properties[name] = definition.default_value
-    return op_class.create(operands=operands, result_types=[result_type], properties=properties)
+    return op_class.create(operands=operands, result_types=[result_type], properties=_default_properties(op_class))
 
 
 def map_region(
@@ -101,13 +110,7 @@ def combiner_ops(combiner: Region) -> list[Operation] | None:
         operands = (block.args[i], block.args[n + i])
         if tuple(op.operands) != operands or len(op.results) != 1 or terminator.operands[i] is not op.results[0]:
             return None
-        if (
-            op.regions
-            or op.attributes
-            or not op.is_structurally_equivalent(
-                apply(type(op), operands, op.results[0].type), {**{a: a for a in operands}}
-            )
-        ):
+        if not _is_plain(op):
             return None
     return ops
 
@@ -115,58 +118,95 @@ def combiner_ops(combiner: Region) -> list[Operation] | None:
 def mapped_op(region: Region) -> Operation | None:
     """The one operation that a region applies to its arguments in order, or None if the region is not of that form."""
     block = region.block
-    if len(block.args) == 0 or block.first_op is None or block.first_op.next_op is not block.last_op:
+    if not block.args or len(block.ops) != 2:
         return None
-    op, terminator = block.first_op, block.last_op
+    op, terminator = block.ops
     if (
         tuple(op.operands) != tuple(block.args)
         or len(op.results) != 1
         or tuple(terminator.operands) != tuple(op.results)
     ):
         return None
-    plain = apply(type(op), block.args, op.results[0].type)
-    if op.regions or op.attributes or not op.is_structurally_equivalent(plain, {a: a for a in block.args}):
-        return None
-    return op
+    return op if _is_plain(op) else None
 
 
-def parse_op_names(parser: Parser) -> list[type[Operation]] | None:
+@dataclass(frozen=True)
+class OpName:
+    """An operation named in a short form, and where its name stands in the text."""
+
+    op_class: type[Operation]
+    start: int
+    end: int
+
+
+def parse_op_names(parser: Parser) -> list[OpName] | None:
     """Parse `{arith.addf, ...}` if present, each the name of a registered operation."""
     if parser.parse_optional_punctuation("{") is None:
         return None
-    classes: list[type[Operation]] = []
-    while True:
-        pos = parser.pos
+    ops: list[OpName] = []
+    while not ops or parser.parse_optional_punctuation(","):
+        start = parser.pos
         name = parser.parse_identifier(context_msg=": the name of a scalar operation such as arith.addf")
         op_class = parser.ctx.get_optional_op(name)
         if op_class is None:
-            parser.raise_error(f"'{name}' is not a registered operation", pos, parser.pos)
-        classes.append(op_class)
-        if parser.parse_optional_punctuation(",") is None:
-            break
+            parser.raise_error(f"'{name}' is not a registered operation", start, start + len(name))
+        ops.append(OpName(op_class, start, start + len(name)))
     parser.parse_punctuation("}")
-    return classes
+    return ops
 
 
 def parse_combiner(
-    parser: Parser, classes: Sequence[type[Operation]] | None, types: Sequence[Attribute], yield_class: type[Operation]
+    parser: Parser, ops: Sequence[OpName] | None, types: Sequence[Attribute], yield_class: type[Operation]
 ) -> tuple[Region, ArrayAttr[Attribute]]:
-    """The combiner and identities of a reduction: of the short form `classes`, or `combine (args) identity [..] {..}`."""
-    if classes is None:
+    """The combiner and identities of a reduction.
+
+    They are those of the short form `ops`, or else spelled out: `combine (args) identity [..] {..}`.
+    """
+    if ops is None:
         parser.parse_keyword("combine", ": a reduction without {op} needs its combiner spelled out")
         args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
         parser.parse_keyword("identity")
         values = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
         return parser.parse_region(args), ArrayAttr(values)
-    if len(classes) != len(types):
-        parser.raise_error(f"{len(classes)} combining operations for {len(types)} values")
+    if len(ops) != len(types):
+        parser.raise_error(
+            f"{len(ops)} combining operations for {len(types)} values; name one for each value",
+            ops[0].start,
+            ops[-1].end,
+        )
+    classes = [op.op_class for op in ops]
+    combiner = combiner_region(classes, types, yield_class)
+    _check_short_form(parser, ops, combiner, "`combine (..) identity [..] {..}`")
     identities = derived_identity(classes, types)
     if identities is None:
-        names = ", ".join(op_class.name for op_class in classes)
+        names = ", ".join(op.op_class.name for op in ops)
+        on = ", ".join(str(type) for type in types)
         parser.raise_error(
-            f"no identity is known for {{{names}}} on these types; write `combine (..) identity [..] {{..}}`"
+            f"no identity is known for {{{names}}} on ({on}); write `combine (..) identity [..] {{..}}`",
+            ops[0].start,
+            ops[-1].end,
         )
-    return combiner_region(classes, types, yield_class), identities
+    return combiner, identities
+
+
+def parse_mapped(
+    parser: Parser, op: OpName, arg_types: Sequence[Attribute], result_type: Attribute, yield_class: type[Operation]
+) -> Region:
+    """The region that the short form `op` stands for, on these types."""
+    region = map_region(op.op_class, arg_types, result_type, yield_class)
+    _check_short_form(parser, [op], region, "the body as a region `(%x: f32, ..) {..}`")
+    return region
+
+
+def _check_short_form(parser: Parser, ops: Sequence[OpName], region: Region, instead: str) -> None:
+    for op, applied in zip(ops, region.block.ops, strict=False):
+        try:
+            applied.verify()
+        except VerifyException as error:
+            types = ", ".join(str(operand.type) for operand in applied.operands)
+            parser.raise_error(
+                f"{op.op_class.name} on ({types}) has no short form ({error}); write {instead}", op.start, op.end
+            )
 
 
 def short_combiner(combiner: Region, identities: ArrayAttr[Attribute]) -> list[str] | None:
@@ -196,17 +236,20 @@ def print_combiner(printer: Printer, combiner: Region, identities: ArrayAttr[Att
     printer.print_region(combiner, print_entry_block_args=False)
 
 
-def verify_combiner(combiner: Region, identities: ArrayAttr[Attribute], types: Sequence[Attribute]) -> None:
+def verify_combiner(
+    combiner: Region, identities: ArrayAttr[Attribute], types: Sequence[Attribute], yield_class: type[Operation]
+) -> None:
     """Check that a combiner takes 2n values, yields n, and has n identities of those types. Raises VerifyException."""
     arg_types = [arg.type for arg in combiner.block.args]
     if arg_types != [*types, *types]:
         wanted = ", ".join(str(type) for type in [*types, *types])
         raise VerifyException(f"the combiner must take the accumulators, then the values: ({wanted})")
     terminator = combiner.block.last_op
-    if terminator is None or [operand.type for operand in terminator.operands] != list(types):
-        raise VerifyException("the combiner must yield one value for each result, of the result's type")
+    wanted = ", ".join(str(type) for type in types)
+    if not isinstance(terminator, yield_class) or [operand.type for operand in terminator.operands] != list(types):
+        raise VerifyException(f"the combiner must end with {yield_class.name} of values of the types ({wanted})")
     identity_types = [
-        cast(FloatAttr, value).type if isinstance(value, FloatAttr | IntegerAttr) else None for value in identities
+        cast(Attribute, value.type) if isinstance(value, FloatAttr | IntegerAttr) else None for value in identities
     ]
     if identity_types != list(types):
-        raise VerifyException("the reduction needs one identity for each result, of the result's type")
+        raise VerifyException(f"the reduction needs one identity for each result, of the types ({wanted})")

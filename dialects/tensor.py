@@ -43,6 +43,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEf
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
+from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
 
 
 def tensor_of(value: SSAValue | Attribute) -> TensorType[Attribute]:
@@ -105,7 +106,7 @@ class ElementwiseOp(IRDLOperation):
             printer.print_string(" ")
         printer.print_list(self.inputs, printer.print_operand)
         printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" : ")
+        printer.print_string(" : " if self.inputs else ": ")
         result_types = [value.type for value in self.outputs]
         if op is not None and all(value.type == result_types[0] for value in self.inputs):
             printer.print_attribute(result_types[0])
@@ -122,35 +123,35 @@ class ElementwiseOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        classes = scalar_regions.parse_op_names(parser)
-        if classes is not None and len(classes) != 1:
-            parser.raise_error("elementwise takes one operation in braces; write several as a region")
+        ops = scalar_regions.parse_op_names(parser)
+        if ops is not None and len(ops) != 1:
+            parser.raise_error(
+                "elementwise takes one operation in braces; write several as a region", ops[1].start, ops[-1].end
+            )
         pos = parser.pos
         operands = parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )
         attributes = parser.parse_optional_attr_dict_with_keyword()
         parser.parse_punctuation(":")
+        type_pos = parser.pos
         types = (
             parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type) or []
         )
         if parser.parse_optional_punctuation("->"):
             results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         else:
-            if classes is None or len(types) != 1:
+            if ops is None or len(types) != 1:
                 parser.raise_error("expected '->' and the result types")
             results = types
             types = types * len(operands or [])
         inputs = parser.resolve_operands(operands or [], types, pos)
-        if classes is None:
+        if ops is None:
             args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
             body = parser.parse_region(args)
         else:
-            for type in (*types, *results):
-                if not isinstance(type, TensorType):
-                    parser.raise_error(f"elementwise works on tensors, got {type}", pos, parser.pos)
-            elements = [tensor_of(type).element_type for type in types]
-            body = scalar_regions.map_region(classes[0], elements, tensor_of(results[0]).element_type, YieldOp)
+            elements = _element_types(parser, (*types, *results), type_pos)
+            body = scalar_regions.parse_mapped(parser, ops[0], elements[: len(types)], elements[len(types)], YieldOp)
         op = cls(inputs, results, body)
         if attributes is not None:
             op.attributes |= attributes.data
@@ -167,7 +168,7 @@ class ReduceOp(IRDLOperation):
 
     name = "tensor_ext.reduce"
     inputs = var_operand_def(TensorType)
-    dims = prop_def(DenseArrayBase)
+    dims = prop_def(DenseArrayBase.constr(i64))
     identities = prop_def(ArrayAttr)
     outputs = var_result_def(TensorType)
     combiner = region_def("single_block")
@@ -195,7 +196,7 @@ class ReduceOp(IRDLOperation):
     @property
     def reduced(self) -> tuple[int, ...]:
         """The dimensions folded away, ascending."""
-        return cast(tuple[int, ...], self.dims.get_values())
+        return self.dims.get_values()
 
     def verify_(self) -> None:
         if not self.inputs:
@@ -209,6 +210,10 @@ class ReduceOp(IRDLOperation):
             raise VerifyException(
                 f"dims must be ascending, distinct and below the rank {rank}, got {list(self.reduced)}"
             )
+        if len(self.outputs) != len(self.inputs):
+            raise VerifyException(
+                f"reduce gives one result for each operand, got {len(self.outputs)} for {len(self.inputs)} operands"
+            )
         for value, result in zip(self.inputs, self.outputs, strict=True):
             wanted = reduced_type(tensor_of(value), self.reduced)
             if result.type != wanted:
@@ -216,7 +221,7 @@ class ReduceOp(IRDLOperation):
                     f"reducing dims {list(self.reduced)} of {value.type} gives {wanted}, not {result.type}"
                 )
         elements = [tensor_of(value).element_type for value in self.inputs]
-        scalar_regions.verify_combiner(self.combiner, self.identities, elements)
+        scalar_regions.verify_combiner(self.combiner, self.identities, elements, YieldOp)
 
     def print(self, printer: Printer) -> None:
         names = scalar_regions.short_combiner(self.combiner, self.identities)
@@ -238,22 +243,20 @@ class ReduceOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        classes = scalar_regions.parse_op_names(parser)
+        ops = scalar_regions.parse_op_names(parser)
         pos = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         parser.parse_keyword("dims")
-        dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
         attributes = parser.parse_optional_attr_dict_with_keyword()
         parser.parse_punctuation(":")
+        type_pos = parser.pos
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         parser.parse_punctuation("->")
         results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         inputs = parser.resolve_operands(operands, types, pos)
-        for type in (*types, *results):
-            if not isinstance(type, TensorType):
-                parser.raise_error(f"reduce works on tensors, got {type}", pos, parser.pos)
-        elements = [tensor_of(type).element_type for type in types]
-        combiner, identities = scalar_regions.parse_combiner(parser, classes, elements, YieldOp)
+        elements = _element_types(parser, (*types, *results), type_pos)[: len(types)]
+        combiner, identities = scalar_regions.parse_combiner(parser, ops, elements, YieldOp)
         return cls.create(
             operands=inputs,
             result_types=results,
@@ -261,6 +264,14 @@ class ReduceOp(IRDLOperation):
             attributes=attributes.data if attributes is not None else {},
             regions=[combiner],
         )
+
+
+def _element_types(parser: Parser, types: Sequence[Attribute], pos: int) -> list[Attribute]:
+    """The element types of types that must be tensors; `pos` is where they start in the text."""
+    for type in types:
+        if not isinstance(type, TensorType):
+            parser.raise_error(f"expected tensor types, got {type}", pos)
+    return [tensor_of(type).element_type for type in types]
 
 
 def reduced_type(type: TensorType[Attribute], dims: Sequence[int]) -> TensorType[Attribute]:
@@ -294,6 +305,7 @@ class IndexMapOp(IRDLOperation):
         source, result = tensor_of(self.source), tensor_of(self.result)
         if source.element_type != result.element_type:
             raise VerifyException(f"index_map keeps the element type, got {source} and {result}")
+        verify_divisors("the map", map)
         ranks = (len(result.get_shape()), len(source.get_shape()))
         if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
             raise VerifyException(
@@ -325,6 +337,8 @@ class KernelOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
+        if not self.outputs:
+            raise VerifyException("a kernel needs at least one result")
         if [arg.type for arg in self.body.block.args] != [value.type for value in self.inputs]:
             raise VerifyException("the body must take one argument for each operand, of the operand's type")
         _verify_yield(self.body, [value.type for value in self.outputs])

@@ -15,11 +15,12 @@ touched.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, BlockArgument, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -37,12 +38,19 @@ from xdsl.irdl import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import NoTerminator, Pure, RecursiveMemoryEffect
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, NoTerminator, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from deplodock.dialects import scalar_regions
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
+from deplodock.dialects.affine_syntax import (
+    AffineReader,
+    AffineWriter,
+    parse_i64,
+    parse_subscripts,
+    verify_divisors,
+    verify_map,
+)
 from deplodock.dialects.loop import ReadsSource, YieldOp, constant_bound, memref_of, parse_body, parse_memref
 
 
@@ -112,7 +120,7 @@ class LaunchOp(IRDLOperation):
     extent_operands = var_operand_def(IndexType)
     extents = prop_def(ArrayAttr[AffineMapAttr])
     bindings = prop_def(ArrayAttr[BindingAttr])
-    occupancy = opt_prop_def(IntegerAttr)
+    occupancy = opt_prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
     traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
 
@@ -197,13 +205,26 @@ class LaunchOp(IRDLOperation):
             return axis, extent, parser.parse_str_enum(Binding)
 
         axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_axis)
-        occupancy = parser.parse_integer() if parser.parse_optional_keyword("occupancy") else None
+        occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parse_body(parser, [axis for axis, _, _ in axes])
         op = cls([reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes], body, reader.operands, occupancy)
         if attributes is not None:
             op.attributes |= attributes.data
         return op
+
+
+class _ReadsActivity(MemoryEffect):
+    """Depends on which points of the launch are active here, besides the operands.
+
+    It is modelled as a read of the first axis: equal combines merge in one block, where the same points are active, but
+    not with one in a loop around it.
+    """
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        assert isinstance(op, CombineOp)
+        return {EffectInstance(MemoryEffectKind.READ, axis) for axis in op.axes[:1]}
 
 
 @irdl_op_definition
@@ -221,7 +242,7 @@ class CombineOp(IRDLOperation):
     outputs = var_result_def()
     combiner = region_def("single_block")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
+    traits = traits_def(_ReadsActivity())
 
     def __init__(
         self, inputs: Sequence[SSAValue], axes: Sequence[SSAValue], identities: ArrayAttr[Attribute], combiner: Region
@@ -237,7 +258,7 @@ class CombineOp(IRDLOperation):
         types = [value.type for value in self.inputs]
         if not types or [value.type for value in self.outputs] != types:
             raise VerifyException("combine gives one result for each value, of the value's type")
-        scalar_regions.verify_combiner(self.combiner, self.identities, types)
+        scalar_regions.verify_combiner(self.combiner, self.identities, types, YieldOp)
         if not self.axes or len(set(self.axes)) != len(self.axes):
             raise VerifyException("combine folds over one or more distinct launch axes")
         for axis in self.axes:
@@ -262,7 +283,7 @@ class CombineOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        classes = scalar_regions.parse_op_names(parser)
+        ops = scalar_regions.parse_op_names(parser)
         pos = parser.pos
         values = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         parser.parse_keyword("over")
@@ -274,7 +295,7 @@ class CombineOp(IRDLOperation):
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         inputs = parser.resolve_operands(values, types, pos)
-        combiner, identities = scalar_regions.parse_combiner(parser, classes, types, YieldOp)
+        combiner, identities = scalar_regions.parse_combiner(parser, ops, types, YieldOp)
         op = cls(inputs, axes, identities, combiner)
         op.attributes |= attributes
         return op
@@ -308,6 +329,7 @@ class StageOp(IRDLOperation):
             raise VerifyException(f"a slab lives in #tile.memory<shared> or #tile.memory<register>, got {slab}")
         if source.element_type != slab.element_type:
             raise VerifyException(f"stage keeps the element type, got {source} and {slab}")
+        verify_divisors("the subscripts", map)
         if (map.num_dims, map.num_symbols) != (len(slab.get_shape()), len(self.indices)):
             raise VerifyException(
                 f"the map must be over {len(slab.get_shape())} slab coordinates and {len(self.indices)} operands,"

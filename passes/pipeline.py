@@ -46,7 +46,7 @@ STAGES = (
 )
 """All passes in pipeline order."""
 
-VERIFIERS: tuple[Stage, ...] = ()
+VERIFIERS = (Stage("v", 1, "verify-dominance", "deplodock.passes.verify_dominance", "VerifyDominancePass"),)
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
 PASSES = tuple(dict.fromkeys((*STAGES, *VERIFIERS)))
