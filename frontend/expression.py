@@ -53,10 +53,11 @@ def read_expression(text: str, *, seed: int = 0, filename: str = "<expression>")
         InvalidInputError: the text is not Python, raises, or its last statement is no expression of tensors.
         UnsupportedError: the program uses something that deplodock does not support.
     """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     source = Source(text, filename)
     try:
         tree = ast.parse(text, filename)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _syntax_error(error, source) from None
     last = tree.body.pop() if tree.body else None
     if not isinstance(last, ast.Expr):
@@ -116,7 +117,7 @@ def _leaf_names(base: str, value: object) -> list[str]:
     return [base] if isinstance(value, torch.Tensor) else [f"{base}_{i}" for i in range(len(leaves))]
 
 
-def _syntax_error(error: SyntaxError | ValueError, source: Source) -> Exception:
+def _syntax_error(error: Exception, source: Source) -> Exception:
     if not isinstance(error, SyntaxError) or error.lineno is None or error.lineno > len(source.lines):
         return source.error(InvalidInputError, f"not a Python text: {error}", None)
     column = max(error.offset or 1, 1)

@@ -76,15 +76,19 @@ class Source:
         """An error of class `kind` whose message points at `position` with a caret."""
         if position is None:
             return kind(f"{self.filename}: error: {message}")
-        pointer = " " * (position.column - 1) + "^" + "~" * (position.end - position.column - 1)
+        line = self.lines[position.line - 1]
+        indent = "".join(char if char == "\t" else " " for char in line[: position.column - 1])
+        pointer = indent + "^" + "~" * (position.end - position.column - 1)
         where = f"{self.filename}:{position.line}:{position.column}"
-        return kind(f"{where}: error: {message}\n{self.lines[position.line - 1]}\n{pointer}")
+        return kind(f"{where}: error: {message}\n{line}\n{pointer}")
 
     def _position(self, line: int, column: int, end_line: int | None, end_column: int | None) -> Position:
-        """The position for columns in bytes from 0, as Python counts them."""
+        """The position for columns in bytes from 0, as Python counts them (wrongly inside an f-string, before 3.12)."""
+        line = min(line, len(self.lines))
         content = self.lines[line - 1].encode()
         end = len(content) if end_line != line or end_column is None else end_column
-        return Position(line, len(content[:column].decode()) + 1, len(content[:end].decode()) + 1)
+        start, stop = (len(content[:offset].decode(errors="ignore")) + 1 for offset in (column, end))
+        return Position(line, start, stop)
 
     def _register(self) -> None:
         lines = [*self.lines, *(self.lines[mark.line - 1] for mark in self.marks)]

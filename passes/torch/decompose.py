@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func, math
-from xdsl.dialects.builtin import AnyFloat, FileLineColLoc, ModuleOp, TensorType, UnregisteredOp, f32
+from xdsl.dialects.builtin import AnyFloat, ModuleOp, TensorType, UnregisteredOp, f32
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
@@ -19,10 +19,10 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
 )
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.dialects.tensor import IndexMapOp
 from deplodock.dialects.torch import AtenOp
+from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import broadcast_shape, permutation_map, resolve_size, wrap_dim, wrap_dims
 from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
 
@@ -47,9 +47,9 @@ class AtenPattern(RewritePattern):
         try:
             value = self.lower(op, TensorBuilder(rewriter, op.location))
         except ValueError as error:
-            raise _failure(op, str(error)) from None
+            raise failure(op, str(error)) from None
         if value.type != op.result.type:
-            raise _failure(op, f"the operands and attributes give a result of type {value.type}, not {op.result.type}")
+            raise failure(op, f"the operands and attributes give a result of type {value.type}, not {op.result.type}")
         name = value.name_hint or op.result.name_hint
         rewriter.replace(op, [], [value])
         value.name_hint = name
@@ -392,7 +392,7 @@ class DecomposePass(ModulePass):
         left = [inner for inner in op.walk() if _name(inner).startswith("torch.")]
         if left:
             names = ", ".join(sorted({_name(inner) for inner in left}))
-            raise _failure(left[0], f"no decomposition of {names}")
+            raise failure(left[0], f"no decomposition of {names}")
         for inner in op.walk():
             if isinstance(inner, func.ReturnOp):
                 _copy_returned(inner)
@@ -486,12 +486,3 @@ def _epsilon(element: Attribute) -> float:
 
 def _name(op: Operation) -> str:
     return op.op_name.data if isinstance(op, UnregisteredOp) else op.name
-
-
-def _failure(op: Operation, message: str) -> PassFailedException:
-    """An error at the source position of `op`, if it has one."""
-    location = op.location
-    text = f"{_name(op)}: {message}"
-    if not isinstance(location, FileLineColLoc):
-        return PassFailedException(text)
-    return PassFailedException(f"{location.filename.data}:{location.line.data}:{location.column.data}: error: {text}")

@@ -200,6 +200,16 @@ def test_error_excerpt() -> None:
     ]
 
 
+def test_error_excerpt_keeps_tabs_and_counts_characters() -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        read_expression("if True:\r\n\tx = 'é', 1 / 0\r\ntorch.ones(2)")
+    assert str(raised.value).splitlines() == [
+        "<expression>:2:11: error: ZeroDivisionError: division by zero",
+        "\tx = 'é', 1 / 0",
+        "\t         ^~~~~",
+    ]
+
+
 def test_error_in_a_function_of_the_user() -> None:
     text = "def f(y):\n    return y @ y\nf(torch.ones(2, 3))"
     with pytest.raises(InvalidInputError, match="<expression>:2:12: error: the program raises RuntimeError: mat1"):
