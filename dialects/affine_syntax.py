@@ -152,14 +152,13 @@ class AffineWriter:
     as_symbols: bool = False
 
     def expression(self, expr: AffineExpr) -> None:
-        """Print a sum; a product by -1 prints as a subtraction."""
-        if not (isinstance(expr, AffineBinaryOpExpr) and expr.kind is AffineBinaryOpKind.Add):
-            self._product(expr)
-            return
-        self.expression(expr.lhs)
-        sign, rhs = _split_sign(expr.rhs)
-        self.printer.print_string(f" {sign} ")
-        self._product(rhs)
+        """Print a sum; a term with a negative factor prints as a subtraction."""
+        first, *terms = _terms(expr)
+        self._product(first)
+        for term in terms:
+            sign, product = _split_sign(term)
+            self.printer.print_string(f" {sign} ")
+            self._product(product)
 
     def subscripts(self, exprs: Sequence[AffineExpr]) -> None:
         """Print `[expr, expr, ...]`."""
@@ -207,6 +206,14 @@ class AffineWriter:
                 self.printer.print_ssa_value(self.operands[position])
             case _:
                 raise ValueError(f"cannot print the affine expression {expr}")
+
+
+def _terms(expr: AffineExpr) -> list[AffineExpr]:
+    match expr:
+        case AffineBinaryOpExpr(AffineBinaryOpKind.Add, lhs, rhs):
+            return [*_terms(lhs), *_terms(rhs)]
+        case _:
+            return [expr]
 
 
 def _split_sign(expr: AffineExpr) -> tuple[str, AffineExpr]:
