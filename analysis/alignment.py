@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from deplodock.analysis.linear import Linear
 
 MAX_BYTES = 16
-"""The widest access of a thread in bytes (128-bit loads and stores, PTX `ld.v4.f32`); every buffer starts at a multiple of it."""
+"""The widest access of a thread in bytes (PTX `ld.v4.f32`); every buffer starts at a multiple of it."""
 
 
 def element_bytes(type: Attribute) -> int:
@@ -42,7 +42,8 @@ def address(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear
 def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], along: SSAValue, extent: int) -> int:
     """The largest number of elements (1, 2 or 4) that one aligned access can take along a root of the last subscript.
 
-    The root must step through the last dimension by ones and nothing else; `extent` is its number of values, which the width divides.
+    The root must step through the last dimension by ones and nothing else; `extent` is its number of values, which the
+    width divides.
     """
     if not subscripts or strides_of(type)[-1] != 1:
         return 1

@@ -1,8 +1,8 @@
 """Hazards on shared memory: pairs of accesses by different threads of a CTA that no barrier orders.
 
-Two accesses conflict when one of them writes, they are of the same buffer, and different threads may touch the same element. A thread's own
-accesses need no barrier: where both addresses give back the same thread index, the pair is safe. Loops are walked twice, so that accesses of
-one iteration meet those of the next.
+Two accesses conflict when one of them writes, they are of the same buffer, and different threads may touch the same
+element. A thread's own accesses need no barrier: where both addresses give back the same thread index, the pair is
+safe. Loops are walked twice, so that accesses of one iteration meet those of the next.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Hazard:
     second: Access
 
     def __str__(self) -> str:
-        kinds = {(True, False): "read", (False, True): "overwritten", (True, True): "overwritten"}
         done = "written" if self.first.writes else "read"
+        then = "overwritten" if self.second.writes else "read"
         buffer = f"%{self.first.buffer.name_hint or '?'}"
-        return f"{buffer} is {done} by {self.first.op.name} and then {kinds[self.first.writes, self.second.writes]} by {self.second.op.name}"
+        return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 
 def first_hazard(function: kernel.FuncOp) -> Hazard | None:
@@ -115,8 +115,8 @@ Path = tuple["str | int | Path", ...]
 def _thread_of(thread: SSAValue, access: Access) -> Path | None:
     """How the thread that touches an element follows from the element's subscripts, or None if it does not.
 
-    A subscript gives back each of its terms whose digits do not overlap those of the others; the quotient and the remainder of a form by
-    the same divisor give back the form, and so its terms.
+    A subscript gives back each of its terms whose digits do not overlap those of the others; the quotient and the
+    remainder of a form by the same divisor give back the form, and so its terms.
     """
     known: dict[Atom, Path] = {}
     last = len(access.subscripts) - 1
@@ -142,7 +142,7 @@ def _thread_of(thread: SSAValue, access: Access) -> Path | None:
 
 
 def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int | None:
-    """The size n of a term's digit, so that the term is `form floordiv coefficient mod n`, or None if other terms overlap it.
+    """The size n of a term's digit, so that the term is `form floordiv coefficient mod n`; None if others overlap it.
 
     `slack` is how far past the form's value an access reaches.
     """

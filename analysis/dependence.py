@@ -1,12 +1,13 @@
 """What a value may vary along: the launch axes and loop variables it depends on.
 
-A value read from memory varies along what its subscripts and the contents of the buffer vary along, a gathered index included; a combine
-is uniform along the axes it folds, a reduction along its own variable. A staged slab varies along what its origin varies along.
+A value read from memory varies along what its subscripts and the contents of the buffer vary along, a gathered index
+included; a combine is uniform along the axes it folds, a reduction along its own variable. A staged slab varies along
+what its origin varies along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -73,6 +74,6 @@ def wheres(block: Block) -> list[loop.WhereOp]:
     return [op for op in block.ops if isinstance(op, loop.WhereOp)]
 
 
-def without(values: Iterable[SSAValue], removed: set[SSAValue]) -> dict[SSAValue, None]:
+def without(values: Iterable[SSAValue], removed: Container[SSAValue]) -> dict[SSAValue, None]:
     """The ordered set `values` less `removed`."""
     return {value: None for value in values if value not in removed}

@@ -1,7 +1,8 @@
 """What part of a buffer the points of a launch read: a slab, its origin, and the readers' subscripts in it.
 
-A load's subscripts are split into a part that is fixed where the slab is filled (the origin) and a part that runs inside it. A shared slab
-is the box of the inner part over all threads; a register slab holds one element for each coordinate that a thread itself runs through.
+A load's subscripts are split into a part that is fixed where the slab is filled (the origin) and a part that runs
+inside it. A shared slab is the box of the inner part over all threads; a register slab holds one element for each
+coordinate that a thread itself runs through.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Footprint:
 
 
 def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
-    """The box that a load reads over all values of the `inside` axes and loop variables, or None if it is not affine in them."""
+    """The box that a load reads over all values of the `inside` coordinates, or None if it is not affine in them."""
     shape: list[int] = []
     origins: list[Linear] = []
     subscripts: list[Linear] = []
@@ -84,13 +85,14 @@ def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint
             subscripts.append(inner - Linear(constant=bounds[0]))
     places = [sum(varying[:dim]) for dim in range(len(varying))]
     steps = [
-        tuple(int(varies and place == d) for d in range(len(shape))) for varies, place in zip(varying, places, strict=True)
+        tuple(int(varies and place == d) for d in range(len(shape)))
+        for varies, place in zip(varying, places, strict=True)
     ]
     return Footprint(tuple(shape), tuple(origins), tuple(steps), (Reader(load, tuple(subscripts)),))
 
 
 def register_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
-    """The elements that one thread reads over the `inside` axes and loop variables, or None if it is not linear in them."""
+    """The elements that a load reads over all `inside` coordinates, one for each, or None if not linear in them."""
     forms = fold_map(load.map.data, load.indices)
     roots = [root for root in inside if any(form.depends_on(root) for form in forms)]
     shape = [extent_of(root) for root in roots]

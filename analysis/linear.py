@@ -1,8 +1,9 @@
 """Affine expressions as linear forms over the axes and loop variables they come from, with ranges.
 
-A form is a sum of atoms times coefficients plus a constant. An atom is an SSA index that is not itself computed by `loop.index`, or the
-quotient or remainder of another form. `loop.index` chains are folded on the way, so two subscripts can be compared wherever they were
-written, and ranges simplify quotients: `(%ko * 16 + %t) floordiv 16` is `%ko` when `%t` is below 16.
+A form is a sum of atoms times coefficients plus a constant. An atom is an SSA index that is not itself computed by
+`loop.index`, or the quotient or remainder of another form. `loop.index` chains are folded on the way, so two subscripts
+can be compared wherever they were written, and ranges simplify quotients: `(%ko * 16 + %t) floordiv 16` is `%ko` when
+`%t` is below 16.
 """
 
 from __future__ import annotations
@@ -202,7 +203,8 @@ def value_range(root: SSAValue) -> Range | None:
 def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> Linear:
     """The form of an expression over `operands`; `loop.index` results among them are folded.
 
-    Where `coordinates` are given (the slab coordinates of `tile.stage`), they are the dimensions and `operands` the symbols.
+    Where `coordinates` are given (the slab coordinates of `tile.stage`), they are the dimensions and `operands` the
+    symbols.
     """
     match expr:
         case AffineConstantExpr(value):

@@ -1,4 +1,4 @@
-"""A kernel as its free axes and the body computed at each of their points, the same view of the loop and the tile level."""
+"""A kernel as its free axes and the body computed at each of their points, alike at the loop and the tile level."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def kernels(module: ModuleOp) -> list[func.FuncOp]:
     return [
         op
         for op in module.ops
-        if isinstance(op, func.FuncOp) and any(isinstance(inner, loop.ForOp | loop.ReduceOp | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
+        if isinstance(op, func.FuncOp)
+        and any(isinstance(inner, loop.ForOp | loop.ReduceOp | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
     ]
 
 

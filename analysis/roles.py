@@ -1,4 +1,4 @@
-"""The roles of axes, read off the subscripts: which reduction is a contraction, and which free axes are its m, n and batch."""
+"""The roles of axes, read off the subscripts: which reduction is a contraction, and which axes are m, n and batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Contraction:
 def contraction(nest: Nest) -> Contraction | None:
     """The contraction among a nest's reductions, or None.
 
-    A contraction adds products of two values, each of which varies along a free axis that the other does not. The factor that varies along
-    the nest's later axis is the right one, so that n walks the output's contiguous dimension.
+    A contraction adds products of two values, each of which varies along a free axis that the other does not. The
+    factor that varies along the nest's later axis is the right one, so that n walks the output's contiguous dimension.
     """
     dependence = Dependence()
     for reduction in nest.reductions():
@@ -47,14 +47,14 @@ def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence
     only = [tuple(without(sides[i], set(sides[1 - i]))) for i in (0, 1)]
     if not only[0] or not only[1]:
         return None
-    order = {axis: i for i, axis in enumerate(nest.axes)}
+    order: dict[SSAValue, int] = {axis: i for i, axis in enumerate(nest.axes)}
     m, n = sorted(only, key=lambda axes: max(order[axis] for axis in axes))
     return Contraction(reduction, m, n, tuple(axis for axis in sides[0] if axis in sides[1]))
 
 
 def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
-    """Follow reductions that yield another reduction with the same combiner: together they are one, in several loops."""
-    while len(reduction.yielded) == len(reduction.outputs):
+    """Follow reductions that yield one with the same combiner: together they are one, in several loops."""
+    while True:
         inner = reduction.yielded[0].owner
         if not isinstance(inner, loop.ReduceOp) or not shares_accumulator(inner, reduction):
             return reduction

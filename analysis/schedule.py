@@ -1,7 +1,7 @@
 """The schedule of a kernel: which rules to apply with which options, as text and as chosen by heuristics.
 
-A schedule is a pass pipeline, `tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs`, kept on the
-kernel function in `deplodock.schedule`. There is one heuristic for each class of kernel; the rules hold none.
+A schedule is a pass pipeline, `tileify,cooperative-reduce{threads=256 vector=4},stage-inputs`, kept on the kernel
+function in `deplodock.schedule`. There is one heuristic for each class of kernel; the rules hold none.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
-from xdsl.utils.arg_spec import ArgSpecParseError, parse_pipeline
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
 from deplodock.analysis.alignment import aligned_width
 from deplodock.analysis.linear import Linear, fold_map
@@ -44,7 +44,10 @@ CONTRACTION_TILE = 16
 
 
 def schedule_of(function: func.FuncOp) -> Schedule:
-    """The schedule on a kernel function, or the one the heuristics choose. Raises VerifyException if the attribute is malformed."""
+    """The schedule on a kernel function, or the one the heuristics choose.
+
+    Raises VerifyException if the attribute is malformed.
+    """
     attribute = function.attributes.get(ATTRIBUTE)
     if attribute is None:
         return choose(function)
@@ -102,8 +105,8 @@ def _contraction_schedule() -> Schedule:
 def _row_options(nest: Nest) -> dict[str, int | str] | None:
     """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
 
-    The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each has about
-    `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`.
+    The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
+    has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`.
     """
     reductions = nest.reductions()
     extents = [op.trips for op in reductions]

@@ -1,8 +1,8 @@
 """Emission of one launch as the body of a `kernel.func`.
 
-Register axes become unrolled loops: consecutive operations that vary along the same register axes share one nest, and a value that leaves
-its nest lives in a register buffer with one dimension for each of those axes. Subscripts are folded to the axes and loop variables they
-come from, which are then renamed to the values that stand for them in the kernel.
+Register axes become unrolled loops: consecutive operations that vary along the same register axes share one nest, and a
+value that leaves its nest lives in a register buffer with one dimension for each of those axes. Subscripts are folded
+to the axes and loop variables they come from, which are then renamed to the values that stand for them in the kernel.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class Emitter:
             return self.constant(old)
         if self._is_of_kernel(old):
             return old
-        raise DiagnosticException(f"materialize: %{old.name_hint or '?'} is defined outside the launch and is not a constant or buffer")
+        raise DiagnosticException(
+            f"materialize: %{old.name_hint or '?'} is defined outside the launch and is not a constant or buffer"
+        )
 
     def constant(self, old: SSAValue) -> SSAValue:
         """A copy of a constant at the start of the kernel, one for each constant of the launch."""
@@ -181,7 +183,7 @@ class Emitter:
 
     def combine(self, combiner: Region, accumulators: Sequence[SSAValue], values: Sequence[SSAValue]) -> list[SSAValue]:
         """Append the operations of a combiner on these values; returns what it yields."""
-        mapping = dict(zip(combiner.block.args, [*accumulators, *values], strict=True))
+        mapping: dict[SSAValue, SSAValue] = dict(zip(combiner.block.args, [*accumulators, *values], strict=True))
         for op in combiner.block.ops:
             if isinstance(op, loop.YieldOp):
                 return [mapping.get(value) or self.value(value) for value in op.operands]
@@ -231,7 +233,7 @@ def never_fails(condition: Condition) -> bool:
 
 
 def in_shape(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> list[Condition]:
-    """The conditions under which subscripts lie inside a buffer, less those that always hold; an unknown range is trusted."""
+    """When subscripts lie inside a buffer, less the conditions that always hold; an unknown range is trusted."""
     conditions: list[Condition] = []
     for form, extent in zip(subscripts, type.get_shape(), strict=True):
         bounds = form.range()

@@ -1,4 +1,4 @@
-"""Lowers reads and writes of global and shared memory: vectors along a register axis, guards, and the one writer of an element."""
+"""Lowers reads and writes of memory: vectors along a register axis, guards, and the one writer of an element."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fai
 
 
 def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
-    """Emit a read: in place where one element is always in the buffer, else through a register buffer that is zero outside."""
+    """Emit a read: in place where one element is always in the buffer, else through registers that are zero outside."""
     source, type = emitter.value(op.source), loop.memref_of(op.source)
     forms = fold_map(op.map.data, op.indices)
     axes = emitter.axes_of([op.result])
@@ -38,7 +38,7 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
 
 
 def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
-    """Emit a write at the active points; along the axes that the address does not mention, coordinate 0 alone writes."""
+    """Emit a write at the active points; along axes that the address does not mention, coordinate 0 alone writes."""
     destination, type = emitter.value(op.destination), loop.memref_of(op.destination)
     forms = fold_map(op.map.data, op.indices)
     mentioned = emitter.dependence.of(*op.indices)
@@ -101,9 +101,7 @@ def _is_uniform(condition: Condition, along: SSAValue, width: int) -> bool:
 
 
 @contextmanager
-def vector_nest(
-    emitter: Emitter, axes: Sequence[SSAValue], width: int
-) -> Generator[Callable[[Linear], Linear]]:
+def vector_nest(emitter: Emitter, axes: Sequence[SSAValue], width: int) -> Generator[Callable[[Linear], Linear]]:
     """Emit into loops over register axes, `width` coordinates of the last at once.
 
     Gives the function that takes a form to its value at the first of those coordinates.

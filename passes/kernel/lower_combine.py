@@ -1,4 +1,4 @@
-"""Lowers `tile.combine`: registers folded by their thread, lanes by shuffles, warps and odd groups through shared memory.
+"""Lowers `tile.combine`: threads fold their registers, shuffles lanes, shared memory warps and odd groups.
 
 Threads are folded in a fixed order, so results do not depend on timing, and all threads get the same bits.
 """
@@ -30,7 +30,9 @@ def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
     """Emit a combine: fold the registers of each thread, then the threads."""
     blocks = [axis for axis in op.axes if emitter.launch.binding(axis) is Binding.BLOCK]
     if blocks:
-        raise DiagnosticException(f"materialize: a combine over the block axis %{blocks[0].name_hint} is not lowered yet")
+        raise DiagnosticException(
+            f"materialize: a combine over the block axis %{blocks[0].name_hint} is not lowered yet"
+        )
     combining = Combining(emitter, op)
     combining.fold_registers()
     combining.fold_threads()
@@ -66,7 +68,7 @@ class Combining:
         self._at_each_kept(fold)
 
     def fold_threads(self) -> None:
-        """Fold over thread axes: by shuffles inside a warp where the group is a run of lanes, then through shared memory."""
+        """Fold over thread axes: by shuffles where the group is a run of lanes, beyond a warp through shared memory."""
         emitter = self.emitter
         wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
         threads = [axis for axis in wide if axis in self.op.axes]
@@ -142,8 +144,8 @@ class Combining:
         first = thread.floordiv(warps * WARP) * warps
         self._fold_published(published, [(warps, "warp")], lambda loops: first + Linear(((loops[0], 1),)))
 
-    def _through_shared(self, threads: list[SSAValue]) -> None:
-        """Every thread publishes its fold, and folds those of all threads that differ from it along the folded axes only."""
+    def _through_shared(self, threads: Sequence[SSAValue]) -> None:
+        """Every thread publishes its fold, and folds those of the threads that differ along the folded axes only."""
         emitter = self.emitter
         published = self._publish(emitter.function.num_threads, Linear(((emitter.function.thread_id, 1),)), [])
 

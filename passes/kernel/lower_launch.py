@@ -1,4 +1,7 @@
-"""Lowers the body of a launch: loops, reductions, accesses and scalars. See `emit.py` for the state and `materialize.py` for the pass."""
+"""Lowers the body of a launch: loops, reductions, accesses and scalars.
+
+See `emit.py` for the state and `materialize.py` for the pass.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
 
 
 def _lower_scalars(emitter: Emitter, group: Sequence[Operation], fold: Fold | None) -> None:
-    """Emit scalars that vary along the same register axes as one nest; results used elsewhere go to register buffers."""
+    """Emit scalars that vary along the same register axes as one nest; results used elsewhere go to registers."""
     axes = _axes(emitter, group[0], fold)
     inside = set(group)
     leaving = {
@@ -141,7 +144,7 @@ def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
 
 
 def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Condition]]:
-    """The activity conditions of a body: those that are uniform over a CTA, and the others; those that never fail are left out."""
+    """The activity conditions of a body that can fail: those that are uniform over a CTA, and the others."""
     uniform: list[Condition] = []
     varying: list[Condition] = []
     for where in wheres(block):

@@ -1,6 +1,7 @@
 """Lowers `tile.stage`: a register slab is filled by its thread, a shared slab by all threads of the CTA together.
 
-Elements of the source outside the buffer become zero. Consecutive elements move together where both sides are contiguous and aligned.
+Elements of the source outside the buffer become zero. Consecutive elements move together where both sides are
+contiguous and aligned.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _fill_registers(emitter: Emitter, op: tile.StageOp, slab: SSAValue) -> None:
 
 
 def _fill_shared(emitter: Emitter, op: tile.StageOp, slab: SSAValue) -> None:
-    """The threads of the CTA take turns over the slab, neighbours along the source's contiguous dimension where the map shows one."""
+    """The threads of the CTA take turns over the slab, neighbours along the source's contiguous dimension."""
     shape = loop.memref_of(op.slab).get_shape()
     order = _copy_order(op)
     width = _width(op, order[-1]) if order else 1
@@ -81,7 +82,7 @@ def _copy_order(op: tile.StageOp) -> list[int]:
 
 
 def _width(op: tile.StageOp, along: int) -> int:
-    """The number of elements along a slab dimension that move together: contiguous, aligned and inside the buffer alike."""
+    """The elements along a slab dimension that move together: contiguous, aligned and inside the buffer alike."""
     slab, source = loop.memref_of(op.slab), loop.memref_of(op.source)
     roots = Block(arg_types=[IndexType()] * len(slab.get_shape())).args
     coordinates = [Linear(((root, 1),)) for root in roots]
@@ -108,7 +109,7 @@ def _move(
     width: int,
     at: Callable[[Linear], Linear] = lambda form: form,
 ) -> None:
-    """Copy `width` elements to these slab coordinates, zeros where the source ends before them; `at` places the forms."""
+    """Copy `width` elements to these slab coordinates, zeros where they lie outside; `at` places the forms."""
     subscripts = _subscripts(op, coordinates)
     outside = in_shape(loop.memref_of(op.source), subscripts)
     guard = emitter.condition_map([at(form) for form in outside]) if outside else None

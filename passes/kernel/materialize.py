@@ -7,9 +7,10 @@
       }                                           }
     }                                             func.func @main(..) { .. kernel.launch @k(%x, %out) .. }
 
-The ids are taken apart into the block and thread axes, register axes become unrolled loops over register buffers, combines become shuffles
-and shared memory, stages become copies. No barrier is placed; place-barriers does that. The function that held the launches is inlined into
-the functions that call it, or stays as the host function `@run_<name>` where nobody does.
+The ids are taken apart into the block and thread axes, register axes become unrolled loops over register buffers,
+combines become shuffles and shared memory, stages become copies. No barrier is placed; place-barriers does that. The
+function that held the launches is inlined into the functions that call it, or stays as the host function `@run_<name>`
+where nobody does.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ class MaterializePass(ModulePass):
 
 
 def materialize(function: func.FuncOp, module: ModuleOp) -> None:
-    """Outline the launches of a kernel function. Raises DiagnosticException where one cannot be lowered or exceeds the target."""
+    """Outline the launches of a kernel function.
+
+    Raises DiagnosticException where one cannot be lowered or exceeds the target.
+    """
     found = launches(function)
     if not found:
         raise DiagnosticException(f"materialize: @{function.sym_name.data} holds no launch; run tileify first")
@@ -106,14 +110,15 @@ def _check_limits(name: str, blocks: int, threads: int, module: ModuleOp) -> Non
     limit = target.fact("threads_per_block")
     if threads > limit:
         raise DiagnosticException(
-            f"materialize: @{name} has {threads} threads in a CTA, {target.arch.data} allows {limit}; run blockify-launch"
+            f"materialize: @{name} has {threads} threads in a CTA, {target.arch.data} allows {limit}; "
+            "run blockify-launch"
         )
     if blocks > MAX_BLOCKS:
         raise DiagnosticException(f"materialize: @{name} has {blocks} CTAs, a grid holds {MAX_BLOCKS}")
 
 
 def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:
-    """The memrefs that a launch can use: the function's arguments, then its local buffers that the launch uses, in order."""
+    """The memrefs that a launch can use: the function's arguments, then the local buffers that the launch uses."""
     found: list[SSAValue] = [arg for arg in function.body.block.args if isinstance(arg.type, MemRefType)]
     for op in function.body.block.ops:
         for result in op.results:

@@ -1,4 +1,4 @@
-"""verify-barriers: check that barriers order all accesses of shared memory, and that all threads of a CTA reach every one of them."""
+"""verify-barriers: check that barriers order all accesses of shared memory, and that all threads reach each barrier."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     for op in function.walk():
         if isinstance(op, kernel.BarrierOp | kernel.ShuffleXorOp) and (around := _divergent(op, function)) is not None:
             raise DiagnosticException(
-                f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; move it out"
+                f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
+                "move it out"
             )
     if (hazard := first_hazard(function)) is not None:
         raise DiagnosticException(f"verify-barriers: @{name}: {hazard} with no kernel.barrier between them; add one")
@@ -54,7 +55,7 @@ def _divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
 
 
 def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.FuncOp) -> bool:
-    """Whether a map's values are the same for all threads of a CTA: it depends on the block id and loop variables only."""
+    """Whether a map's values are the same for all threads of a CTA: they depend on the block id and loops only."""
     return all(_is_uniform_root(root, function) for form in fold_map(map, operands) for root in form.roots())
 
 

@@ -1,12 +1,14 @@
 """t:005 blockify-launch: choose what of the free axes of a launch runs in one CTA, and make the rest blocks.
 
-    tile.launch (%m = 500 : thread, %n = 64 : thread) {  ->  tile.launch (%m_b = 32 : block, %n_b = 4 : block, %m_t = 16 : thread, %n_t = 16 : thread) {
-      ..                                                       %m = loop.index [%m_b * 16 + %m_t]
-                                                               loop.where %m < 500
-                                                               %n = loop.index [%n_b * 16 + %n_t] ..
+    tile.launch (%m = 500 : thread,  ->  tile.launch (%m_b = 32 : block, %n_b = 4 : block,
+                 %n = 64 : thread) {                  %m_t = 16 : thread, %n_t = 16 : thread) {
+      ..                                   %m = loop.index [%m_b * 16 + %m_t]
+                                           loop.where %m < 500
+                                           %n = loop.index [%n_b * 16 + %n_t] ..
 
-Axes that a combine folds belong to one CTA and stay. A contraction gets a CTA tile of m x n by the roles of its axes, its batch axes become
-blocks; every other kernel fills a CTA with `threads`, the innermost axes first, so that neighbouring threads walk contiguous memory.
+Axes that a combine folds belong to one CTA and stay. A contraction gets a CTA tile of m x n by the roles of its axes,
+its batch axes become blocks; every other kernel fills a CTA with `threads`, the innermost axes first, so that
+neighbouring threads walk contiguous memory.
 """
 
 from __future__ import annotations
@@ -76,7 +78,12 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         _bind(launch, axis, size)
     bindings = (Binding.BLOCK, Binding.THREAD, Binding.REGISTER)
     shared = _folded(launch)
-    order = [axis for binding in bindings for axis in launch.bound_to(binding) if axis not in shared or binding is Binding.REGISTER]
+    order = [
+        axis
+        for binding in bindings
+        for axis in launch.bound_to(binding)
+        if axis not in shared or binding is Binding.REGISTER
+    ]
     first_register = len(order) - len(launch.bound_to(Binding.REGISTER))
     order[first_register:first_register] = [axis for axis in launch.bound_to(Binding.THREAD) if axis in shared]
     reorder(launch, order)

@@ -1,6 +1,7 @@
 """t:000 choose-schedule: write the schedule of each kernel on it, so that the rules after it have nothing to decide.
 
-    func.func @k(..) {..}  ->  func.func @k(..) attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},.."} {..}
+func.func @k(..) {..}
+  ->  func.func @k(..) attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},.."} {..}
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """t:004 cooperative-reduce: let the threads of a CTA share the rows of a kernel.
 
-    tile.launch (%row = 32 : thread) {                 tile.launch (%row = 32 : thread, %t = 256 : thread, %v = 4 : register) {
-      %acc = loop.reduce {arith.addf} %k = 0 to 2048     %p = loop.reduce {arith.addf} %i = 0 to 2 : f32 {
-        : f32 {..}                                ->       %k = loop.index [%i * 1024 + %t * 4 + %v] ..
-      ..                                                 }
-                                                         %acc = tile.combine {arith.addf} %p over (%t, %v) : f32
-      loop.for %j = 0 to 2048 {..}                       loop.for %i = 0 to 2 { %j = loop.index [%i * 1024 + %t * 4 + %v] .. }
-    }                                                  }
+    tile.launch (%row = 32 : thread) {       tile.launch (%row = 32 : thread, %t = 256 : thread, %v = 4 : register) {
+      %acc = loop.reduce {arith.addf}          %p = loop.reduce {arith.addf} %i = 0 to 2 : f32 {
+        %k = 0 to 2048 : f32 {..}       ->       %k = loop.index [%i * 1024 + %t * 4 + %v] ..
+      ..                                       }
+                                               %acc = tile.combine {arith.addf} %p over (%t, %v) : f32
+      loop.for %j = 0 to 2048 {..}             loop.for %i = 0 to 2 {
+                                                 %j = loop.index [%i * 1024 + %t * 4 + %v] ..
+    }                                        }
 
-Every loop that stands directly in the launch is distributed over the same threads, reductions and loops that write alike, so that rows that
-are read several times are read by the same thread. `vector` consecutive elements belong to one thread. `keep=loops` leaves strided loops;
-`keep=axes` makes the rest of the row a register axis too, so that no loop remains and equal reads merge.
+Every loop that stands directly in the launch is distributed over the same threads, reductions and loops that write
+alike, so that rows that are read several times are read by the same thread. `vector` consecutive elements belong to one
+thread. `keep=loops` leaves strided loops; `keep=axes` makes the rest of the row a register axis too, so that no loop
+remains and equal reads merge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The edits of a launch that the scheduling rules share.
 
-Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so users are not touched, and adds a `loop.where` when the factor
-does not divide the extent.
+Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so users are not touched, and adds a
+`loop.where` when the factor does not divide the extent.
 """
 
 from __future__ import annotations
@@ -78,13 +78,17 @@ def rebind(launch: tile.LaunchOp, axis: SSAValue, binding: Binding) -> None:
     launch.properties["bindings"] = ArrayAttr(bindings)
 
 
-def split_axis(launch: tile.LaunchOp, axis: SSAValue, factor: int, outer: Binding, inner: Binding) -> tuple[SSAValue, SSAValue]:
-    """Split an axis of constant extent E into axes of extents ceil(E / factor) and factor; the old coordinate becomes a loop.index.
+def split_axis(
+    launch: tile.LaunchOp, axis: SSAValue, factor: int, outer: Binding, inner: Binding
+) -> tuple[SSAValue, SSAValue]:
+    """Split an axis of constant extent E into axes of extents ceil(E / factor) and factor.
 
-    The new axes are appended, outer first, and named after the old one. Where the factor does not divide E, points from E on are inactive.
+    The new axes are appended, outer first, and named after the old one, which becomes a `loop.index`. Where the factor
+    does not divide E, points from E on are inactive.
     """
     extent = launch.extent(axis)
-    assert extent is not None and isinstance(axis, BlockArgument)
+    assert extent is not None
+    assert isinstance(axis, BlockArgument)
     hint = axis.name_hint or "a"
     outer_axis = append_axis(launch, Axis(-(-extent // factor), outer, f"{hint}_{outer.value[0]}"))
     inner_axis = append_axis(launch, Axis(factor, inner, f"{hint}_{inner.value[0]}"))
@@ -104,7 +108,7 @@ def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
 
 
 def recompute(old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None) -> None:
-    """Replace a coordinate by the sum of parts times strides, computed at the start of `block`; from `limit` on it is inactive."""
+    """Replace a coordinate by a sum of parts times strides, at the start of `block`; from `limit` on it is inactive."""
     total = AffineExpr.dimension(0) * parts[0][1]
     for i, (_, stride) in enumerate(parts[1:], start=1):
         total = total + AffineExpr.dimension(i) * stride

@@ -1,8 +1,8 @@
 """What the scheduling rules share: the walk over kernels, options, and the reason of a skip.
 
-A rule is a pass whose fields are its options, all None by default. An option comes from the pass, else from the kernel's
-`deplodock.schedule` attribute, else from the heuristic of `analysis/schedule.py`. A kernel whose attribute leaves a rule out is skipped.
-An option given to the pass that no kernel of the module can take is an error.
+A rule is a pass whose fields are its options, all None by default. An option comes from the pass, else from the
+kernel's `deplodock.schedule` attribute, else from the heuristic of `analysis/schedule.py`. A kernel whose attribute
+leaves a rule out is skipped. An option given to the pass that no kernel of the module can take is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Skip(Exception):
 
 
 def apply_rule(rule: ModulePass, module: ModuleOp, rewrite: Callable[[func.FuncOp, Options], None]) -> None:
-    """Run `rewrite` on every kernel function with its options; it raises Skip, before any change, where it does not apply.
+    """Run `rewrite` on every kernel function with its options; it raises Skip, before any change, where it cannot.
 
     Raises PassFailedException if an option was given and no kernel takes the rule.
     """
@@ -53,13 +53,13 @@ def positive(options: Options, name: str, default: int) -> int:
     return value
 
 
-def _options(
-    name: str, function: func.FuncOp, given: Mapping[str, int | str], known: Collection[str]
-) -> Options:
+def _options(name: str, function: func.FuncOp, given: Mapping[str, int | str], known: Collection[str]) -> Options:
     scheduled = schedule_of(function)
     for option in scheduled.get(name, {}):
         if option not in known:
-            raise PassFailedException(f"the schedule of @{function.sym_name.data} gives {name} the unknown option {option}")
+            raise PassFailedException(
+                f"the schedule of @{function.sym_name.data} gives {name} the unknown option {option}"
+            )
     if given:
         return {**scheduled.get(name, {}), **given}
     if name not in scheduled:

@@ -6,9 +6,10 @@
         %a = loop.load %x[%m, %k] : memref<16x64xf32>    ->    %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
         ..                                                       %a = loop.load %xs[%m, %k] : memref<16x64xf32, ..>
 
-A slab is filled just outside the innermost loop around its readers. Registers hold it when each thread reads only its own elements, several
-times, and they are few enough to be indexed by constants (the loops over them are unrolled). Otherwise shared memory holds it, when several
-warps or several loops read its elements and it fits beside the other slabs. Buffers that the kernel writes are left alone.
+A slab is filled just outside the innermost loop around its readers. Registers hold it when each thread reads only its
+own elements, several times, and they are few enough to be indexed by constants (the loops over them are unrolled).
+Otherwise shared memory holds it, when several warps or several loops read its elements and it fits beside the other
+slabs. Buffers that the kernel writes are left alone.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _stage(launch: tile.LaunchOp, group: Group, memory: str) -> str | None:
 
 
 def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
-    """The slab of one thread, or the reason why registers do not serve ("" where nothing is read twice by one thread)."""
+    """The slab of one thread, or why registers do not serve ("" where nothing is read twice by one thread)."""
     footprints: list[Footprint] = []
     for load in group.loads:
         footprint = register_footprint(load, _inner_axes(launch, load, Binding.REGISTER))
@@ -174,7 +175,10 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
         return None, "its loops read different slabs"
     if points <= merged.elements:
         return None, "each element is read once by a CTA"
-    if len(merged.readers) == 1 and math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD)) <= WARP:
+    if (
+        len(merged.readers) == 1
+        and math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD)) <= WARP
+    ):
         return None, "one warp reads it, so the L1 cache serves it"
     size = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type)
     limit = _free_shared_bytes(launch)
@@ -217,7 +221,9 @@ def _rewrite(group: Group, footprint: Footprint, memory: Memory) -> None:
     named = tuple(_named(form, _dominating(group.loads[0].indices, group.anchor())) for form in footprint.origin)
     map, operands = replace(footprint, origin=named).map()
     stage = tile.StageOp(source, map, operands, slab)
-    stage.slab.name_hint = f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
+    stage.slab.name_hint = (
+        f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
+    )
     Rewriter.insert_op(stage, InsertPoint.before(group.anchor()))
     for reader in footprint.readers:
         _read_slab(reader, stage.slab)

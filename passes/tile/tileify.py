@@ -7,8 +7,9 @@
       }
     }
 
-A loop is lifted when it is alone in its body but for reads and scalars: lifting one of two siblings would run the other once for each of its
-coordinates. A kernel without an outer free loop, such as a whole-tensor reduction, becomes a launch without axes.
+A loop is lifted when it is alone in its body but for reads and scalars: lifting one of two siblings would run the other
+once for each of its coordinates. A kernel without an outer free loop, such as a whole-tensor reduction, becomes a
+launch without axes.
 """
 
 from __future__ import annotations
