@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 from xdsl.context import Context
@@ -23,23 +24,35 @@ from deplodock.errors import Error, InvalidInputError
 from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
 
-LEVELS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
-"""The levels of a program, in the order of lowering; `cuda` is the text of the kernel level."""
 
-_LEVEL_AFTER = {"d": "tensor", "o": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
+class Level(StrEnum):
+    """The levels of a program, in the order of lowering; `cuda` is the text of the kernel level."""
+
+    TORCH = "torch"
+    TENSOR = "tensor"
+    LOOP = "loop"
+    TILE = "tile"
+    KERNEL = "kernel"
+    CUDA = "cuda"
+
+
+LEVELS = tuple(Level)
+"""All levels in order."""
+
+_LEVEL_AFTER = {"d": Level.TENSOR, "o": Level.TENSOR, "l": Level.LOOP, "t": Level.TILE, "k": Level.KERNEL}
 """The level that a module has after the stages of a letter."""
 
 
 @dataclass(frozen=True)
 class StageRun:
-    """One stage that has run: its time with that of canonicalization, and why it left kernels as they were."""
+    """One stage that has run: its time with canonicalization and verification, and why it left kernels as they were."""
 
     stage: Stage
     seconds: float
     remarks: tuple[Remark, ...]
 
     @property
-    def level(self) -> str:
+    def level(self) -> Level:
         """The level that the stage works towards."""
         return _LEVEL_AFTER[self.stage.letter]
 
@@ -51,7 +64,7 @@ Observer: TypeAlias = Callable[[StageRun, ModuleOp], None]
 def lower(
     module: ModuleOp,
     ctx: Context,
-    to_level: str,
+    to_level: Level,
     *,
     target: str | TargetAttr | None = None,
     observer: Observer | None = None,
@@ -63,7 +76,7 @@ def lower(
     Args:
         module: the program at any level; it is changed. Its attribute `kernel.target` is set.
         ctx: a context with the dialects that the module may come to use.
-        to_level: one of `LEVELS`; `cuda` runs the same stages as `kernel`.
+        to_level: where to stop; `cuda` runs the same stages as `kernel`.
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
         observer: called after each stage.
         verify: whether the op verifiers run after each stage.
@@ -76,11 +89,7 @@ def lower(
     set_target(module, target)
     for stage in stages(level_of(module), to_level):
         try:
-            run = _run(stage, module, ctx)
-            if verify:
-                module.verify()
-            for verifier in VERIFIERS if verifiers else ():
-                verifier.load()().apply(ctx, module)
+            run = _run(stage, module, ctx, verify, verifiers)
         except (Error, DiagnosticException, VerifyException) as error:
             error.add_note(f"note: in pass {stage.name}")
             raise
@@ -98,7 +107,7 @@ def set_target(module: ModuleOp, wanted: str | TargetAttr | None) -> None:
     module.attributes[ATTRIBUTE] = wanted if isinstance(wanted, TargetAttr) else target(wanted or DEFAULT)
 
 
-def stages(level: str, to_level: str) -> list[Stage]:
+def stages(level: Level, to_level: Level) -> list[Stage]:
     """The stages that lead from one level to another. Raises InvalidInputError if that is upwards."""
     first, last = LEVELS.index(level), LEVELS.index(to_level)
     if first > last:
@@ -106,33 +115,35 @@ def stages(level: str, to_level: str) -> list[Stage]:
     return [stage for stage in STAGES if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
 
 
-def level_of(module: ModuleOp) -> str:
+def level_of(module: ModuleOp) -> Level:
     """The level of a module: the highest of what is in it, as that is what remains to be lowered.
 
     Tensor operations outside kernels have yet to be fused, so they count as `torch`, as do functions of tensors
     without any operation.
     """
     found = {level for op in module.walk() if (level := _level_of_op(op)) is not None}
-    return next((level for level in LEVELS if level in found), "loop")
+    return next((level for level in LEVELS if level in found), Level.LOOP)
 
 
-def _level_of_op(op: Operation) -> str | None:
+def _level_of_op(op: Operation) -> Level | None:
     match op:
         case AtenOp():
-            return "torch"
+            return Level.TORCH
         case tensor.ElementwiseOp() | tensor.ReduceOp() | tensor.IndexMapOp():
-            return "tensor" if any(isinstance(parent, tensor.KernelOp) for parent in _parents(op)) else "torch"
+            inside = any(isinstance(parent, tensor.KernelOp) for parent in _parents(op))
+            return Level.TENSOR if inside else Level.TORCH
         case tensor.KernelOp():
-            return "tensor"
+            return Level.TENSOR
         case FuncOp() if any(isinstance(type, TensorType) for type in op.function_type.inputs):
-            return "tensor" if any(isinstance(inner, tensor.KernelOp) for inner in op.walk()) else "torch"
+            fused = any(isinstance(inner, tensor.KernelOp) for inner in op.walk())
+            return Level.TENSOR if fused else Level.TORCH
         case kernel.FuncOp() | kernel.LaunchOp():
-            return "kernel"
+            return Level.KERNEL
         case tile.LaunchOp():
-            return "tile"
+            return Level.TILE
         case loop.ForOp() | loop.ReduceOp() | loop.StoreOp():
             below = any(isinstance(parent, tile.LaunchOp | kernel.FuncOp) for parent in _parents(op))
-            return None if below else "loop"
+            return None if below else Level.LOOP
         case _:
             return None
 
@@ -144,10 +155,14 @@ def _parents(op: Operation) -> Iterator[Operation]:
         parent = parent.parent_op()
 
 
-def _run(stage: Stage, module: ModuleOp, ctx: Context) -> StageRun:
+def _run(stage: Stage, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
     start = time.perf_counter()
     with collect() as remarks:
         stage.load()().apply(ctx, module)
     CanonicalizePass().apply(ctx, module)
     CommonSubexpressionElimination().apply(ctx, module)
+    if verify:
+        module.verify()
+    for verifier in VERIFIERS if verifiers else ():
+        verifier.load()().apply(ctx, module)
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))

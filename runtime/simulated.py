@@ -1,0 +1,44 @@
+"""How much work simulating a program is, so that the simulator is not started on what it cannot finish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from deplodock.analysis.arguments import callee
+from deplodock.analysis.linear import fold_map
+from deplodock.dialects import kernel, loop
+
+LANE_STEP_LIMIT = 500_000_000
+"""The lane steps that are simulated where there is a choice: half a minute, at 10 to 30 million a second."""
+
+
+def lane_steps(module: ModuleOp) -> int:
+    """About how many lane steps (one op run by one thread) the launches of a module at kernel level take.
+
+    Guards are taken to hold for all threads, and loops to run to the largest value of their bound.
+    """
+    launched = [callee(op) for op in module.walk() if isinstance(op, kernel.LaunchOp)]
+    kernels = launched or list(module.ops)
+    return sum(
+        function.num_blocks * function.num_threads * _steps(function.body.block)
+        for function in kernels
+        if isinstance(function, kernel.FuncOp)
+    )
+
+
+def _steps(block: Block) -> int:
+    steps = 0
+    for op in block.ops:
+        inner = sum(_steps(block) for region in op.regions for block in region.blocks)
+        trips = _trips(op.bound.data, op.bound_operands) if isinstance(op, loop.ForOp) else 1
+        steps += 1 + trips * inner
+    return steps
+
+
+def _trips(bound: AffineMap, operands: Sequence[SSAValue]) -> int:
+    ranges = [form.range() for form in fold_map(bound, operands)]
+    return max(0, min((high for _, high in filter(None, ranges)), default=1))

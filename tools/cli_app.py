@@ -1,0 +1,144 @@
+"""The commands of `deplodock` and their options."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+import deplodock
+from deplodock.passes.driver import Level
+from deplodock.tools.cli_program import Options, Program, Session
+from deplodock.tools.clock import Clock
+from deplodock.tools.color import Color
+from deplodock.tools.diagnostics import run_tool
+
+app = typer.Typer(
+    name="deplodock",
+    help="A compiler from PyTorch programs to CUDA that people can read.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+File = Annotated[
+    str | None,
+    typer.Argument(metavar="[FILE]", help="a Python file (.py) or IR text of any level; - is IR text from stdin"),
+]
+Expression = Annotated[
+    str | None,
+    typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="architecture or card to compile for, such as sm_90 or h100  [default: sm_90]"),
+]
+Verbose = Annotated[
+    int,
+    typer.Option("-v", count=True, show_default=False, help="note times, and what nvcc says; -vv: trace each pass"),
+]
+Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
+DumpDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="write the module after each pass, and each kernel, to a folder")
+]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the inputs: of torch.manual_seed before -c runs")]
+Colors = Annotated[Color, typer.Option(help="colour IR and traces")]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+) -> None:
+    """A compiler from PyTorch programs to CUDA that people can read."""
+    if version:
+        typer.echo(f"deplodock {deplodock.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("compile")
+def compile_command(
+    context: typer.Context,
+    file: File = None,
+    expression: Expression = None,
+    ir: Annotated[Level, typer.Option(help="level to print")] = Level.CUDA,
+    target: Target = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="write there instead of to stdout")] = None,
+    verbosity: Verbose = 0,
+    color: Colors = Color.AUTO,
+    print_op_generic: Generic = False,
+    dump_dir: DumpDir = None,
+    seed: Seed = 0,
+) -> None:
+    """Compile a program and print it at a level."""
+    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir))
+    module = _read(session, file, expression).module
+    session.lower(module, ir)
+    text = session.text(module, ir)
+    if output is None:
+        session.write(text, ir)
+    else:
+        output.write_text(text, encoding="utf-8")
+    if ir is Level.CUDA:
+        session.report_nvcc(text, module)
+    session.finish(module)
+    sys.stdout.flush()
+
+
+@app.command("run")
+def run_command(
+    context: typer.Context,
+    file: File = None,
+    expression: Expression = None,
+    replacement: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FILE", help="run this IR text in place of the program, on its inputs, against its result"
+        ),
+    ] = None,
+    ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
+    target: Target = None,
+    verbosity: Verbose = 0,
+    color: Colors = Color.AUTO,
+    print_op_generic: Generic = False,
+    dump_dir: DumpDir = None,
+    seed: Seed = 0,
+) -> None:
+    """Compile a program, run it in the simulator of a GPU, and check the result.
+
+    A Python program is compared with PyTorch, IR text with the evaluator of the same text, both in float64. The exit
+    code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
+    """
+    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir))
+    program = _read(session, file, expression)
+    if replacement is not None and program.captured is None:
+        raise typer.BadParameter("--from takes its inputs from a Python program: give -c EXPR or a .py file")
+    # The simulator needs numpy, which `compile` of IR text does without.
+    with session.clock.part("import deplodock"):
+        cli_run = importlib.import_module("deplodock.tools.cli_run")
+    succeeded = cli_run.run(session, program, ir, replacement)
+    sys.stdout.flush()
+    if not succeeded:
+        raise typer.Exit(1)
+
+
+def _session(context: typer.Context, options: Options) -> Session:
+    return Session(options, Clock(context.obj))
+
+
+def _read(session: Session, file: str | None, expression: str | None) -> Program:
+    if (file is None) == (expression is None):
+        raise typer.BadParameter("give a program: either -c EXPR or a FILE")
+    return session.read_expression(expression) if expression is not None else session.read_file(file or "")
+
+
+def main(started: float) -> NoReturn:
+    """Run the command line that was started at `started` seconds of `time.perf_counter`."""
+    run_tool("deplodock", lambda: app(obj=started))

@@ -1,0 +1,159 @@
+"""What `deplodock run` does with a program: simulates it, compares it, and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.analysis.arguments import entry_function
+from deplodock.analysis.reductions import longest_reduction
+from deplodock.analysis.resources import shared_bytes
+from deplodock.analysis.targets import target_of
+from deplodock.dialects.kernel import FuncOp
+from deplodock.errors import Error
+from deplodock.interpreters.check import draw_inputs
+from deplodock.interpreters.evaluate import evaluate, input_types
+from deplodock.interpreters.simulator import Counters, Finding, simulate
+from deplodock.interpreters.values import Array
+from deplodock.passes.driver import LEVELS, Level, level_of
+from deplodock.runtime.compare import compare
+from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
+from deplodock.tools.cli_program import Program, Session
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A program before it is lowered: what it is run on, and what should come out.
+
+    `evaluable` is the program at a level that the evaluators run. `reference` holds the outputs in float64 and `eager`
+    those of another run in the program's own types, both from `source`; neither exists for a program at kernel level.
+    """
+
+    inputs: list[Array]
+    reference: list[Array] | None
+    eager: list[Array] | None
+    source: str
+    reduction_extent: int
+    evaluable: ModuleOp | None
+
+
+def run(session: Session, program: Program, ir: Level | None, replacement: str | None) -> bool:
+    """Run a program and print the report; whether it is right and the simulator finds nothing.
+
+    Args:
+        session: the command at work.
+        program: the program; it is lowered.
+        ir: a level to print, too.
+        replacement: a file of IR text to run in the program's place.
+    """
+    module = program.module
+    task = _captured_task(session, program) if program.captured is not None else _text_task(session, module)
+    if replacement is not None:
+        module = session.read_module(replacement)
+        task = _Task(task.inputs, task.reference, task.eager, task.source, task.reduction_extent, None)
+    printed = _lower(session, module, ir)
+    if printed is not None and ir is not None:
+        session.write(printed, ir)
+        if ir is Level.CUDA:
+            session.report_nvcc(printed, module)
+    outputs, findings = _execute(session, module, task)
+    right = _check(task, outputs)
+    for finding in findings:
+        print(finding)
+    succeeded = right and not findings
+    print(_summary(task, right, len(findings)))
+    session.finish(module)
+    return succeeded
+
+
+def _captured_task(session: Session, program: Program) -> _Task:
+    """A program from Python, compared with PyTorch. It is lowered to tensor level."""
+    captured, module = program.captured, program.module
+    assert captured is not None
+    session.lower(module, Level.TENSOR)
+    with session.clock.part("PyTorch's result"):
+        inputs = [value.detach().numpy() for value in captured.inputs]
+        reference = [value.numpy() for value in captured.reference()]
+        eager = [value.numpy() for value in captured.eager()]
+    return _Task(inputs, reference, eager, "PyTorch in float64", longest_reduction(module), module.clone())
+
+
+def _text_task(session: Session, module: ModuleOp) -> _Task:
+    """A program in IR text, compared with the evaluator. Torch level is lowered to tensor level."""
+    if level_of(module) is Level.TORCH:
+        session.lower(module, Level.TENSOR)
+    inputs = draw_inputs(input_types(entry_function(module)), session.options.seed, "normal", lowest=0)
+    if level_of(module) is Level.KERNEL:
+        return _Task(inputs, None, None, "", 1, None)
+    with session.clock.part("evaluator's result"):
+        reference = evaluate(module, inputs, precision="float64")
+        eager = evaluate(module, inputs)
+    return _Task(inputs, reference, eager, "the evaluator in float64", longest_reduction(module), module.clone())
+
+
+def _lower(session: Session, module: ModuleOp, ir: Level | None) -> str | None:
+    """Lower to kernel level; the text at the level to print on the way."""
+    text = None
+    if ir is not None and LEVELS.index(ir) < LEVELS.index(Level.KERNEL):
+        session.lower(module, ir)
+        text = session.text(module, ir)
+    session.lower(module, Level.KERNEL)
+    if ir is not None and text is None:
+        text = session.text(module, ir)
+    return text
+
+
+def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding]]:
+    """The outputs of the program, and what the simulator finds; prints each kernel."""
+    steps = lane_steps(module)
+    if steps > LANE_STEP_LIMIT and task.evaluable is not None:
+        session.note(
+            f"simulating about {steps:.1e} lane steps would take too long (the limit is {LANE_STEP_LIMIT:.0e}): "
+            f"the evaluator ran the program at {level_of(task.evaluable)} level instead, the kernels did not run"
+        )
+        _print_kernels(module, {})
+        return evaluate(task.evaluable, task.inputs), ()
+    simulation = simulate(module, task.inputs)
+    session.clock.add("simulator", simulation.seconds)
+    session.note(f"simulated in {simulation.seconds:.3f} s")
+    _print_kernels(module, simulation.counters)
+    return simulation.outputs, simulation.findings
+
+
+def _print_kernels(module: ModuleOp, counters: dict[str, Counters]) -> None:
+    arch = target_of(module).arch.data
+    for function in (op for op in module.ops if isinstance(op, FuncOp)):
+        name = function.sym_name.data
+        print(
+            f"@{name}: {function.num_blocks} blocks of {function.num_threads} threads, "
+            f"{shared_bytes(function)} bytes of shared memory, for {arch}"
+        )
+        if (counts := counters.get(name)) is not None:
+            print(
+                f"  global memory: {counts.global_bytes_read} bytes read, {counts.global_bytes_written} written; "
+                f"barriers: {counts.barriers}"
+            )
+
+
+def _check(task: _Task, outputs: Sequence[Array]) -> bool:
+    """Compare the outputs and print each verdict."""
+    if task.reference is None or task.eager is None:
+        return True
+    if len(outputs) != len(task.reference):
+        raise Error(f"the program has {len(outputs)} outputs, but {len(task.reference)} are expected")
+    right = True
+    for number, (got, reference, eager) in enumerate(zip(outputs, task.reference, task.eager, strict=True)):
+        verdict = compare(got, reference, eager, task.reduction_extent)
+        right = right and verdict.passed
+        print(f"output {number}: {'right' if verdict.passed else 'WRONG'}: {verdict}")
+    return right
+
+
+def _summary(task: _Task, right: bool, findings: int) -> str:
+    compared = "nothing to compare with at kernel level"
+    if task.reference is not None:
+        compared = f"the result {'agrees with' if right else 'DIFFERS from'} {task.source}"
+    found = "no findings" if not findings else f"{findings} finding{'s' if findings > 1 else ''}"
+    return f"{'passed' if right and not findings else 'FAILED'}: {compared}, {found}"
