@@ -68,15 +68,13 @@ class AffineReader:
             if self.parser.parse_optional_punctuation("*"):
                 factor = self._factor()
                 if not isinstance(result, AffineConstantExpr) and not isinstance(factor, AffineConstantExpr):
-                    self.parser.raise_error(
-                        "a product in an affine expression needs a constant factor", pos, self.parser.pos
-                    )
+                    self.parser.raise_error("a product in an affine expression needs a constant factor", pos)
                 result = result * factor
             elif (word := self.parser.parse_optional_keyword_in(tuple(_DIVISIONS))) is not None:
                 pos = self.parser.pos
-                divisor = self.parser.parse_integer(allow_boolean=False)
+                divisor = self.parser.parse_integer(False, context_msg=f": the divisor of '{word}' is a constant")
                 if divisor <= 0:
-                    self.parser.raise_error(f"the divisor of '{word}' must be positive", pos, self.parser.pos)
+                    self.parser.raise_error(f"the divisor of '{word}' must be positive", pos)
                 result = _DIVISIONS[word](result, divisor)
             else:
                 return result
@@ -99,7 +97,7 @@ class AffineReader:
             name = parser.parse_optional_identifier()
             if name is not None and name[:1] == "d" and name[1:].isdecimal():
                 return AffineExpr.dimension(int(name[1:]))
-            parser.raise_error("expected an SSA value, an integer or a slab coordinate such as d0", pos, parser.pos)
+            parser.raise_error("expected an SSA value, an integer or a slab coordinate such as d0", pos)
         parser.raise_error("expected an SSA value or an integer in an affine expression")
 
     def _value(self, value: SSAValue) -> AffineExpr:
@@ -114,7 +112,7 @@ def parse_i64(parser: AttrParser) -> int:
     pos = parser.pos
     number = parser.parse_integer(allow_boolean=False)
     if not -(1 << 63) <= number < 1 << 63:
-        parser.raise_error(f"{number} does not fit i64", pos, parser.pos)
+        parser.raise_error(f"{number} does not fit i64", pos)
     return number
 
 

@@ -357,6 +357,8 @@ class MoveOp(IRDLOperation):
     def verify_(self) -> None:
         verify_subscripts(self.source, self.source_map.data, self.source_indices)
         verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
+        if self.where is None and self.where_indices:
+            raise VerifyException("operands of conditions need the property `where` that says the conditions")
         if self.where is not None:
             verify_conditions("the conditions of the move", self.where.data, self.where_indices)
             if memory_of(self.destination) is None:

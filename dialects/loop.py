@@ -117,7 +117,7 @@ def _parse_header(parser: Parser) -> tuple[Parser.Argument, AffineMapAttr, list[
     parser.parse_punctuation("=")
     pos = parser.pos
     if parser.parse_integer(allow_boolean=False) != 0:
-        parser.raise_error("a loop starts at 0; shift the subscripts instead", pos, parser.pos)
+        parser.raise_error("a loop starts at 0; shift the subscripts instead", pos)
     parser.parse_keyword("to")
     reader = AffineReader(parser)
     map = reader.map(parse_bound(reader))
@@ -268,7 +268,7 @@ class ReduceOp(IRDLOperation):
             wanted = ", ".join(str(type) for type in types)
             raise VerifyException(f"the body must end with loop.yield of values of the types ({wanted})")
         for inner in self.body.walk():
-            effects = get_effects(inner) or ()
+            effects = () if inner.regions else get_effects(inner) or ()
             if any(effect.kind is MemoryEffectKind.WRITE for effect in effects):
                 raise VerifyException(f"the body of a reduction only reads; move {inner.name} out of it")
 
@@ -335,7 +335,7 @@ class IndexOp(IRDLOperation):
         pos = parser.pos
         results = parse_subscripts(parser, reader)
         if len(results) != 1:
-            parser.raise_error(f"loop.index computes one index, got {len(results)}", pos, parser.pos)
+            parser.raise_error(f"loop.index computes one index, got {len(results)}", pos)
         op = cls(reader.map(results), reader.operands)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
@@ -556,7 +556,7 @@ def parse_memref(parser: Parser) -> MemRefType[Attribute]:
     pos = parser.pos
     type = parser.parse_type()
     if not isinstance(type, MemRefType):
-        parser.raise_error(f"expected a memref type, got {type}", pos, parser.pos)
+        parser.raise_error(f"expected a memref type, got {type}", pos)
     return cast(MemRefType[Attribute], type)
 
 

@@ -204,8 +204,9 @@ def _check_short_form(parser: Parser, ops: Sequence[OpName], region: Region, ins
             applied.verify()
         except VerifyException as error:
             types = ", ".join(str(operand.type) for operand in applied.operands)
+            reason = " ".join(str(error).split())
             parser.raise_error(
-                f"{op.op_class.name} on ({types}) has no short form ({error}); write {instead}", op.start, op.end
+                f"{op.op_class.name} on ({types}) has no short form ({reason}); write {instead}", op.start, op.end
             )
 
 

@@ -327,6 +327,8 @@ class StageOp(IRDLOperation):
             raise VerifyException(f"stage copies from global memory, got {source}")
         if memory_of(self.slab) is None:
             raise VerifyException(f"a slab lives in #tile.memory<shared> or #tile.memory<register>, got {slab}")
+        if any(extent < 0 for extent in slab.get_shape()):
+            raise VerifyException(f"a slab needs a static shape, got {slab}")
         if source.element_type != slab.element_type:
             raise VerifyException(f"stage keeps the element type, got {source} and {slab}")
         verify_divisors("the subscripts", map)
@@ -354,7 +356,6 @@ class StageOp(IRDLOperation):
         reader = AffineReader(parser, as_symbols=True)
         pos = parser.pos
         subscripts = parse_subscripts(parser, reader)
-        end = parser.pos
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         source = parser.resolve_operand(buffer, parse_memref(parser))
@@ -363,9 +364,7 @@ class StageOp(IRDLOperation):
         rank = len(slab.get_shape())
         used = {position for expr in subscripts for position in expr.used_dims()}
         if used and max(used) >= rank:
-            parser.raise_error(
-                f"the slab has {rank} dimensions, so d{max(used)} is not one of its coordinates", pos, end
-            )
+            parser.raise_error(f"the slab has {rank} dimensions, so d{max(used)} is not one of its coordinates", pos)
         op = cls(source, reader.map(subscripts, rank), reader.operands, slab)
         op.attributes |= attributes
         return op
