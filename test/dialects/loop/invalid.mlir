@@ -1,6 +1,5 @@
 // Malformed loop operations: each message says where and what to write.
-// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics -o %t.mlir
-// RUN: filecheck %s --input-file %t.mlir
+// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:17
 // CHECK: a loop starts at 0; shift the subscripts instead

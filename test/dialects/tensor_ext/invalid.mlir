@@ -1,6 +1,5 @@
 // Malformed tensor_ext operations: each message says where and what to write.
-// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics -o %t.mlir
-// RUN: filecheck %s --input-file %t.mlir
+// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:32
 // CHECK: arith.select on (f32) has no short form (Expected 3 operands, but got 1); write the body as a region `(%x: f32, ..) {..}`

@@ -1,6 +1,5 @@
 // Malformed tile operations: each message says where and what to write.
-// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics -o %t.mlir
-// RUN: filecheck %s --input-file %t.mlir
+// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:25
 // CHECK: Expected `block`, `thread`, or `register`.
