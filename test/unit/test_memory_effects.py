@@ -1,0 +1,246 @@
+"""What every operation says about memory, and what xDSL's cse and dce make of it."""
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.parser import Parser
+from xdsl.traits import IsTerminator, get_effects
+from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+from xdsl.transforms.dead_code_elimination import DeadCodeElimination
+from xdsl.universe import Universe
+
+from deplodock.dialects.kernel import Kernel
+from deplodock.dialects.loop import Loop
+from deplodock.dialects.tensor import TensorExt
+from deplodock.dialects.tile import Tile
+
+PARAMETERS = (
+    "%x: memref<8xf32>, %y: memref<8xf32>, %v: f32, %w: f32, %i: index, %t: tensor<8xf32>,"
+    " %s: memref<8xf32, #tile.memory<shared>>"
+)
+ON_CHIP = "memref<4xf32, #tile.memory<shared>>"
+
+OPERATIONS = {
+    "tensor_ext.elementwise": ("%r = tensor_ext.elementwise {math.exp} %t : tensor<8xf32>", ()),
+    "tensor_ext.reduce": ("%r = tensor_ext.reduce {arith.addf} %t dims [0] : tensor<8xf32> -> tensor<f32>", ()),
+    "tensor_ext.index_map": (
+        "%r = tensor_ext.index_map %t affine_map<(d0) -> (d0)> : tensor<8xf32> -> tensor<8xf32>",
+        (),
+    ),
+    "tensor_ext.kernel": (
+        """%r = tensor_ext.kernel @k(%a = %t : tensor<8xf32>) -> tensor<8xf32> {
+          tensor_ext.yield %a : tensor<8xf32>
+        }""",
+        (),
+    ),
+    "loop.for": ("loop.for %k = 0 to 8 {\n loop.store %v, %x[%k] : memref<8xf32>\n }", ("write x",)),
+    "loop.reduce": (
+        """%r = loop.reduce {arith.addf} %k = 0 to 8 : f32 {
+          %e = loop.load %x[%k] : memref<8xf32>
+          loop.yield %e : f32
+        }""",
+        ("read x",),
+    ),
+    "loop.index": ("%r = loop.index [%i + 1]", ()),
+    "loop.where": ("loop.where %i < 4", ("alloc x",)),
+    "loop.guard": ("loop.guard where (%i < 4) {\n loop.store %v, %x[0] : memref<8xf32>\n }", ("write x",)),
+    "loop.inside": ("%r = loop.inside where (%i < 4)", ()),
+    "loop.load": ("%r = loop.load %x[%i] : memref<8xf32>", ("read x",)),
+    "loop.store": ("loop.store %v, %x[%i] : memref<8xf32>", ("write x",)),
+    "tile.launch": (
+        "tile.launch (%a = 8 : thread) {\n loop.store %v, %x[%a] : memref<8xf32>\n }",
+        ("write x",),
+    ),
+    "tile.combine": (
+        "tile.launch (%a = 8 : thread) {\n %r = tile.combine {arith.addf} %v over (%a) : f32\n }",
+        ("read a",),
+    ),
+    "tile.stage": (f"%r = tile.stage %x[d0] : memref<8xf32> to {ON_CHIP}", ("read x",)),
+    "kernel.func": ("kernel.func @g() blocks(%b = 1) threads(%a = 1) {}", ()),
+    "kernel.launch": ("kernel.launch @h()", ("read -", "write -")),
+    "kernel.alloc": (f"%r = kernel.alloc : {ON_CHIP}", ("alloc r",)),
+    "kernel.move": (
+        "kernel.move 1 %x[0] to %s[0] : memref<8xf32> to memref<8xf32, #tile.memory<shared>>",
+        ("read x", "write s"),
+    ),
+    "kernel.shuffle_xor": ("%r = kernel.shuffle_xor %v, 1 : f32", ()),
+    "kernel.barrier": ("kernel.barrier", ("write - <SharedMemory>",)),
+}
+"""Each operation in a function of `PARAMETERS`, and its effects: kind, value, resource if it is not the default one."""
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    context = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, factory)
+    return context
+
+
+def parse(context: Context, body: str) -> ModuleOp:
+    text = f"""
+    kernel.func @h() blocks(%b = 1) threads(%a = 1) {{}}
+    func.func @f({PARAMETERS}) {{
+      {body}
+      func.return
+    }}"""
+    module = Parser(context, text).parse_module()
+    module.verify()
+    return module
+
+
+def count(module: ModuleOp, name: str) -> int:
+    return sum(op.name == name for op in module.walk())
+
+
+def effects(op: Operation) -> tuple[str, ...] | None:
+    found = get_effects(op)
+    if found is None:
+        return None
+    lines: list[str] = []
+    for effect in found:
+        value = getattr(effect.value, "name_hint", None) or "-"
+        resource = effect.resource.name()
+        lines.append(f"{effect.kind.name.lower()} {value}" + ("" if resource == "<Default>" else f" {resource}"))
+    return tuple(sorted(lines))
+
+
+def after_cse(context: Context, body: str) -> ModuleOp:
+    module = parse(context, body)
+    CommonSubexpressionElimination().apply(context, module)
+    module.verify()
+    return module
+
+
+def after_dce(context: Context, body: str) -> ModuleOp:
+    module = parse(context, body)
+    DeadCodeElimination().apply(context, module)
+    module.verify()
+    return module
+
+
+def test_the_table_is_complete() -> None:
+    operations = [op for dialect in (TensorExt, Loop, Tile, Kernel) for op in dialect.operations]
+    assert sorted(op.name for op in operations if not op.has_trait(IsTerminator)) == sorted(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_effects(context: Context, name: str) -> None:
+    body, expected = OPERATIONS[name]
+    op = [op for op in parse(context, body).walk() if op.name == name][-1]
+    assert effects(op) == expected
+
+
+UNUSED_DIE = [
+    "tensor_ext.elementwise",
+    "tensor_ext.reduce",
+    "tensor_ext.index_map",
+    "tensor_ext.kernel",
+    "loop.reduce",
+    "loop.index",
+    "loop.inside",
+    "loop.load",
+    "tile.combine",
+    "tile.stage",
+    "kernel.alloc",
+    "kernel.shuffle_xor",
+]
+
+
+@pytest.mark.parametrize("name", UNUSED_DIE)
+def test_unused_values_die(context: Context, name: str) -> None:
+    assert count(after_dce(context, OPERATIONS[name][0]), name) == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - set(UNUSED_DIE)))
+def test_what_does_something_is_kept(context: Context, name: str) -> None:
+    body = OPERATIONS[name][0]
+    assert count(after_dce(context, body), name) == count(parse(context, body), name)
+    assert count(after_cse(context, body), name) == count(parse(context, body), name)
+
+
+LOADS = "%a = loop.load %x[%i] : memref<8xf32>\n{between}\n%b = loop.load %x[%i] : memref<8xf32>"
+STORE_BOTH = "\nloop.store %a, %y[0] : memref<8xf32>\nloop.store %b, %y[1] : memref<8xf32>"
+
+
+@pytest.mark.parametrize(
+    ("between", "left"),
+    [
+        ("", 1),
+        ("loop.where %i < 4", 1),
+        ("%c = kernel.shuffle_xor %v, 1 : f32", 1),
+        ("loop.for %k = 0 to 4 {\n loop.where %k < 2\n}", 1),
+        ("loop.store %v, %x[%i] : memref<8xf32>", 2),
+        ("loop.for %k = 0 to 4 {\n loop.store %v, %x[%k] : memref<8xf32>\n}", 2),
+        ("loop.guard where (%i < 4) {\n loop.store %v, %x[0] : memref<8xf32>\n}", 2),
+        ("kernel.barrier", 2),
+        ("kernel.launch @h()", 2),
+        ("kernel.move 1 %x[0] to %s[0] : memref<8xf32> to memref<8xf32, #tile.memory<shared>>", 2),
+    ],
+)
+def test_equal_loads_merge_unless_something_writes_between(context: Context, between: str, left: int) -> None:
+    module = after_cse(context, LOADS.format(between=between) + STORE_BOTH)
+    assert count(module, "loop.load") == left
+
+
+@pytest.mark.parametrize(("between", "left"), [("", 1), ("loop.store %v, %x[0] : memref<8xf32>", 2)])
+def test_equal_reductions_and_slabs_merge_unless_something_writes_between(
+    context: Context, between: str, left: int
+) -> None:
+    reduction = OPERATIONS["loop.reduce"][0]
+    body = f"{reduction.replace('%r', '%a')}\n{between}\n{reduction.replace('%r', '%b')}{STORE_BOTH}"
+    assert count(after_cse(context, body), "loop.reduce") == left
+
+    stage, use = (
+        OPERATIONS["tile.stage"][0],
+        "\n%e{0} = loop.load %{0}[0] : {1}\nloop.store %e{0}, %y[0] : memref<8xf32>",
+    )
+    body = f"{stage.replace('%r', '%a')}\n{between}\n{stage.replace('%r', '%b')}"
+    body += use.format("a", ON_CHIP) + use.format("b", ON_CHIP)
+    assert count(after_cse(context, body), "tile.stage") == left
+
+
+def test_shuffles_are_values_and_merge_across_a_barrier(context: Context) -> None:
+    body = "%a = kernel.shuffle_xor %v, 1 : f32\nkernel.barrier\n%b = kernel.shuffle_xor %v, 1 : f32" + STORE_BOTH
+    assert count(after_cse(context, body), "kernel.shuffle_xor") == 1
+
+
+def test_equal_stores_and_allocations_do_not_merge(context: Context) -> None:
+    store = OPERATIONS["loop.store"][0]
+    assert count(after_cse(context, f"{store}\n{store}"), "loop.store") == 2
+    use = "\n%e{0} = loop.load %{0}[0] : {1}\nloop.store %e{0}, %y[0] : memref<8xf32>"
+    body = "\n".join(f"%{name} = kernel.alloc : {ON_CHIP}" for name in "ab")
+    body += use.format("a", ON_CHIP) + use.format("b", ON_CHIP)
+    assert count(after_cse(context, body), "kernel.alloc") == 2
+
+
+def test_equal_combines_merge_in_one_block_only(context: Context) -> None:
+    body = """tile.launch (%k = 8 : thread) {
+      %a = tile.combine {arith.addf} %v over (%k) : f32
+      %b = tile.combine {arith.addf} %v over (%k) : f32
+      loop.for %j = 0 to 4 {
+        loop.where %k < %j
+        %c = tile.combine {arith.addf} %v over (%k) : f32
+        loop.store %c, %y[%j] : memref<8xf32>
+      }
+      loop.store %a, %x[0] : memref<8xf32>
+      loop.store %b, %x[1] : memref<8xf32>
+    }"""
+    assert count(after_cse(context, body), "tile.combine") == 2
+
+
+def test_an_activity_dies_with_its_loop(context: Context) -> None:
+    body = """%r = loop.reduce {arith.addf} %k = 0 to 8 : f32 {
+      loop.where %k < %i
+      %e = loop.load %x[%k] : memref<8xf32>
+      loop.yield %e : f32
+    }"""
+    assert count(after_dce(context, body), "loop.where") == 0
+    used = body + "\nloop.store %r, %y[0] : memref<8xf32>"
+    assert count(after_dce(context, used), "loop.where") == 1
+
+
+def test_a_loop_without_writes_dies(context: Context) -> None:
+    body = "loop.for %k = 0 to 8 {\n %e = loop.load %x[%k] : memref<8xf32>\n }"
+    assert count(after_dce(context, body), "loop.for") == 0
