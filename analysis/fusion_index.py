@@ -45,7 +45,7 @@ def axes_in(index: Index) -> list[SSAValue]:
 
 def compose(map: AffineMap, index: Index) -> Index:
     """The index that `map` reads at `index`."""
-    return tuple(rejoin(fold(expr, (), index)) for expr in map.results)
+    return tuple(substitute(fold(expr, (), index), {}) for expr in map.results)
 
 
 def rejoin(form: Linear) -> Linear:
@@ -70,7 +70,7 @@ def rejoin(form: Linear) -> Linear:
 
 
 def substitute(form: Linear, values: Mapping[SSAValue, Linear]) -> Linear:
-    """Replace axes in a form by other forms."""
+    """Replace axes in a form by other forms, and put quotients and remainders in it back together."""
     result = Linear(constant=form.constant)
     for atom, coefficient in form.terms:
         if isinstance(atom, Division):
