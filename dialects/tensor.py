@@ -1,18 +1,21 @@
 """The `tensor_ext` dialect: tensor computation as elementwise, reduce and index_map on builtin `tensor` types.
 
-Three operations express every ATen op of the slice, so that other frontends need nothing below this level. A kernel,
-the unit that fusion decides on, is a region of them. (The name `tensor` belongs to xDSL's builtin dialect of that
-name.)
+These three, and `iota`, `gather` and `concat`, express every ATen op of the torch dialect, so that other frontends need
+nothing below this level. A kernel, the unit that fusion decides on, is a region of them. (The name `tensor` belongs to
+xDSL's builtin dialect of that name.)
 
     %sq  = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<32x2048xf32>
     %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<32x2048xf32> -> tensor<32xf32>
     %wb  = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<2048xf32> -> tensor<32x2048xf32>
+    %col = tensor_ext.iota dim 1 : tensor<4x8xi64>
+    %row = tensor_ext.gather %t at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<4xi64> -> tensor<4xf32>
+    %ab  = tensor_ext.concat %a, %b dim 0 : tensor<2x4xf32>, tensor<3x4xf32> -> tensor<5x4xf32>
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import Self
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -44,16 +47,15 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
-
-
-def tensor_of(value: SSAValue | Attribute) -> TensorType[Attribute]:
-    """The tensor type of a value known to be a tensor."""
-    return cast(TensorType[Attribute], value.type if isinstance(value, SSAValue) else value)
+from deplodock.dialects.tensor_indexing import ConcatOp, GatherOp, IotaOp, tensor_of
 
 
 @irdl_op_definition
 class YieldOp(AbstractYieldOperation[Attribute]):
-    """The values of a tensor_ext region: scalars of a body or combiner, tensors of a kernel."""
+    """The values of a tensor_ext region: scalars of a body or combiner, tensors of a kernel.
+
+    tensor_ext.yield %v : f32
+    """
 
     name = "tensor_ext.yield"
     traits = traits_def(IsTerminator(), Pure())
@@ -65,6 +67,12 @@ class ElementwiseOp(IRDLOperation):
 
     All operands and results have one shape; a broadcast is an explicit `index_map`. The short form `{arith.mulf}`
     stands for a body of that one operation on its arguments in order.
+
+        %sum = tensor_ext.elementwise {arith.addf} %x, %y : tensor<4xf32>
+        %less = tensor_ext.elementwise %x, %y : tensor<4xf32>, tensor<4xf32> -> tensor<4xi1> (%a: f32, %b: f32) {
+          %c = arith.cmpf olt, %a, %b : f32
+          tensor_ext.yield %c : i1
+        }
     """
 
     name = "tensor_ext.elementwise"
@@ -164,6 +172,13 @@ class ReduceOp(IRDLOperation):
 
     The n operands share one shape; the combiner takes n accumulators, then n values, and is total on the identities.
     The fold over an empty range is the identity.
+
+        %sum = tensor_ext.reduce {arith.addf} %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+        %odd = tensor_ext.reduce %x dims [0, 1] : tensor<4x8xf32> -> tensor<f32>
+          combine (%a: f32, %b: f32) identity [1.0 : f32] {
+          %c = arith.mulf %a, %b : f32
+          tensor_ext.yield %c : f32
+        }
     """
 
     name = "tensor_ext.reduce"
@@ -284,6 +299,8 @@ class IndexMapOp(IRDLOperation):
     """Reads a tensor through an affine map: result[d0, d1, ...] = source[map(d0, d1, ...)].
 
     Broadcast, transpose, slice, flip and reshape are all this operation.
+
+        %wb = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<8xf32> -> tensor<4x8xf32>
     """
 
     name = "tensor_ext.index_map"
@@ -319,6 +336,11 @@ class KernelOp(IRDLOperation):
     """The tensor computation of one kernel: a region on tensors whose yielded values are stored to memory.
 
     Fusion writes its decisions as these regions and keeps the ones it finds. The region sees its arguments only.
+
+        %out = tensor_ext.kernel @k(%x0 = %x : tensor<4xf32>) -> tensor<4xf32> {
+          %y = tensor_ext.elementwise {math.exp} %x0 : tensor<4xf32>
+          tensor_ext.yield %y : tensor<4xf32>
+        }
     """
 
     name = "tensor_ext.kernel"
@@ -394,4 +416,6 @@ def _verify_yield(body: Region, types: Sequence[Attribute]) -> None:
         raise VerifyException(f"the body must end with tensor_ext.yield of values of the types ({wanted})")
 
 
-TensorExt = Dialect("tensor_ext", [YieldOp, ElementwiseOp, ReduceOp, IndexMapOp, KernelOp], [])
+TensorExt = Dialect(
+    "tensor_ext", [YieldOp, ElementwiseOp, ReduceOp, IndexMapOp, IotaOp, GatherOp, ConcatOp, KernelOp], []
+)

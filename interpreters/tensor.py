@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from deplodock.dialects.tensor import tensor_of
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.machine import Buffer, Handler, Machine, Space
 from deplodock.interpreters.scalars import scalar_value
+from deplodock.interpreters.values import Array
 
 
 def _constant(machine: Machine, op: ConstantOp, space: Space) -> None:
@@ -49,15 +51,38 @@ def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
         machine.values[value] = np.broadcast_to(result, shape)
 
 
-def _index_map(machine: Machine, op: tensor.IndexMapOp, space: Space) -> None:
+def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp, indices: Sequence[Array]) -> None:
+    """Read the source through the map, whose symbols are `indices`."""
     source, shape = machine.array(op.source), tensor_of(op.result).get_shape()
-    dims = [np.arange(n).reshape(-1, *(1,) * (len(shape) - 1 - axis)) for axis, n in enumerate(shape)]
     buffer = Buffer(np.array(source, order="C", copy=None), source.ndim)
     if 0 in shape:
         machine.values[op.result] = np.empty(shape, source.dtype)
         return
-    subscripts = machine.affine(op.map.data, dims)
+    dims = [_coordinate(shape, dim) for dim in range(len(shape))]
+    subscripts = machine.affine(op.map.data, dims, indices)
     machine.values[op.result] = np.broadcast_to(machine.load(op, buffer, subscripts, Space()), shape)
+
+
+def _coordinate(shape: Sequence[int], dim: int) -> Array:
+    return np.arange(shape[dim]).reshape(-1, *(1,) * (len(shape) - 1 - dim))
+
+
+def _index_map(machine: Machine, op: tensor.IndexMapOp, space: Space) -> None:
+    _read(machine, op, [])
+
+
+def _gather(machine: Machine, op: tensor.GatherOp, space: Space) -> None:
+    _read(machine, op, [index.astype(np.int64) for index in machine.arrays(op.indices)])
+
+
+def _iota(machine: Machine, op: tensor.IotaOp, space: Space) -> None:
+    type = tensor_of(op.result)
+    coordinate = _coordinate(type.get_shape(), op.dim.value.data).astype(machine.dtype(type.element_type))
+    machine.values[op.result] = np.broadcast_to(coordinate, type.get_shape())
+
+
+def _concat(machine: Machine, op: tensor.ConcatOp, space: Space) -> None:
+    machine.values[op.result] = np.concatenate(machine.arrays(op.inputs), axis=op.dim.value.data)
 
 
 def _kernel(machine: Machine, op: tensor.KernelOp, space: Space) -> None:
@@ -73,5 +98,8 @@ HANDLERS: dict[type[Operation], Handler] = {
     tensor.ElementwiseOp: _elementwise,
     tensor.ReduceOp: _reduce,
     tensor.IndexMapOp: _index_map,
+    tensor.IotaOp: _iota,
+    tensor.GatherOp: _gather,
+    tensor.ConcatOp: _concat,
     tensor.KernelOp: _kernel,
 }
