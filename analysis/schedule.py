@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
-from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.alignment import aligned_width, element_bytes
+from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.nest import Nest, nests
 from deplodock.analysis.roles import contraction
-from deplodock.dialects import loop
+from deplodock.analysis.targets import target_of
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
 
 ATTRIBUTE = "deplodock.schedule"
 
@@ -41,6 +44,18 @@ ROW_VALUES = 32
 
 CONTRACTION_TILE = 16
 """The tile of a contraction's output, m and n, before register tiling."""
+
+CONTRACTION_CHUNK = 32
+"""Elements of k in a slab of a contraction."""
+
+CELLS = 4
+"""Outputs along m and n that one thread of a contraction computes."""
+
+VECTOR = 4
+"""Neighbouring outputs of a thread in other kernels: f32 moves 16 bytes at once."""
+
+LOOP_BODY = 1100
+"""The most instructions of an unrolled loop; above about 17 KB the instruction cache starves (measured on an H100)."""
 
 
 def schedule_of(function: func.FuncOp) -> Schedule:
@@ -91,6 +106,27 @@ def choose(function: func.FuncOp) -> Schedule:
     if (rows := _row_options(nest)) is not None:
         return {"tileify": {}, "cooperative-reduce": rows, **_cta(max(CTA_THREADS, int(rows["threads"])))}
     return {"tileify": {}, **_cta(CTA_THREADS)}
+
+
+def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:
+    """The most iterations of a reduction, a power of two, whose slabs fit in the shared memory of a CTA.
+
+    All iterations where they fit together, or where nothing is known to be read; None where its bound is not constant.
+    """
+    module = launch.get_toplevel_object()
+    if reduction.trips is None or not isinstance(module, ModuleOp):
+        return None
+    inside = [axis for axis in launch.axes if launch.binding(axis) is not Binding.BLOCK]
+    per_iteration = 0
+    for load in reduction.body.walk():
+        if isinstance(load, loop.LoadOp) and tile.memory_of(load.source) is None:
+            slab = shared_footprint(load, [reduction.iv, *inside])
+            size = element_bytes(loop.memref_of(load.source).element_type)
+            per_iteration += 0 if slab is None else -(-slab.elements * size // max(reduction.trips, 1))
+    budget = target_of(module).fact("shared_per_block")
+    if per_iteration * reduction.trips <= budget:
+        return reduction.trips
+    return 1 << max(budget // per_iteration, 1).bit_length() - 1
 
 
 def _cta(threads: int) -> Schedule:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -95,6 +95,45 @@ def split_axis(
     recompute(axis, [(outer_axis, factor), (inner_axis, 1)], launch.body.block, extent if extent % factor else None)
     drop_axis(launch, axis)
     return outer_axis, inner_axis
+
+
+def split_loop(op: loop.ForOp | loop.ReduceOp, factor: int) -> tuple[loop.ForOp | loop.ReduceOp, ...]:
+    """Split a loop of constant extent E into loops of ceil(E / factor) and factor trips. Returns them, outer first.
+
+    A reduction becomes two nested ones with the same combiner, so they share accumulators. Where the factor does not
+    divide E, iterations from E on are inactive. The inner loop keeps the attributes and the unroll mark.
+    """
+    extent = op.trips
+    assert extent is not None
+    hint = op.iv.name_hint or "k"
+    old = op.iv
+    body = Region(op.body.detach_block(op.body.block))
+    inner_iv = body.block.insert_arg(IndexType(), 1)
+    outer_body = Block(arg_types=[IndexType()])
+    outer_body.args[0].name_hint, inner_iv.name_hint = f"{hint}o", f"{hint}i"
+    recompute(old, [(outer_body.args[0], factor), (inner_iv, 1)], body.block, extent if extent % factor else None)
+    body.block.erase_arg(old)
+    inner = _with_body(op, factor, body)
+    inner.attributes |= op.attributes
+    if op.unroll is not None:
+        inner.properties["unroll"] = op.unroll
+    outer_body.add_op(inner)
+    if isinstance(op, loop.ReduceOp):
+        outer_body.add_op(loop.YieldOp(*inner.results))
+    outer = _with_body(op, -(-extent // factor), Region(outer_body))
+    Rewriter.insert_op(outer, InsertPoint.before(op))
+    for old_result, new in zip(op.results, outer.results, strict=True):
+        new.name_hint = old_result.name_hint
+        old_result.replace_all_uses_with(new)
+    Rewriter.erase_op(op)
+    return outer, inner
+
+
+def _with_body(op: loop.ForOp | loop.ReduceOp, trips: int, body: Region) -> loop.ForOp | loop.ReduceOp:
+    """A loop of the same kind with another bound and body."""
+    if isinstance(op, loop.ForOp):
+        return loop.ForOp(trips, body)
+    return loop.ReduceOp(trips, body, op.identities, op.combiner.clone())
 
 
 def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:

@@ -15,8 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.nest import kernels
+from deplodock.analysis.nest import kernels, launches
 from deplodock.analysis.schedule import Options, schedule_of
+from deplodock.dialects import tile
 from deplodock.passes import remarks
 
 
@@ -43,6 +44,25 @@ def apply_rule(rule: ModulePass, module: ModuleOp, rewrite: Callable[[func.FuncO
         options = " ".join(f"{name}={value}" for name, value in given.items())
         reasons = "; ".join(refusals) or "the module has no kernel"
         raise PassFailedException(f"{rule.name}{{{options}}} applies to no kernel: {reasons}")
+
+
+def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None]) -> None:
+    """Run `rewrite` on every launch of a function; Skip with the first reason if all of them raise Skip."""
+    if not (found := launches(function)):
+        raise Skip("no launch; run tileify first")
+    refusals: list[str] = []
+    for launch in found:
+        try:
+            rewrite(launch)
+        except Skip as skip:
+            refusals.append(str(skip))
+    if len(refusals) == len(found):
+        raise Skip(refusals[0])
+
+
+def staged(launch: tile.LaunchOp) -> bool:
+    """Whether the launch copies slabs of its inputs on chip."""
+    return any(isinstance(op, tile.StageOp) for op in launch.body.walk())
 
 
 def positive(options: Options, name: str, default: int) -> int:

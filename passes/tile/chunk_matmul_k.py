@@ -1,0 +1,73 @@
+"""t:002 chunk-matmul-k: split the reduce axis of a contraction into chunks, so that slabs of one chunk fit on chip.
+
+    %acc = loop.reduce {arith.addf}          %acc = loop.reduce {arith.addf} %ko = 0 to 112 : f32 {
+      %k = 0 to 3584 : f32 {                   %0 = loop.reduce {arith.addf} %ki = 0 to 32 : f32 {
+      ..                               ->        %k = loop.index [%ko * 32 + %ki] ..
+      loop.yield %p : f32                        loop.yield %p : f32
+    }                                          }
+                                               loop.yield %0 : f32
+                                             }
+
+The nested reductions share one accumulator, so the order of the sum stays that of the loops. With `kv`, each chunk is
+split once more into vectors of `kv` consecutive k, for operands that are read as vectors along k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.nest import Nest
+from deplodock.analysis.roles import contraction, innermost_reduction
+from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
+from deplodock.dialects import loop, tile
+from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+
+
+@dataclass(frozen=True)
+class ChunkMatmulKPass(ModulePass):
+    """Split the reduce axis of a contraction into chunks.
+
+    Parameters:
+        bk: elements of k in a chunk.
+        kv: consecutive elements of k that are read as one vector; 1 for none.
+    """
+
+    name = "chunk-matmul-k"
+    bk: int | None = None
+    kv: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, chunk_matmul_k)
+
+
+def chunk_matmul_k(function: func.FuncOp, options: Options) -> None:
+    """Chunk the contraction of every launch; Skip with the reason if none has one to chunk."""
+    each_launch(function, lambda launch: _chunk(launch, options))
+
+
+def _chunk(launch: tile.LaunchOp, options: Options) -> None:
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    bk, kv = positive(options, "bk", CONTRACTION_CHUNK), positive(options, "kv", 1)
+    if roles is None:
+        raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
+    reduction = roles.reduction
+    if innermost_reduction(reduction) is not reduction:
+        raise Skip("the contraction runs in chunks, or over several axes, already")
+    if staged(launch):
+        raise Skip("inputs are staged; chunk-matmul-k runs before stage-inputs")
+    if reduction.trips is None:
+        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint} is not constant")
+    if bk % kv:
+        raise Skip(f"vectors of {kv} do not divide chunks of {bk}")
+    if reduction.trips <= bk:
+        raise Skip(f"k has {reduction.trips} elements, one chunk of {bk} holds them")
+    _, inner = split_loop(reduction, bk)
+    if kv > 1:
+        assert isinstance(inner, loop.ReduceOp)
+        split_loop(inner, kv)

@@ -1,0 +1,73 @@
+"""t:006 chunk-reduce: split a reduction that is no contraction into chunks, so that the slabs of one chunk fit on chip.
+
+    %d = loop.reduce {arith.addf}            %d = loop.reduce {arith.addf} %ko = 0 to 128 : f32 {
+      %k = 0 to 65536 : f32 {                  %0 = loop.reduce {arith.addf} %ki = 0 to 512 : f32 {
+      ..                               ->        %k = loop.index [%ko * 512 + %ki] ..
+      loop.yield %v : f32                        loop.yield %v : f32
+    }                                          }
+                                               loop.yield %0 : f32
+                                             }
+
+It is the edit of chunk-matmul-k: the nested reductions share their accumulators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.nest import Nest
+from deplodock.analysis.roles import contraction, innermost_reduction
+from deplodock.analysis.schedule import Options, reduce_chunk
+from deplodock.dialects import loop, tile
+from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+
+
+@dataclass(frozen=True)
+class ChunkReducePass(ModulePass):
+    """Split reductions that are no contraction into chunks whose slabs fit in shared memory.
+
+    Parameters:
+        size: elements of a chunk; by default the most whose slabs fit.
+    """
+
+    name = "chunk-reduce"
+    size: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, chunk_reduce)
+
+
+def chunk_reduce(function: func.FuncOp, options: Options) -> None:
+    """Chunk the reductions of every launch; Skip with the reason if none is to be."""
+    each_launch(function, lambda launch: _chunk_launch(launch, options))
+
+
+def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
+    nest = Nest(tuple(launch.axes), launch.body.block)
+    reductions = nest.reductions()
+    if not reductions:
+        raise Skip("no reduction stands in the launch")
+    if contraction(nest) is not None:
+        raise Skip("the reduction is a contraction; chunk-matmul-k divides those")
+    if staged(launch):
+        raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")
+    sizes = [_size(launch, op, options) for op in reductions]
+    if not any(sizes):
+        raise Skip("no reduction is longer than its chunk, or all run in chunks already")
+    for op, size in zip(reductions, sizes, strict=True):
+        if size is not None:
+            split_loop(op, size)
+
+
+def _size(launch: tile.LaunchOp, op: loop.ReduceOp, options: Options) -> int | None:
+    """The chunk of a reduction, or None where it stays whole."""
+    if op.trips is None or innermost_reduction(op) is not op:
+        return None
+    size = positive(options, "size", reduce_chunk(launch, op) or op.trips or 1)
+    return size if size < op.trips else None

@@ -1,0 +1,228 @@
+"""t:009 permute-register-tile: choose which outputs of the tile a thread owns, and which threads share a warp.
+
+    %m_c = loop.index [%m_t * 16 + %m_r]  ->  %m_c = loop.index [%m_ro * 32 + %m_t * 4 + %m_rv]
+
+The coordinate of thread t of T, register r of R, is one of
+
+    blocked   t * R + r
+    strided   r * T + t
+    strips    (r floordiv vec) * (vec * T) + t * vec + r mod vec
+
+Strips split the register axis in two, so that loads and stores move `vec` neighbours at once. `lanes` names the axis of
+each bit of the lane, the lowest first: `nmnnm` puts 8 columns and 4 rows in a warp, interleaved. Only the axes and the
+`loop.index` that recomputes the coordinate change, for all readers and writers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import PassFailedException
+
+from deplodock.analysis.linear import Linear, fold
+from deplodock.analysis.nest import Nest
+from deplodock.analysis.roles import Contraction, contraction
+from deplodock.analysis.schedule import VECTOR, Options
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+
+PLACEMENTS = ("blocked", "strided", "strips")
+
+
+@dataclass(frozen=True)
+class PermuteRegisterTilePass(ModulePass):
+    """Choose which outputs of a contraction's tile a thread owns, and which threads share a warp.
+
+    Parameters:
+        m: placement of the rows of a thread.
+        n: placement of the columns of a thread.
+        vec: neighbours in a strip.
+        lanes: the axis of each bit of the lane, the lowest first, such as nmnnm.
+    """
+
+    name = "permute-register-tile"
+    m: Literal["blocked", "strided", "strips"] | None = None
+    n: Literal["blocked", "strided", "strips"] | None = None
+    vec: int | None = None
+    lanes: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, permute_register_tile)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One dimension of a register tile: its thread coordinate, register axis, and the index computed from them."""
+
+    thread: SSAValue
+    threads: int
+    register: BlockArgument
+    registers: int
+    index: loop.IndexOp
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether each thread owns neighbours."""
+        form = fold(self.index.map.data.results[0], (), [Linear(((value, 1),)) for value in self.index.indices])
+        return form.coefficient(self.thread) == self.registers and form.coefficient(self.register) == 1
+
+
+def permute_register_tile(function: func.FuncOp, options: Options) -> None:
+    """Place the register tile of every launch; Skip with the reason if none can be."""
+    for name in ("m", "n"):
+        if name in options and options[name] not in PLACEMENTS:
+            raise PassFailedException(f"the option {name} is one of {', '.join(PLACEMENTS)}, got {options[name]}")
+    lanes = str(options.get("lanes", ""))
+    if set(lanes) - {"m", "n"}:
+        raise PassFailedException(f"lanes is a word of the letters m and n, got {lanes}")
+    each_launch(function, lambda launch: _permute(launch, options, lanes))
+
+
+def _permute(launch: tile.LaunchOp, options: Options, lanes: str) -> None:
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    if roles is None:
+        raise Skip("the launch has no contraction")
+    if not launch.bound_to(Binding.REGISTER):
+        raise Skip("the launch has no register axes; run register-tile first")
+    vec = positive(options, "vec", VECTOR)
+    wanted = {name: str(options[name]) for name in ("m", "n") if name in options}
+    if not wanted and not lanes:
+        wanted = {"m": "strips", "n": "strips"}
+    moves = [
+        (found, placement)
+        for name, placement in wanted.items()
+        for found in [_tile_along(launch, roles.m if name == "m" else roles.n, name)]
+        if found is not None and _changes(found, placement, vec)
+    ]
+    order = _lane_order(launch, roles, lanes) if lanes else None
+    if not moves and order is None:
+        raise Skip("the register tile is placed so already")
+    axes: list[SSAValue] = list(launch.axes)
+    for found, placement in moves:
+        _place(launch, axes, found, placement, vec)
+    if order is not None:
+        _order_lanes(launch, axes, order)
+    reorder(launch, axes)
+
+
+def _tile_along(launch: tile.LaunchOp, axes: Sequence[SSAValue], name: str) -> Tile | None:
+    """The register tile along the axes of a role, None where a thread has one coordinate or all of them."""
+    registers = [axis for axis in axes if launch.binding(axis) is Binding.REGISTER]
+    if not registers:
+        return None
+    register = registers[0]
+    users = list(register.uses)
+    assert isinstance(register, BlockArgument)
+    if len(registers) > 1 or len(users) != 1 or not isinstance(index := users[0].operation, loop.IndexOp):
+        raise Skip(f"the register tile along {name} is placed already")
+    others = [value for value in index.indices if value is not register]
+    if len(others) != 1:
+        return None
+    extent, cells = _thread_count(others[0], launch), launch.extent(register)
+    if extent is None or cells is None or len(list(others[0].uses)) != 1:
+        return None
+    return Tile(others[0], extent, register, cells, index)
+
+
+def _thread_count(value: SSAValue, launch: tile.LaunchOp) -> int | None:
+    """The number of values of a thread coordinate: a thread axis, or an index computed from several."""
+    if isinstance(value, BlockArgument):
+        return launch.extent(value) if launch.binding(value) is Binding.THREAD else None
+    if not isinstance(value.owner, loop.IndexOp):
+        return None
+    bounds = fold(value.owner.map.data.results[0], value.owner.indices).range()
+    return None if bounds is None else bounds[1] + 1
+
+
+def _changes(found: Tile, placement: str, vec: int) -> bool:
+    """Whether a placement differs from the one that is; Skip where it cannot be made."""
+    if placement == "strips" and found.registers % vec:
+        raise Skip(f"strips of {vec} do not divide {found.registers} registers")
+    if not found.is_blocked:
+        raise Skip(f"the register tile of %{found.index.result.name_hint} is placed already")
+    return placement == "strided" or (placement == "strips" and found.registers > vec)
+
+
+def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: Tile, placement: str, vec: int) -> None:
+    """Give a coordinate another placement; `axes` are those of the launch in the order they are to have."""
+    t, first, second = (AffineExpr.dimension(i) for i in range(3))
+    if placement == "strided":
+        index = loop.IndexOp(AffineMap(2, 0, (t * found.threads + first,)), [found.register, found.thread])
+    else:
+        place = next(i for i, axis in enumerate(axes) if axis is found.register)
+        hint = found.register.name_hint or "r"
+        outer, inner = split_axis(launch, found.register, vec, Binding.REGISTER, Binding.REGISTER)
+        outer.name_hint, inner.name_hint = f"{hint}o", f"{hint}v"
+        axes[place : place + 1] = [outer, inner]
+        expr = t * (vec * found.threads) + first * vec + second
+        index = loop.IndexOp(AffineMap(3, 0, (expr,)), [outer, found.thread, inner])
+    index.result.name_hint = found.index.result.name_hint
+    old = found.index.indices
+    Rewriter.replace_op(found.index, index)
+    for value in old:
+        if isinstance(value.owner, loop.IndexOp) and not list(value.uses):
+            Rewriter.erase_op(value.owner)
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A run of lane bits that belong to one axis: its letter, its number of values and its weight in the coordinate."""
+
+    letter: str
+    size: int
+    weight: int
+
+
+def _lane_order(launch: tile.LaunchOp, roles: Contraction, lanes: str) -> tuple[dict[str, BlockArgument], list[Digit]]:
+    """The thread axis of each letter and the digits of the thread index, the slowest first."""
+    axes: dict[str, BlockArgument] = {}
+    digits: list[Digit] = []
+    weights = {"m": 1, "n": 1}
+    for letter, run in groupby(lanes):
+        size = 2 ** len(list(run))
+        digits.append(Digit(letter, size, weights[letter]))
+        weights[letter] *= size
+    for letter, role in (("m", roles.m), ("n", roles.n)):
+        threads = [axis for axis in role if launch.binding(axis) is Binding.THREAD]
+        if len(threads) > 1:
+            raise Skip("the lanes are ordered already")
+        extent = launch.extent(threads[0]) if threads else 1
+        if extent is None or extent % weights[letter]:
+            raise Skip(f"{weights[letter]} lanes along {letter} do not divide {extent} threads")
+        if threads:
+            assert isinstance(threads[0], BlockArgument)
+            axes[letter] = threads[0]
+            digits.append(Digit(letter, extent // weights[letter], weights[letter]))
+    warps = [digit for letter in "mn" for digit in digits[len(digits) - len(axes) :] if digit.letter == letter]
+    in_warp = digits[: len(digits) - len(axes)]
+    return axes, [digit for digit in (*warps, *reversed(in_warp)) if digit.size > 1]
+
+
+def _order_lanes(
+    launch: tile.LaunchOp, axes: list[SSAValue], order: tuple[dict[str, BlockArgument], list[Digit]]
+) -> None:
+    """Replace the thread axes by their digits; `axes` are those of the launch in the order they are to have."""
+    threads, digits = order
+    parts: list[tuple[str, SSAValue, int]] = []
+    for digit in digits:
+        hint = (threads[digit.letter].name_hint or digit.letter).removesuffix("_t")
+        axis = append_axis(launch, Axis(digit.size, Binding.THREAD, f"{hint}_l{digit.weight}"))
+        parts.append((digit.letter, axis, digit.weight))
+    place = min(i for i, axis in enumerate(axes) if any(axis is thread for thread in threads.values()))
+    for letter, thread in threads.items():
+        recompute(thread, [(part, weight) for name, part, weight in parts if name == letter], launch.body.block, None)
+        drop_axis(launch, thread)
+    axes[:] = [axis for axis in axes if not any(axis is thread for thread in threads.values())]
+    axes[place:place] = [part for _, part, _ in parts]
