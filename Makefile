@@ -1,5 +1,6 @@
 # make demo   compile a kernel, print its CUDA, run it and check the result
 # make test   everything that CI checks
+# make docs   write the reference pages of dialects and passes
 # make clean  remove what the targets above made
 # Both do all the set-up themselves in .venv; PYTHON=python3.12 chooses another interpreter (3.11 or newer).
 
@@ -8,13 +9,16 @@ BIN := .venv/bin
 STAMP := .venv/deplodock.stamp
 RMS_NORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
 
-.PHONY: demo test lint types lit pytest setup clean
+.PHONY: demo test docs lint types lit pytest setup clean
 
 demo: $(STAMP)
 	$(BIN)/deplodock compile -c "$(RMS_NORM)" --ir cuda
 	$(BIN)/deplodock run -c "$(RMS_NORM)"
 
 test: lint types lit pytest
+
+docs: $(STAMP)
+	$(BIN)/python -m deplodock.tools.docs docs
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -125,6 +125,9 @@ class FuncOp(IRDLOperation):
 
     The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per
     SM that the registers must allow (the second argument of `__launch_bounds__`).
+
+        kernel.func @k(%x: memref<64xf32>) blocks(%block = 2) threads(%thread = 32) occupancy 4 {
+        }
     """
 
     name = "kernel.func"
@@ -255,6 +258,8 @@ class LaunchOp(IRDLOperation):
     """Runs a kernel function on its grid.
 
     Launches of one host function run in order, and each sees the memory of those before.
+
+        kernel.launch @k(%x, %out) : memref<64xf32>, memref<64xf32>
     """
 
     name = "kernel.launch"
@@ -280,6 +285,8 @@ class AllocOp(IRDLOperation):
     """An on-chip buffer: one for each CTA (`shared`) or for each thread (`register`).
 
     A register buffer is indexed by constants once loops are unrolled.
+
+        %p = kernel.alloc : memref<8xf32, #tile.memory<shared>>
     """
 
     name = "kernel.alloc"
@@ -315,8 +322,10 @@ class MoveOp(IRDLOperation):
     """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
 
     Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both
-    addresses aligned to its size. `kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000) : ...` is a guarded 16-byte
-    load of f32.
+    addresses aligned to its size: the example is a guarded 16-byte load of f32.
+
+        kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000)
+          : memref<1000xf32> to memref<4xf32, #tile.memory<register>>
     """
 
     name = "kernel.move"
@@ -420,6 +429,8 @@ class ShuffleXorOp(IRDLOperation):
     """The value of the lane whose index differs from this lane's by the bits of `mask`.
 
     All lanes of the warp take part. It is a function of values: no memory is involved.
+
+        %w = kernel.shuffle_xor %v, 16 : f32
     """
 
     name = "kernel.shuffle_xor"
@@ -474,7 +485,10 @@ class _OrdersSharedMemory(MemoryEffect):
 
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
-    """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it."""
+    """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it.
+
+    kernel.barrier
+    """
 
     name = "kernel.barrier"
     traits = traits_def(_OrdersSharedMemory())

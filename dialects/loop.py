@@ -105,7 +105,10 @@ class DeclaresActivity(MemoryEffect):
 
 @irdl_op_definition
 class YieldOp(AbstractYieldOperation[Attribute]):
-    """The values of one iteration of a reduction, or of a combiner."""
+    """The values of one iteration of a reduction, or of a combiner.
+
+    loop.yield %a, %b : f32, f32
+    """
 
     name = "loop.yield"
     traits = traits_def(IsTerminator(), Pure())
@@ -147,6 +150,9 @@ class ForOp(IRDLOperation):
 
     The bound is the minimum of the results of an affine map; `unroll` asks for a fully unrolled loop in the printed
     code.
+
+        loop.for %i = 0 to min(%q * 64 + 64, %n) unroll {
+        }
     """
 
     name = "loop.for"
@@ -206,6 +212,17 @@ class ReduceOp(IRDLOperation):
 
     The n results are values: the body reads memory and writes none. The combiner takes n accumulators, then n values,
     and is total on the identities; the order of the fold is the loop's order unless the schedule changes it.
+
+        %m = loop.reduce {arith.maximumf} %k = 0 to 1000 : f32 {
+          %v = loop.load %x[%k] : memref<1000xf32>
+          loop.yield %v : f32
+        }
+        %p = loop.reduce %k = 0 to 1000 : f32 {
+          loop.yield %v : f32
+        } combine (%a: f32, %b: f32) identity [1.0 : f32] {
+          %c = arith.mulf %a, %b : f32
+          loop.yield %c : f32
+        }
     """
 
     name = "loop.reduce"
@@ -307,9 +324,11 @@ class ReduceOp(IRDLOperation):
 
 @irdl_op_definition
 class IndexOp(IRDLOperation):
-    """An affine function of indices: `%m = loop.index [%mb * 128 + %mi]`.
+    """An affine function of indices.
 
     Splitting an axis recomputes the old coordinate with one.
+
+        %m = loop.index [%mb * 128 + %mi]
     """
 
     name = "loop.index"
@@ -347,6 +366,8 @@ class WhereOp(IRDLOperation):
 
     The body runs at every point. At an inactive point a store does not happen, a reduction takes its identity, and a
     load touches nothing outside its buffer and yields an unspecified value.
+
+        loop.where %m < 500
     """
 
     name = "loop.where"
@@ -385,6 +406,9 @@ class GuardOp(IRDLOperation):
     """Runs its body where all its conditions `lhs < rhs` hold.
 
     No collective operation may stand in one that varies over threads.
+
+        loop.guard where (%t * 4 < 1000, %i < 3) {
+        }
     """
 
     name = "loop.guard"
@@ -423,7 +447,10 @@ class GuardOp(IRDLOperation):
 
 @irdl_op_definition
 class InsideOp(IRDLOperation):
-    """Whether all conditions `lhs < rhs` hold at this point, as an i1."""
+    """Whether all conditions `lhs < rhs` hold at this point, as an i1.
+
+    %c = loop.inside where (%t * 4 + %v < 1000)
+    """
 
     name = "loop.inside"
     indices = var_operand_def(IndexType)
@@ -456,7 +483,10 @@ class InsideOp(IRDLOperation):
 
 @irdl_op_definition
 class LoadOp(IRDLOperation):
-    """Reads one element: `%v = loop.load %x[%i, %k + 1] : memref<32x2048xf32>`."""
+    """Reads one element.
+
+    %v = loop.load %x[%i, %k + 1] : memref<32x2048xf32>
+    """
 
     name = "loop.load"
     source = operand_def(MemRefType)
@@ -499,7 +529,10 @@ class LoadOp(IRDLOperation):
 
 @irdl_op_definition
 class StoreOp(IRDLOperation):
-    """Writes one element: `loop.store %v, %out[%i] : memref<32xf32>`."""
+    """Writes one element.
+
+    loop.store %v, %out[%i] : memref<32xf32>
+    """
 
     name = "loop.store"
     value = operand_def()

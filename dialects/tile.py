@@ -114,6 +114,9 @@ class LaunchOp(IRDLOperation):
     `block` axes are CTAs, `thread` axes the threads of a CTA, `register` axes coordinates that one thread owns
     together. The order of the thread axes is the order of the lanes, the last one fastest; so for blocks. `occupancy`
     is the wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal here.
+
+        tile.launch (%b = %n ceildiv 256 : block, %t = 256 : thread, %v = 4 : register) occupancy 2 {
+        }
     """
 
     name = "tile.launch"
@@ -233,6 +236,8 @@ class CombineOp(IRDLOperation):
 
     Registers are folded by their thread, lanes by shuffles, warps through shared memory. Every thread of the CTA takes
     part. The n-valued form is as in loop.reduce.
+
+        %sum = tile.combine {arith.addf} %p over (%t, %v) : f32
     """
 
     name = "tile.combine"
@@ -309,6 +314,9 @@ class StageOp(IRDLOperation):
     says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero. `shared`
     slabs are filled by the whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register`
     slabs belong to one thread. The slab is immutable.
+
+        %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
+          : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
     """
 
     name = "tile.stage"

@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from deplodock.dialects import tensor
+from deplodock.tools.docs import dialect_page, passes_page
 
 TESTS = Path(__file__).parent.parent / "dialects"
 SOURCES = Path(tensor.__file__).parent
@@ -89,3 +91,8 @@ def test_malformed_text_gives_parse_or_verify_errors(text: str) -> None:
 def test_the_texts_that_are_mutated_are_valid(tokens: list[str]) -> None:
     module = Parser(CONTEXT, " ".join(tokens)).parse_module()
     module.verify()
+
+
+@pytest.mark.parametrize(("page", "text"), [("dialects.md", dialect_page), ("passes.md", passes_page)])
+def test_the_reference_pages_are_current(repository: Path, page: str, text: Callable[[], str]) -> None:
+    assert (repository / "docs" / page).read_text(encoding="utf-8") == text(), "run `make docs` and commit the pages"

@@ -1,0 +1,121 @@
+"""The reference pages `docs/dialects.md` and `docs/passes.md`, made from docstrings; `make docs` writes them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+from xdsl.ir import Dialect, Operation
+from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.traits import MemoryEffect, MemoryReadEffect, MemoryWriteEffect, NoMemoryEffect, Pure, RecursiveMemoryEffect
+
+from deplodock.dialects.kernel import Kernel
+from deplodock.dialects.loop import Loop
+from deplodock.dialects.tensor import TensorExt
+from deplodock.dialects.tile import Tile
+from deplodock.dialects.torch import Torch
+from deplodock.errors import Error
+from deplodock.passes.pipeline import PASSES, Stage
+
+_DIALECTS = (Torch, TensorExt, Loop, Tile, Kernel)
+_EFFECTS: dict[type[MemoryEffect], str] = {
+    Pure: "None.",
+    NoMemoryEffect: "None.",
+    RecursiveMemoryEffect: "Those of the operations in its regions.",
+    MemoryReadEffect: "Reads any memory.",
+    MemoryWriteEffect: "Writes any memory.",
+}
+"""The effects that xDSL's traits state; ours say it in the first sentence of their docstrings."""
+
+
+def dialect_page() -> str:
+    """The text of docs/dialects.md: for each operation what it means, an example and its memory effects.
+
+    Raises:
+        Error: an operation has no docstring, or no example where its dialect needs one.
+    """
+    parts = ["# Dialects", "Made by `make docs` from the docstrings of `dialects/`."]
+    for dialect in _DIALECTS:
+        parts += [f"## {dialect.name}", _markdown(_module_doc(next(dialect.operations)))]
+        parts += _table(dialect) if dialect is Torch else [_operation(op) for op in dialect.operations]
+    return "\n\n".join(parts) + "\n"
+
+
+def passes_page() -> str:
+    """The text of docs/passes.md: every pass in pipeline order, with what it does and its options."""
+    parts = ["# Passes", "Made by `make docs` from the docstrings of `passes/`, in the order of `passes/pipeline.py`."]
+    return "\n\n".join([*parts, *(_pass(stage) for stage in PASSES)]) + "\n"
+
+
+def _table(dialect: Dialect) -> list[str]:
+    rows = [f"- `{op.name}`: {' '.join((inspect.getdoc(op) or '').split())}" for op in dialect.operations]
+    return ["All operations have no memory effects.", "\n".join(rows)]
+
+
+def _operation(op: type[Operation]) -> str:
+    doc = op.__dict__.get("__doc__") or ""
+    # The example is the last part of the docstring: the operation, after its results if it has any.
+    start = re.search(rf"^ *(%\S.* = )?{re.escape(op.name)}( |$)", doc, re.MULTILINE)
+    if start is None:
+        raise Error(f"the docstring of {op.name} has no example; end it with one")
+    text, example = inspect.cleandoc(doc[: start.start()]), inspect.cleandoc("\n" + doc[start.start() :])
+    return f"### {op.name}\n\n{text}\n\n```mlir\n{example}\n```\n\nMemory effects: {_effects(op)}"
+
+
+def _effects(op: type[Operation]) -> str:
+    traits = op.get_traits_of_type(MemoryEffect)
+    if not traits:
+        raise Error(f"{op.name} does not state its memory effects; give it a trait such as Pure()")
+    stated = [_EFFECTS.get(type(trait)) or _first_sentence(inspect.getdoc(trait) or "") for trait in traits]
+    return " ".join(sorted(set(stated)))
+
+
+def _pass(stage: Stage) -> str:
+    cls = stage.load()
+    parts = [f"## {stage.label}: {stage.name}", _markdown(_module_doc(cls))]
+    meanings = dict(re.findall(r"^    (\w+): (.+)", inspect.getdoc(cls) or "", re.MULTILINE))
+    options = [
+        f"- `{name}: {_plain(type_)}"
+        + ("`" if default is None else f" = {default}`")
+        + f": {meanings.get(name, 'see above.')}"
+        for name, type_, default in get_pass_option_infos(cls)
+    ]
+    if options:
+        parts += ["Options:", "\n".join(options)]
+    return "\n\n".join(parts)
+
+
+def _plain(type: str) -> str:
+    """A type's text without the quotation marks that it has as a string annotation."""
+    return type.replace('"', "").replace("'", "")
+
+
+def _module_doc(cls: type[Operation | ModulePass]) -> str:
+    return inspect.getdoc(sys.modules[cls.__module__]) or ""
+
+
+def _markdown(doc: str) -> str:
+    """A docstring with its indented paragraphs, which are code, fenced."""
+    fenced = re.sub(r"(?:^    .*\n?|(?<=\n)\n(?=    ))+", _fence, doc, flags=re.MULTILINE)
+    return re.sub(r"\n{3,}", "\n\n", fenced).strip()
+
+
+def _fence(code: re.Match[str]) -> str:
+    return f"\n```mlir\n{inspect.cleandoc(chr(10) + code[0])}\n```\n\n"
+
+
+def _first_sentence(doc: str) -> str:
+    return " ".join(re.split(r"(?<=\.)\s", doc, maxsplit=1)[0].split())
+
+
+def main() -> None:
+    """Write both pages into the folder that the command line names."""
+    folder = Path(sys.argv[1])
+    (folder / "dialects.md").write_text(dialect_page(), encoding="utf-8")
+    (folder / "passes.md").write_text(passes_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
