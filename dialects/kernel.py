@@ -126,8 +126,7 @@ class FuncOp(IRDLOperation):
     The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per
     SM that the registers must allow (the second argument of `__launch_bounds__`).
 
-        kernel.func @k(%x: memref<64xf32>) blocks(%block = 2) threads(%thread = 32) occupancy 4 {
-        }
+        kernel.func @k(%x: memref<64xf32>) blocks(%block = 2) threads(%thread = 32) occupancy 4 {}
     """
 
     name = "kernel.func"

@@ -28,6 +28,17 @@ OPERATIONS = {
         "%r = tensor_ext.index_map %t affine_map<(d0) -> (d0)> : tensor<8xf32> -> tensor<8xf32>",
         (),
     ),
+    "tensor_ext.iota": ("%r = tensor_ext.iota dim 0 : tensor<8xi64>", ()),
+    "tensor_ext.gather": (
+        """%n = arith.constant dense<0> : tensor<8xi64>
+        %r = tensor_ext.gather %t at %n affine_map<(d0)[s0] -> (s0)>
+          : tensor<8xf32> at tensor<8xi64> -> tensor<8xf32>""",
+        (),
+    ),
+    "tensor_ext.concat": (
+        "%r = tensor_ext.concat %t, %t dim 0 : tensor<8xf32>, tensor<8xf32> -> tensor<16xf32>",
+        (),
+    ),
     "tensor_ext.kernel": (
         """%r = tensor_ext.kernel @k(%a = %t : tensor<8xf32>) -> tensor<8xf32> {
           tensor_ext.yield %a : tensor<8xf32>
@@ -136,6 +147,9 @@ UNUSED_DIE = [
     "tensor_ext.elementwise",
     "tensor_ext.reduce",
     "tensor_ext.index_map",
+    "tensor_ext.iota",
+    "tensor_ext.gather",
+    "tensor_ext.concat",
     "tensor_ext.kernel",
     "loop.reduce",
     "loop.index",
