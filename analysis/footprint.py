@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
@@ -48,6 +48,14 @@ class Footprint:
             a.constant == b.constant and dict(a.terms) == dict(b.terms)
             for a, b in zip(self.origin, other.origin, strict=True)
         )
+
+    def reordered(self, order: Sequence[int]) -> Footprint:
+        """The same elements with slab coordinate `order[d]` at place d."""
+        readers = tuple(
+            replace(reader, subscripts=tuple(reader.subscripts[d] for d in order)) for reader in self.readers
+        )
+        steps = tuple(tuple(row[d] for d in order) for row in self.steps)
+        return Footprint(tuple(self.shape[d] for d in order), self.origin, steps, readers)
 
     def map(self) -> tuple[AffineMap, list[SSAValue]]:
         """The affine map of a `tile.stage` that fills the slab, and its operands."""

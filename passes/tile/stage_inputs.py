@@ -6,10 +6,14 @@
         %a = loop.load %x[%m, %k] : memref<16x64xf32>    ->    %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
         ..                                                       %a = loop.load %xs[%m, %k] : memref<16x64xf32, ..>
 
-A slab is filled just outside the innermost loop around its readers. Registers hold it when each thread reads only its
+A slab is filled just outside the innermost loop around its readers, or, where that loop is a chunk of a reduction, just
+outside the chunk. Registers hold it when each thread reads only its
 own elements, several times, and they are few enough to be indexed by constants (the loops over them are unrolled).
 Otherwise shared memory holds it, when several warps or several loops read its elements and it fits beside the other
 slabs. Buffers that the kernel writes are left alone.
+
+A contraction whose operand walks k in memory may have its slab transposed, `%xs = tile.stage %x[%m_b * 128 + d1, %ko *
+32 + d0]`: then threads read vectors along m or n, which the register banks of an FFMA take without conflicts.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_value, to_map
-from deplodock.analysis.nest import launches
+from deplodock.analysis.nest import Nest, launches
+from deplodock.analysis.roles import contraction, shares_accumulator
 from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
 from deplodock.analysis.targets import target_of
 from deplodock.dialects import loop, tile
@@ -43,10 +48,13 @@ class StageInputsPass(ModulePass):
 
     Parameters:
         memory: where slabs go: by benefit (auto), or only to shared memory or registers.
+        transpose: which operands of a contraction that walk k in memory get a slab with k first: none (never), all
+            (auto), or the one with the rows (m) or the columns (n).
     """
 
     name = "stage-inputs"
     memory: Literal["auto", "shared", "register"] | None = None
+    transpose: Literal["never", "auto", "m", "n"] | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, stage_inputs)
@@ -57,19 +65,26 @@ def stage_inputs(function: func.FuncOp, options: Options) -> None:
     found = launches(function)
     if not found:
         raise Skip("no launch; run tileify first")
-    memory = str(options.get("memory", "auto"))
-    if memory not in ("auto", "shared", "register"):
-        raise Skip(f"memory is auto, shared or register, not {memory}")
+    memory = _word(options, "memory", ("auto", "shared", "register"))
+    transpose = _word(options, "transpose", ("never", "auto", "m", "n"))
     refusals: list[str] = []
     staged = 0
     for launch in found:
         for group in _groups(launch):
-            refusal = _stage(launch, group, memory)
+            refusal = _stage(launch, group, memory, transpose)
             staged += refusal is None
             if refusal is not None and refusal not in refusals:
                 refusals.append(refusal)
     if not staged:
         raise Skip("; ".join(refusals) or "no input is read from global memory")
+
+
+def _word(options: Options, name: str, words: Sequence[str]) -> str:
+    """An option that is one of some words, the first by default."""
+    word = str(options.get(name, words[0]))
+    if word not in words:
+        raise Skip(f"{name} is {', '.join(words[:-1])} or {words[-1]}, not {word}")
+    return word
 
 
 @dataclass(frozen=True)
@@ -95,8 +110,8 @@ def _groups(launch: tile.LaunchOp) -> list[Group]:
     for op in launch.body.walk():
         if not isinstance(op, loop.LoadOp) or tile.memory_of(op.source) is not None or _is_written(op.source):
             continue
-        inner = _loop_around(op)
-        block = launch.body.block if inner is None else inner.parent
+        inner = _loops_inside(op)
+        block = inner[-1].parent if inner else launch.body.block
         assert block is not None
         for i, group in enumerate(groups):
             if group.block is block and group.loads[0].source is op.source:
@@ -111,19 +126,28 @@ def _is_written(buffer: SSAValue) -> bool:
     return any(isinstance(use.operation, loop.StoreOp | func.CallOp) for use in buffer.uses)
 
 
-def _loop_around(op: Operation) -> loop.ForOp | loop.ReduceOp | None:
+def _loops_inside(op: Operation) -> list[loop.ForOp | loop.ReduceOp]:
+    """The loops that a slab of a load spans, innermost first: the one around it, or those of a chunk of a reduction."""
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp):
         parent = parent.parent_op()
-    return parent if isinstance(parent, loop.ForOp | loop.ReduceOp) else None
+    if not isinstance(parent, loop.ForOp | loop.ReduceOp):
+        return []
+    loops = [parent]
+    while isinstance(inner := loops[-1], loop.ReduceOp):
+        outer = inner.parent_op()
+        if not isinstance(outer, loop.ReduceOp) or not shares_accumulator(inner, outer):
+            break
+        loops.append(outer)
+    return loops[:-1] or loops
 
 
-def _stage(launch: tile.LaunchOp, group: Group, memory: str) -> str | None:
+def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
     registers, reason = _in_registers(launch, group)
     if registers is not None and memory != "shared":
         for load in group.loads:
-            if (around := _loop_around(load)) is not None:
+            for around in _loops_inside(load):
                 around.properties["unroll"] = UnitAttr()
         _rewrite(group, registers, Memory.REGISTER)
         return None
@@ -131,7 +155,7 @@ def _stage(launch: tile.LaunchOp, group: Group, memory: str) -> str | None:
         return f"{group.name}: {reason}"
     shared, shared_reason = _in_shared(launch, group)
     if shared is not None:
-        _rewrite(group, shared, Memory.SHARED)
+        _rewrite(group, _k_first(launch, group, shared, transpose), Memory.SHARED)
         return None
     return f"{group.name}: {reason}; {shared_reason}" if reason else f"{group.name}: {shared_reason}"
 
@@ -187,10 +211,27 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
     return merged, ""
 
 
+def _k_first(launch: tile.LaunchOp, group: Group, slab: Footprint, transpose: str) -> Footprint:
+    """The slab with the dimensions of k first where it is of a contraction's operand that is to be transposed."""
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block)) if transpose != "never" else None
+    if roles is None or not all(roles.reduction.is_ancestor(load) for load in group.loads):
+        return slab
+    wanted = {"m": roles.m, "n": roles.n}.get(transpose, (*roles.m, *roles.n))
+    variables = [around.iv for load in group.loads for around in _loops_inside(load)]
+    k = [d for d in range(len(slab.shape)) if _varies(slab, d, variables)]
+    others = [d for d in range(len(slab.shape)) if d not in k]
+    walks_k = any(slab.steps[-1][d] for d in k)
+    return slab.reordered([*k, *others]) if walks_k and any(_varies(slab, d, wanted) for d in others) else slab
+
+
+def _varies(slab: Footprint, dim: int, roots: Sequence[SSAValue]) -> bool:
+    """Whether a reader's subscript in a slab dimension varies along one of the roots."""
+    return any(reader.subscripts[dim].depends_on(root) for reader in slab.readers for root in roots)
+
+
 def _inner_axes(launch: tile.LaunchOp, load: loop.LoadOp, *bindings: Binding) -> list[SSAValue]:
-    """The variable of the innermost loop around a load, and the launch axes with one of the bindings."""
-    around = _loop_around(load)
-    axes: list[SSAValue] = [around.iv] if around is not None else []
+    """The variables of the loops that a slab spans, and the launch axes with one of the bindings."""
+    axes: list[SSAValue] = [around.iv for around in reversed(_loops_inside(load))]
     return axes + [axis for axis in launch.axes if launch.binding(axis) in bindings]
 
 
