@@ -55,7 +55,7 @@ class LowerToLoopsPass(ModulePass):
 
 def _has_tensors(function: func.FuncOp) -> bool:
     types = (*function.function_type.inputs, *function.function_type.outputs)
-    inside = () if function.is_declaration else function.body.block.ops
+    inside = (op for block in function.body.blocks for op in block.ops)
     return any(isinstance(type, TensorType) for type in types) or any(map(_is_tensor_op, inside))
 
 
@@ -65,8 +65,8 @@ def _is_tensor_op(op: Operation) -> bool:
 
 def _lower_function(function: func.FuncOp, names: Names) -> None:
     """Make a function on tensors a host function on buffers, followed by the functions of its kernels."""
-    if function.is_declaration:
-        raise failure(function, f"@{function.sym_name.data} has tensors but no body; give it one")
+    if len(function.body.blocks) != 1:
+        raise failure(function, f"@{function.sym_name.data} has tensors and needs a body of one block")
     block = function.body.block
     for op in block.ops:
         if _is_tensor_op(op) and not isinstance(op, KernelOp | func.ReturnOp):

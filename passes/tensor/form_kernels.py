@@ -51,11 +51,17 @@ class FormKernelsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names = Names(op)
         for function in op.walk():
-            if isinstance(function, func.FuncOp) and any(isinstance(inner, TensorOp) for inner in function.body.ops):
+            if isinstance(function, func.FuncOp) and any(map(_on_tensors, function.body.blocks)):
                 _form_kernels(function, names)
 
 
+def _on_tensors(block: Block) -> bool:
+    return any(isinstance(value.type, TensorType) for op in block.ops for value in (*op.operands, *op.results))
+
+
 def _form_kernels(function: func.FuncOp, names: Names) -> None:
+    if len(function.body.blocks) != 1:
+        raise failure(function, "form-kernels takes functions of one block")
     block = function.body.block
     for op in block.ops:
         _check(op)

@@ -1,0 +1,41 @@
+// RUN: deplodock-opt %s -p lower-to-loops --split-input-file --verify-diagnostics --allow-unregistered-dialect | filecheck %s
+
+// CHECK: tensor_ext.elementwise: lower-to-loops takes tensors in kernels only; run form-kernels first
+func.func @no_kernel(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = tensor_ext.elementwise {arith.negf} %x : tensor<3xf32>
+  func.return %0 : tensor<3xf32>
+}
+
+// -----
+
+// CHECK: arith.constant: a tensor constant with different elements is not supported; pass it as an argument
+func.func @table() -> tensor<2xf32> {
+  %0 = tensor_ext.kernel @k() -> tensor<2xf32> {
+    %c = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    tensor_ext.yield %c : tensor<2xf32>
+  }
+  func.return %0 : tensor<2xf32>
+}
+
+// -----
+
+// CHECK: func.func: elements of type f16 are not supported; use one of f32, f64, i32, i64, i1
+func.func @half(%x: tensor<3xf16>) -> tensor<3xf16> {
+  func.return %x : tensor<3xf16>
+}
+
+// -----
+
+// CHECK: func.func: @outside has tensors and needs a body of one block
+func.func private @outside(tensor<3xf32>) -> tensor<3xf32>
+
+// -----
+
+// CHECK: torch.aten.exp: a kernel holds tensor_ext operations and tensor constants only
+func.func @foreign(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = tensor_ext.kernel @k(%x0 = %x : tensor<3xf32>) -> tensor<3xf32> {
+    %e = torch.aten.exp %x0 : tensor<3xf32> -> tensor<3xf32>
+    tensor_ext.yield %e : tensor<3xf32>
+  }
+  func.return %0 : tensor<3xf32>
+}
