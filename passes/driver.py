@@ -129,11 +129,11 @@ def _level_of_op(op: Operation) -> Level | None:
     match op:
         case AtenOp():
             return Level.TORCH
-        case tensor.ElementwiseOp() | tensor.ReduceOp() | tensor.IndexMapOp():
-            inside = any(isinstance(parent, tensor.KernelOp) for parent in _parents(op))
-            return Level.TENSOR if inside else Level.TORCH
         case tensor.KernelOp():
             return Level.TENSOR
+        case _ if op.dialect_name() == tensor.TensorExt.name:
+            inside = any(isinstance(parent, tensor.KernelOp) for parent in _parents(op))
+            return Level.TENSOR if inside else Level.TORCH
         case FuncOp() if any(isinstance(type, TensorType) for type in op.function_type.inputs):
             fused = any(isinstance(inner, tensor.KernelOp) for inner in op.walk())
             return Level.TENSOR if fused else Level.TORCH

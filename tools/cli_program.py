@@ -166,10 +166,11 @@ class Session:
             print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)
 
     def _begin(self, program: Program) -> Program:
-        """Set the target, dump the input, and spare the garbage collector what was imported."""
+        """Set the target, dump the input, and collect garbage again, but for what was imported."""
         set_target(program.module, self.options.target)
         self._dump(f"input_{level_of(program.module)}", program.module)
         gc.freeze()
+        gc.enable()
         return program
 
     def _import_frontend(self) -> None:

@@ -60,10 +60,10 @@ def run(session: Session, program: Program, ir: Level | None, replacement: str |
             session.report_nvcc(printed, module)
     outputs, findings = _execute(session, module, task)
     right = _check(task, outputs)
-    for finding in findings:
+    for finding in findings or ():
         print(finding)
     succeeded = right and not findings
-    print(_summary(task, right, len(findings)))
+    print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
     session.finish(module)
     return succeeded
 
@@ -105,8 +105,8 @@ def _lower(session: Session, module: ModuleOp, ir: Level | None) -> str | None:
     return text
 
 
-def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding]]:
-    """The outputs of the program, and what the simulator finds; prints each kernel."""
+def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding] | None]:
+    """The outputs of the program, and what the simulator finds, None if it did not run; prints each kernel."""
     steps = lane_steps(module)
     if steps > LANE_STEP_LIMIT and task.evaluable is not None:
         session.note(
@@ -114,7 +114,7 @@ def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Arra
             f"the evaluator ran the program at {level_of(task.evaluable)} level instead, the kernels did not run"
         )
         _print_kernels(module, {})
-        return evaluate(task.evaluable, task.inputs), ()
+        return evaluate(task.evaluable, task.inputs), None
     simulation = simulate(module, task.inputs)
     session.clock.add("simulator", simulation.seconds)
     session.note(f"simulated in {simulation.seconds:.3f} s")
@@ -151,9 +151,14 @@ def _check(task: _Task, outputs: Sequence[Array]) -> bool:
     return right
 
 
-def _summary(task: _Task, right: bool, findings: int) -> str:
-    compared = "nothing to compare with at kernel level"
-    if task.reference is not None:
-        compared = f"the result {'agrees with' if right else 'DIFFERS from'} {task.source}"
-    found = "no findings" if not findings else f"{findings} finding{'s' if findings > 1 else ''}"
-    return f"{'passed' if right and not findings else 'FAILED'}: {compared}, {found}"
+def _compared(task: _Task, right: bool) -> str:
+    if task.reference is None:
+        return "nothing to compare with at kernel level"
+    return f"the result {'agrees with' if right else 'DIFFERS from'} {task.source}"
+
+
+def _found(findings: Sequence[Finding] | None) -> str:
+    if findings is None:
+        return "the kernels did not run"
+    count = len(findings)
+    return f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
