@@ -43,6 +43,7 @@ STAGES = (
     Stage("t", 7, "stage-inputs", "deplodock.passes.tile.stage_inputs", "StageInputsPass"),
     Stage("t", 8, "register-tile", "deplodock.passes.tile.register_tile", "RegisterTilePass"),
     Stage("t", 9, "permute-register-tile", "deplodock.passes.tile.permute_register_tile", "PermuteRegisterTilePass"),
+    Stage("t", 16, "mark-unroll", "deplodock.passes.tile.mark_unroll", "MarkUnrollPass"),
     Stage("k", 1, "materialize", "deplodock.passes.kernel.materialize", "MaterializePass"),
     Stage("k", 2, "place-barriers", "deplodock.passes.kernel.place_barriers", "PlaceBarriersPass"),
     Stage("k", 3, "fuse-multiply-add", "deplodock.passes.kernel.fuse_multiply_add", "FuseMultiplyAddPass"),

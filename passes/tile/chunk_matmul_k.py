@@ -9,7 +9,7 @@
                                              }
 
 The nested reductions share one accumulator, so the order of the sum stays that of the loops. With `kv`, each chunk is
-split once more into vectors of `kv` consecutive k, for operands that are read as vectors along k.
+split once more into vectors of `kv` consecutive k, an unrolled loop, for operands that are read as vectors along k.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.nest import Nest
@@ -70,4 +70,5 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
     _, inner = split_loop(reduction, bk)
     if kv > 1:
         assert isinstance(inner, loop.ReduceOp)
-        split_loop(inner, kv)
+        _, vector = split_loop(inner, kv)
+        vector.properties["unroll"] = UnitAttr()

@@ -1,0 +1,109 @@
+"""t:016 mark-unroll: mark small loops to be unrolled in the printed code.
+
+    %0 = loop.reduce {arith.addf}          %0 = loop.reduce {arith.addf} %kio = 0 to 4 : f32 {
+      %ki = 0 to 32 : f32 {                  %1 = loop.reduce {arith.addf} %kii = 0 to 8 unroll : f32 {
+      ..                             ->        %ki = loop.index [%kio * 8 + %kii] ..
+      loop.yield %p : f32                      loop.yield %p : f32
+    }                                        }
+                                             loop.yield %1 : f32
+                                           }
+
+A loop is marked when its iterations, with all that is unrolled in them, take at most `limit` instructions: more starve
+the instruction cache. The chunk of a contraction that is too long is split, so that as much of it as fits is unrolled.
+Loops around the copies of slabs stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Block
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.instructions import Instructions
+from deplodock.analysis.nest import Nest
+from deplodock.analysis.roles import contraction, shares_accumulator
+from deplodock.analysis.schedule import LOOP_BODY, Options
+from deplodock.dialects import loop, tile
+from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+
+
+@dataclass(frozen=True)
+class MarkUnrollPass(ModulePass):
+    """Mark small loops to be unrolled.
+
+    Parameters:
+        limit: the most instructions of an unrolled loop.
+    """
+
+    name = "mark-unroll"
+    limit: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, mark_unroll)
+
+
+def mark_unroll(function: func.FuncOp, options: Options) -> None:
+    """Mark the loops of every launch; Skip with the reason if none is to be unrolled."""
+    each_launch(function, lambda launch: _mark_launch(launch, positive(options, "limit", LOOP_BODY)))
+
+
+def _mark_launch(launch: tile.LaunchOp, limit: int) -> None:
+    marking = Marking(launch, limit)
+    marking.mark(launch.body.block)
+    if not marking.marked:
+        raise Skip(f"no loop takes at most {limit} instructions unrolled")
+
+
+class Marking:
+    """Marks the loops of one launch, the innermost first."""
+
+    def __init__(self, launch: tile.LaunchOp, limit: int) -> None:
+        self.launch = launch
+        self.limit = limit
+        self.instructions = Instructions(launch)
+        self.marked = 0
+
+    def mark(self, block: Block) -> None:
+        """Mark the loops of a block, and those in them."""
+        for op in list(block.ops):
+            if isinstance(op, loop.ForOp | loop.ReduceOp):
+                self.mark(op.body.block)
+                self._mark_loop(op)
+
+    def _mark_loop(self, op: loop.ForOp | loop.ReduceOp) -> None:
+        if op.unroll is not None or op.trips is None or not _is_straight(op):
+            return
+        fits = self.limit // max(self.instructions.of_block(op.body.block), 1)
+        if op.trips <= fits:
+            op.properties["unroll"] = UnitAttr()
+            self.marked += 1
+            return
+        factor = max((f for f in range(2, fits + 1) if op.trips % f == 0), default=1)
+        if factor > 1 and isinstance(op, loop.ReduceOp) and self._is_chunk(op):
+            _, inner = split_loop(op, factor)
+            inner.properties["unroll"] = UnitAttr()
+            self.marked += 1
+
+    def _is_chunk(self, op: loop.ReduceOp) -> bool:
+        """Whether a reduction is a chunk of a contraction."""
+        roles = contraction(Nest(tuple(self.launch.axes), self.launch.body.block))
+        outer = op.parent_op()
+        return (
+            roles is not None
+            and roles.reduction.is_ancestor(op)
+            and isinstance(outer, loop.ReduceOp)
+            and shares_accumulator(op, outer)
+        )
+
+
+def _is_straight(op: loop.ForOp | loop.ReduceOp) -> bool:
+    """Whether all loops in a loop's body are unrolled and no slab is filled there."""
+    return not any(
+        inner.name.startswith("tile.") or (isinstance(inner, loop.ForOp | loop.ReduceOp) and inner.unroll is None)
+        for inner in op.body.walk()
+    )
