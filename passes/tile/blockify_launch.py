@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 
@@ -39,12 +39,14 @@ class BlockifyLaunchPass(ModulePass):
         m: rows of a contraction's CTA tile.
         n: columns of a contraction's CTA tile.
         threads: threads of a CTA of any other kernel.
+        occupancy: the wanted CTAs per SM, which bounds the registers of a thread.
     """
 
     name = "blockify-launch"
     m: int | None = None
     n: int | None = None
     threads: int | None = None
+    occupancy: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, blockify_launch)
@@ -69,11 +71,15 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch has no axes")
     if any(isinstance(op, tile.StageOp) for op in launch.body.walk()):
         raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
+    if any(axis not in _folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
+        raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
     sizes = _tile_sizes(launch, options)
     if all(size == launch.extent(axis) for axis, size in sizes):
         raise Skip("the launch fits one CTA")
+    if "occupancy" in options:
+        launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
     for axis, size in sizes:
         _bind(launch, axis, size)
     bindings = (Binding.BLOCK, Binding.THREAD, Binding.REGISTER)
