@@ -19,15 +19,18 @@ from typing import Self
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
+    AnyFloat,
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     FunctionType,
     IndexType,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAttribute, Region, SSAValue
@@ -56,7 +59,6 @@ from xdsl.traits import (
     MemoryWriteEffect,
     NoMemoryEffect,
     NoTerminator,
-    Resource,
     SymbolOpInterface,
     SymbolTable,
     SymbolUserOpInterface,
@@ -71,8 +73,25 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_conditions,
 )
+from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, WaitGroupOp
 from deplodock.dialects.loop import memref_of, parse_body, parse_memref, print_access, verify_subscripts
-from deplodock.dialects.tile import memory_of
+from deplodock.dialects.tile import Memory, memory_of
+
+__all__ = [
+    "AllocOp",
+    "BarrierOp",
+    "CommitGroupOp",
+    "FuncOp",
+    "Kernel",
+    "LaunchOp",
+    "MoveOp",
+    "ShuffleXorOp",
+    "TargetAttr",
+    "WaitGroupOp",
+]
+
+ASYNC_BYTES = (4, 8, 16)
+"""The bytes that one asynchronous copy of a thread can move (PTX ISA, `cp.async`)."""
 
 
 @irdl_attr_definition
@@ -321,7 +340,8 @@ class MoveOp(IRDLOperation):
     """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
 
     Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both
-    addresses aligned to its size: the example is a guarded 16-byte load of f32.
+    addresses aligned to its size: the example is a guarded 16-byte load of f32. An `async` move from global to shared
+    memory, of 4, 8 or 16 bytes, runs beside the program until a kernel.wait_group of its thread.
 
         kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000)
           : memref<1000xf32> to memref<4xf32, #tile.memory<register>>
@@ -337,6 +357,7 @@ class MoveOp(IRDLOperation):
     source_map = prop_def(AffineMapAttr)
     destination_map = prop_def(AffineMapAttr)
     where = opt_prop_def(AffineMapAttr)
+    is_async = opt_prop_def(UnitAttr, prop_name="async")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(_Copies())
 
@@ -346,6 +367,7 @@ class MoveOp(IRDLOperation):
         source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
         destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
         where: tuple[AffineMap, Sequence[SSAValue]] | None = None,
+        is_async: bool = False,
     ):
         super().__init__(
             operands=[source[0], destination[0], source[2], destination[2], where[1] if where else []],
@@ -354,6 +376,7 @@ class MoveOp(IRDLOperation):
                 "source_map": AffineMapAttr(source[1]),
                 "destination_map": AffineMapAttr(destination[1]),
                 "where": AffineMapAttr(where[0]) if where else None,
+                "async": UnitAttr() if is_async else None,
             },
         )
 
@@ -381,9 +404,24 @@ class MoveOp(IRDLOperation):
             last = memref_of(buffer).get_shape()[-1:]
             if self.elements > 1 and (not last or 0 <= last[0] < self.elements):
                 raise VerifyException(f"the last dimension of {buffer.type} has no {self.elements} elements to move")
+        if self.is_async is not None:
+            self._verify_async()
+
+    def _verify_async(self) -> None:
+        if memory_of(self.source) is not None or memory_of(self.destination) is not Memory.SHARED:
+            raise VerifyException(
+                f"an async move is from global to shared memory, got {self.source.type} to {self.destination.type}"
+            )
+        element = memref_of(self.source).element_type
+        if isinstance(element, AnyFloat | IntegerType):
+            bytes = self.elements * max(1, element.bitwidth // 8)
+            if bytes not in ASYNC_BYTES:
+                raise VerifyException(f"an async move is of 4, 8 or 16 bytes, got {self.elements} {element}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.elements} ")
+        if self.is_async is not None:
+            printer.print_string("async ")
         print_access(printer, self.source, self.source_map.data, self.source_indices)
         printer.print_string(" to ")
         print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
@@ -399,6 +437,7 @@ class MoveOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         width = parse_i64(parser)
+        is_async = parser.parse_optional_keyword("async") is not None
         source, source_reader = parser.parse_unresolved_operand(), AffineReader(parser)
         source_map = source_reader.map(parse_subscripts(parser, source_reader))
         parser.parse_keyword("to")
@@ -418,6 +457,7 @@ class MoveOp(IRDLOperation):
             (source_value, source_map, source_reader.operands),
             (destination_value, destination_map, destination_reader.operands),
             where,
+            is_async,
         )
         op.attributes |= attributes
         return op
@@ -467,34 +507,8 @@ class ShuffleXorOp(IRDLOperation):
         return op
 
 
-class SharedMemory(Resource):
-    """The shared memory of a CTA, as a resource of memory effects."""
-
-    def name(self) -> str:
-        return "<SharedMemory>"
-
-
-class _OrdersSharedMemory(MemoryEffect):
-    """Orders all accesses to shared memory around it, which a write to all of it says."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory())}
-
-
-@irdl_op_definition
-class BarrierOp(IRDLOperation):
-    """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it.
-
-    kernel.barrier
-    """
-
-    name = "kernel.barrier"
-    traits = traits_def(_OrdersSharedMemory())
-    assembly_format = "attr-dict"
-
-    def __init__(self):
-        super().__init__()
-
-
-Kernel = Dialect("kernel", [FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, BarrierOp], [TargetAttr])
+Kernel = Dialect(
+    "kernel",
+    [FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, BarrierOp, CommitGroupOp, WaitGroupOp],
+    [TargetAttr],
+)

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Self, cast
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerType, MemRefType, UnitAttr
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerType, MemRefType, NoneAttr, UnitAttr
 from xdsl.dialects.utils import AbstractYieldOperation
-from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
@@ -210,8 +210,9 @@ class ForOp(IRDLOperation):
 class ReduceOp(IRDLOperation):
     """Folds the values its body yields for each iteration with a combiner; the fold over nothing is the identity.
 
-    The n results are values: the body reads memory and writes none. The combiner takes n accumulators, then n values,
-    and is total on the identities; the order of the fold is the loop's order unless the schedule changes it.
+    The n results are values: the body reads memory and writes none but on-chip copies. The combiner takes n
+    accumulators, then n values, and is total on the identities; the order of the fold is the loop's order unless the
+    schedule changes it.
 
         %m = loop.reduce {arith.maximumf} %k = 0 to 1000 : f32 {
           %v = loop.load %x[%k] : memref<1000xf32>
@@ -286,7 +287,7 @@ class ReduceOp(IRDLOperation):
             raise VerifyException(f"the body must end with loop.yield of values of the types ({wanted})")
         for inner in self.body.walk():
             effects = () if inner.regions else get_effects(inner) or ()
-            if any(effect.kind is MemoryEffectKind.WRITE for effect in effects):
+            if any(effect.kind is MemoryEffectKind.WRITE and not _is_on_chip(effect) for effect in effects):
                 raise VerifyException(f"the body of a reduction only reads; move {inner.name} out of it")
 
     def print(self, printer: Printer) -> None:
@@ -574,6 +575,14 @@ class StoreOp(IRDLOperation):
         op = cls(value, parser.resolve_operand(buffer, type), reader.map(subscripts), reader.operands)
         op.attributes |= attributes
         return op
+
+
+def _is_on_chip(effect: EffectInstance) -> bool:
+    """Whether what an effect writes is on chip: a buffer with a memory space, or the state of a ring."""
+    written = effect.value
+    if not isinstance(written, OpResult | BlockArgument):
+        return False
+    return not isinstance(written.type, MemRefType) or not isinstance(memref_of(written).memory_space, NoneAttr)
 
 
 def parse_body(parser: Parser, arguments: Sequence[Parser.Argument] = ()) -> Region:

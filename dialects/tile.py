@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Self
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
@@ -48,10 +48,31 @@ from deplodock.dialects.affine_syntax import (
     AffineWriter,
     parse_i64,
     parse_subscripts,
-    verify_divisors,
     verify_map,
 )
 from deplodock.dialects.loop import ReadsSource, YieldOp, constant_bound, memref_of, parse_body, parse_memref
+from deplodock.dialects.tile_memory import Memory, MemoryAttr, check_coordinates, memory_of, verify_slab
+from deplodock.dialects.tile_ring import AllocOp, CopyOp, ReleaseOp, RingOp, RingType, WaitOp, depth_of
+
+__all__ = [
+    "AllocOp",
+    "Binding",
+    "BindingAttr",
+    "CombineOp",
+    "CopyOp",
+    "LaunchOp",
+    "Memory",
+    "MemoryAttr",
+    "ReleaseOp",
+    "RingOp",
+    "RingType",
+    "StageOp",
+    "Tile",
+    "WaitOp",
+    "depth_of",
+    "memory_of",
+    "memref_of",
+]
 
 
 class Binding(StrEnum):
@@ -76,35 +97,6 @@ class BindingAttr(EnumAttribute[Binding]):
     def parse_parameter(cls, parser: AttrParser) -> Binding:
         with parser.in_angle_brackets():
             return parser.parse_str_enum(Binding)
-
-
-class Memory(StrEnum):
-    """Where an on-chip buffer lives; a memref without a memory space is in global memory."""
-
-    SHARED = "shared"
-    REGISTER = "register"
-
-
-@irdl_attr_definition
-class MemoryAttr(EnumAttribute[Memory]):
-    """`#tile.memory<shared>`: the memory space of a buffer owned by a CTA, or by one thread (`register`)."""
-
-    name = "tile.memory"
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.data.value)
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Memory:
-        with parser.in_angle_brackets():
-            return parser.parse_str_enum(Memory)
-
-
-def memory_of(buffer: SSAValue) -> Memory | None:
-    """The memory of a buffer: shared, register, or None for global memory."""
-    space = memref_of(buffer).memory_space
-    return space.data if isinstance(space, MemoryAttr) else None
 
 
 @irdl_op_definition
@@ -313,7 +305,8 @@ class StageOp(IRDLOperation):
     The subscripts are affine in the slab's own coordinates, written bare (`d0`, `d1`), and in SSA indices, so one form
     says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero. `shared`
     slabs are filled by the whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register`
-    slabs belong to one thread. The slab is immutable.
+    slabs belong to one thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of
+    a stage in a loop; `async` fills a shared slab beside the program.
 
         %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
           : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
@@ -323,35 +316,35 @@ class StageOp(IRDLOperation):
     source = operand_def(MemRefType)
     indices = var_operand_def(IndexType)
     map = prop_def(AffineMapAttr)
+    buffers = opt_prop_def(IntegerAttr.constr(i64))
+    is_async = opt_prop_def(UnitAttr, prop_name="async")
     slab = result_def(MemRefType)
     traits = traits_def(ReadsSource())
 
     def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue], slab: MemRefType[Attribute]):
         super().__init__(operands=[source, indices], properties={"map": AffineMapAttr(map)}, result_types=[slab])
 
+    @property
+    def depth(self) -> int:
+        """The number of slabs that are to be in flight."""
+        return 1 if self.buffers is None else self.buffers.value.data
+
     def verify_(self) -> None:
-        source, slab, map = memref_of(self.source), memref_of(self.slab), self.map.data
-        if memory_of(self.source) is not None:
-            raise VerifyException(f"stage copies from global memory, got {source}")
-        if memory_of(self.slab) is None:
-            raise VerifyException(f"a slab lives in #tile.memory<shared> or #tile.memory<register>, got {slab}")
-        if any(extent < 0 for extent in slab.get_shape()):
-            raise VerifyException(f"a slab needs a static shape, got {slab}")
-        if source.element_type != slab.element_type:
-            raise VerifyException(f"stage keeps the element type, got {source} and {slab}")
-        verify_divisors("the subscripts", map)
-        if (map.num_dims, map.num_symbols) != (len(slab.get_shape()), len(self.indices)):
-            raise VerifyException(
-                f"the map must be over {len(slab.get_shape())} slab coordinates and {len(self.indices)} operands,"
-                f" got {map}"
-            )
-        if len(map.results) != len(source.get_shape()):
-            raise VerifyException(f"{source} needs {len(source.get_shape())} subscripts, got {len(map.results)}")
+        shape = memref_of(self.slab).get_shape()
+        verify_slab("stage", self.source, self.slab, shape, self.map.data, self.indices)
+        if self.depth < 1:
+            raise VerifyException(f"buffers, the number of slabs, must be at least 1, got {self.depth}")
+        if memory_of(self.slab) is Memory.REGISTER and (self.is_async is not None or self.buffers is not None):
+            raise VerifyException("buffers and async are for shared slabs; registers are filled by their thread")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_operand(self.source)
         AffineWriter(printer, self.indices, as_symbols=True).subscripts(self.map.data.results)
+        if self.buffers is not None:
+            printer.print_string(f" buffers {self.depth}")
+        if self.is_async is not None:
+            printer.print_string(" async")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.source.type)
@@ -364,18 +357,26 @@ class StageOp(IRDLOperation):
         reader = AffineReader(parser, as_symbols=True)
         pos = parser.pos
         subscripts = parse_subscripts(parser, reader)
+        buffers = parse_i64(parser) if parser.parse_optional_keyword("buffers") else None
+        is_async = parser.parse_optional_keyword("async") is not None
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         source = parser.resolve_operand(buffer, parse_memref(parser))
         parser.parse_keyword("to")
         slab = parse_memref(parser)
         rank = len(slab.get_shape())
-        used = {position for expr in subscripts for position in expr.used_dims()}
-        if used and max(used) >= rank:
-            parser.raise_error(f"the slab has {rank} dimensions, so d{max(used)} is not one of its coordinates", pos)
+        check_coordinates(parser, subscripts, rank, pos)
         op = cls(source, reader.map(subscripts, rank), reader.operands, slab)
+        if buffers is not None:
+            op.properties["buffers"] = IntegerAttr(buffers, i64)
+        if is_async:
+            op.properties["async"] = UnitAttr()
         op.attributes |= attributes
         return op
 
 
-Tile = Dialect("tile", [LaunchOp, CombineOp, StageOp], [BindingAttr, MemoryAttr])
+Tile = Dialect(
+    "tile",
+    [LaunchOp, CombineOp, StageOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
+    [BindingAttr, MemoryAttr, RingType],
+)

@@ -20,6 +20,7 @@ PARAMETERS = (
     " %s: memref<8xf32, #tile.memory<shared>>"
 )
 ON_CHIP = "memref<4xf32, #tile.memory<shared>>"
+RING = "memref<2x4xf32, #tile.memory<shared>>"
 
 OPERATIONS = {
     "tensor_ext.elementwise": ("%r = tensor_ext.elementwise {math.exp} %t : tensor<8xf32>", ()),
@@ -68,6 +69,15 @@ OPERATIONS = {
         ("read a",),
     ),
     "tile.stage": (f"%r = tile.stage %x[d0] : memref<8xf32> to {ON_CHIP}", ("read x",)),
+    "tile.ring": ("%r = tile.ring 2", ("alloc r",)),
+    "tile.alloc": (f"%r = tile.alloc : {RING}", ("alloc r",)),
+    "tile.copy": (
+        f"%q = tile.ring 2\n%r = tile.alloc : {RING}\n"
+        f"tile.copy %x[d0] to %r at %q[%i] async : memref<8xf32> to {RING}",
+        ("read x", "write q", "write r"),
+    ),
+    "tile.wait": ("%q = tile.ring 2\ntile.wait %q[%i]", ("write q",)),
+    "tile.release": ("%q = tile.ring 2\ntile.release %q[%i]", ("write q",)),
     "kernel.func": ("kernel.func @g() blocks(%b = 1) threads(%a = 1) {}", ()),
     "kernel.launch": ("kernel.launch @h()", ("read -", "write -")),
     "kernel.alloc": (f"%r = kernel.alloc : {ON_CHIP}", ("alloc r",)),
@@ -77,6 +87,8 @@ OPERATIONS = {
     ),
     "kernel.shuffle_xor": ("%r = kernel.shuffle_xor %v, 1 : f32", ()),
     "kernel.barrier": ("kernel.barrier", ("write - <SharedMemory>",)),
+    "kernel.commit_group": ("kernel.commit_group", ("write - <SharedMemory>",)),
+    "kernel.wait_group": ("kernel.wait_group 1", ("write - <SharedMemory>",)),
 }
 """Each operation in a function of `PARAMETERS`, and its effects: kind, value, resource if it is not the default one."""
 
@@ -157,6 +169,8 @@ UNUSED_DIE = [
     "loop.load",
     "tile.combine",
     "tile.stage",
+    "tile.ring",
+    "tile.alloc",
     "kernel.alloc",
     "kernel.shuffle_xor",
 ]

@@ -1,0 +1,92 @@
+"""Operations of the kernel dialect that order accesses of shared memory: barriers and groups of asynchronous copies."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Self
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Operation
+from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Resource
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import parse_i64
+
+
+class SharedMemory(Resource):
+    """The shared memory of a CTA, as a resource of memory effects."""
+
+    def name(self) -> str:
+        return "<SharedMemory>"
+
+
+class _OrdersSharedMemory(MemoryEffect):
+    """Orders all accesses to shared memory around it, which a write to all of it says."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory())}
+
+
+@irdl_op_definition
+class BarrierOp(IRDLOperation):
+    """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it.
+
+    kernel.barrier
+    """
+
+    name = "kernel.barrier"
+    traits = traits_def(_OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__()
+
+
+@irdl_op_definition
+class CommitGroupOp(IRDLOperation):
+    """Closes the group of asynchronous moves that this thread has issued since its last group; it may be empty.
+
+    kernel.commit_group
+    """
+
+    name = "kernel.commit_group"
+    traits = traits_def(_OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__()
+
+
+@irdl_op_definition
+class WaitGroupOp(IRDLOperation):
+    """Waits until all groups of this thread but the `pending` last ones have landed.
+
+    What landed is written by this thread here; other threads see it after a barrier.
+
+        kernel.wait_group 1
+    """
+
+    name = "kernel.wait_group"
+    pending = prop_def(IntegerAttr.constr(i64))
+    traits = traits_def(_OrdersSharedMemory())
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(f"the groups that may stay in flight are 0 or more, got {self.pending.value.data}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.pending.value.data}")
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        op = cls(parse_i64(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
