@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from deplodock.analysis.dependence import wheres
 from deplodock.analysis.linear import fold as fold_expr
 from deplodock.analysis.linear import fold_map
+from deplodock.analysis.padding import adds_zero
 from deplodock.analysis.roles import shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
@@ -190,7 +191,10 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     parent = op.parent_op()
     shared = outer_fold if isinstance(parent, loop.ReduceOp) and shares_accumulator(op, parent) else None
     accumulators = shared.accumulators if shared is not None else _accumulators(emitter, op)
-    uniform, varying = activity(emitter, op.body.block)
+    uniform, varying = (
+        [condition for condition in conditions if not adds_zero(op, condition)]
+        for conditions in activity(emitter, op.body.block)
+    )
     inherited = shared.conditions if shared is not None else ()
     outer = emitter.block
     _enter_loop(emitter, op)
