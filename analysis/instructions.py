@@ -69,8 +69,10 @@ class Instructions:
         type, forms = loop.memref_of(buffer), fold_map(op.map.data, op.indices)
         if tile.memory_of(buffer) is tile.Memory.REGISTER:
             return 0
-        widths = [aligned_width(type, forms, axis, extent_of(axis) or 1) for axis in axes]
-        return self._cells(axes) // max(widths, default=1)
+        around = op.parent_op()
+        along = [*axes, around.iv] if isinstance(around, loop.ReduceOp) and around.unroll is not None else axes
+        widths = [aligned_width(type, forms, axis, extent_of(axis) or 1) for axis in along]
+        return -(-self._cells(axes) // max(widths, default=1))
 
     def _axes(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         found = self._dependence.of(*values)

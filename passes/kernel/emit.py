@@ -19,7 +19,7 @@ from xdsl.traits import ConstantLike
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import Linear, fold_value
+from deplodock.analysis.linear import Linear, extent_of, fold_value
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 
@@ -71,8 +71,8 @@ class Emitter:
         return tuple(axis for axis in self.registers if axis in found)
 
     def extent(self, axis: SSAValue) -> int:
-        """The constant extent of a launch axis. Raises DiagnosticException where it is not constant."""
-        extent = self.launch.extent(axis)
+        """The constant extent of an axis or loop. Raises DiagnosticException where it is not constant."""
+        extent = extent_of(axis)
         if extent is None:
             raise DiagnosticException(
                 f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"

@@ -12,9 +12,9 @@ from xdsl.ir import Attribute, SSAValue
 from deplodock.analysis.alignment import aligned_width
 from deplodock.analysis.linear import Linear, fold_map, fold_value
 from deplodock.analysis.roles import innermost_reduction
-from deplodock.dialects import kernel, loop
-from deplodock.dialects.tile import Binding
-from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.kernel.emit import Array, Condition, Emitter, in_shape, never_fails
 
 
 def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
@@ -27,16 +27,40 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
         emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
         return
     ordered, width = vectorize(emitter, type, forms, axes, conditions)
-    array = emitter.register(type.element_type, ordered, op.result.name_hint)
-    with vector_nest(emitter, ordered, width) as at:
-        guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
-        read = (source, *emitter.map([at(form) for form in forms]))
-        written = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in ordered]))
-        emitter.run(kernel.MoveOp(width, read, written, guard))
+    array = _read(emitter, op, ordered, width)
     if axes:
         emitter.arrays[op.result] = array
     else:
         emitter.values[op.result] = emitter.load(array, op.result.name_hint)
+
+
+def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
+    """Emit the reads of an unrolled reduction that take its whole extent in one access, before the loop."""
+    if op.unroll is None or op.trips is None:
+        return
+    for load in op.body.block.ops:
+        if not isinstance(load, loop.LoadOp) or tile.memory_of(load.source) is Memory.REGISTER:
+            continue
+        type, forms = loop.memref_of(load.source), fold_map(load.map.data, load.indices)
+        if any(root is not op.iv and op.is_ancestor(root.owner) for form in forms for root in form.roots()):
+            continue
+        axes = [*emitter.axes_of([load.result]), op.iv]
+        ordered, width = vectorize(emitter, type, forms, axes, in_shape(type, forms))
+        if ordered[-1] is op.iv and width == op.trips > 1:
+            emitter.arrays[load.result] = _read(emitter, load, ordered, width)
+
+
+def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], width: int) -> Array:
+    """Move what a load reads at all coordinates of some axes to registers, `width` along the last at once."""
+    type, forms = loop.memref_of(op.source), fold_map(op.map.data, op.indices)
+    conditions = in_shape(type, forms)
+    array = emitter.register(type.element_type, axes, op.result.name_hint)
+    with vector_nest(emitter, axes, width) as at:
+        guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
+        read = (emitter.value(op.source), *emitter.map([at(form) for form in forms]))
+        written = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in axes]))
+        emitter.run(kernel.MoveOp(width, read, written, guard))
+    return array
 
 
 def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:

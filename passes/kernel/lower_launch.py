@@ -21,7 +21,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
-from deplodock.passes.kernel.lower_access import lower_load, lower_store
+from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
 from deplodock.passes.kernel.lower_stage import lower_stage
 
@@ -40,6 +40,8 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
     group: list[Operation] = []
     for op in block.ops:
         if isinstance(op, loop.IndexOp | loop.WhereOp) or op.has_trait(ConstantLike):
+            continue
+        if isinstance(op, loop.LoadOp) and op.result in emitter.arrays:
             continue
         if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not any(v.owner in group for v in op.operands):
             lower_load(emitter, op)
@@ -196,6 +198,7 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
         for conditions in activity(emitter, op.body.block)
     )
     inherited = shared.conditions if shared is not None else ()
+    read_vectors(emitter, op)
     outer = emitter.block
     _enter_loop(emitter, op)
     with emitter.guarded(uniform):
