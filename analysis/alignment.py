@@ -54,6 +54,7 @@ def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], alo
     base = address(type, [*outer, rest])
     size = element_bytes(type.element_type)
     for width in (4, 2):
-        if width * size <= MAX_BYTES and extent % width == 0 and base.divisor() % width == 0:
+        fits = width * size <= MAX_BYTES and width <= type.get_shape()[-1]
+        if fits and extent % width == 0 and base.divisor() % width == 0:
             return width
     return 1

@@ -1,8 +1,8 @@
 """What a value may vary along: the launch axes and loop variables it depends on.
 
 A value read from memory varies along what its subscripts and the contents of the buffer vary along, a gathered index
-included; a combine is uniform along the axes it folds, a reduction along its own variable. A staged slab varies along
-what its origin varies along.
+included; a combine is uniform along the axes it folds, a reduction along its own variable, and both vary along what
+decides which of their points are active. A staged slab, or a slot of a ring, varies along what its origin varies along.
 """
 
 from __future__ import annotations
@@ -49,14 +49,49 @@ class Dependence:
         assert isinstance(op, Operation)
         match op:
             case tile.CombineOp():
-                return without(self.of(*op.inputs), set(op.axes))
+                return without(self.of(*op.inputs, *self._activity(op)), set(op.axes))
             case loop.ReduceOp():
                 conditions = [v for where in wheres(op.body.block) for v in where.indices]
                 return without(self.of(*op.yielded, *op.bound_operands, *conditions), {op.iv})
             case loop.LoadOp() if isinstance(op.source.owner, tile.StageOp):
                 return self.of(*op.indices, *op.source.owner.indices)
+            case loop.LoadOp() if isinstance(op.source.owner, tile.AllocOp):
+                return self.of(*op.indices) | self._of_copies(op)
             case _:
                 return self.of(*(operand for operand in op.operands))
+
+    def _of_copies(self, op: loop.LoadOp) -> dict[SSAValue, None]:
+        """What the copies that fill the slots read by a load depend on, less the variables of loops of their own."""
+        copies = [use.operation for use in op.source.uses if isinstance(use.operation, tile.CopyOp)]
+        found = self.of(*(index for copy in copies for index in copy.indices))
+        return {value: None for value in found if _is_around(value, op)}
+
+    def _activity(self, op: tile.CombineOp) -> list[SSAValue]:
+        """The indices of the conditions that decide which points of its axes a combine folds."""
+        found: list[SSAValue] = []
+        parent = op.parent_op()
+        while isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp):
+            for where in wheres(parent.body.block):
+                if any(axis in self.of(*where.indices) for axis in op.axes):
+                    found += where.indices
+            parent = parent.parent_op()
+        return found
+
+
+def varying_bound(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
+    """The first loop inside a loop whose bound depends on the outer variable, or None."""
+    dependence = Dependence()
+    for inner in op.body.walk():
+        if isinstance(inner, loop.ForOp | loop.ReduceOp) and op.iv in dependence.of(*inner.bound_operands):
+            return inner
+    return None
+
+
+def _is_around(coordinate: SSAValue, op: Operation) -> bool:
+    """Whether an operation stands inside the loop or launch of a coordinate."""
+    assert isinstance(coordinate, BlockArgument)
+    owner = coordinate.block.parent_op()
+    return owner is not None and owner.is_ancestor(op)
 
 
 def is_coordinate(value: SSAValue) -> bool:

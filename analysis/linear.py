@@ -195,9 +195,23 @@ def extent_of(root: SSAValue) -> int | None:
 
 
 def value_range(root: SSAValue) -> Range | None:
-    """The least and greatest value of an axis, loop variable or hardware id; of another index, None."""
+    """The least and greatest value of an axis, loop variable or hardware id; of another index, None.
+
+    A loop variable whose bound is not constant stays below the greatest value of the bound.
+    """
     extent = extent_of(root)
+    if extent is None and isinstance(root, BlockArgument):
+        extent = _greatest_bound(root)
     return None if extent is None else (0, max(extent - 1, 0))
+
+
+def _greatest_bound(root: BlockArgument) -> int | None:
+    """The greatest value of the bound of a loop variable, where one of the bound's results has a known range."""
+    op = root.block.parent_op()
+    if not isinstance(op, loop.ForOp | loop.ReduceOp) or root.block is not op.body.block:
+        return None
+    ranges = [form.range() for form in fold_map(op.bound.data, op.bound_operands)]
+    return min((bounds[1] for bounds in ranges if bounds is not None), default=None)
 
 
 def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> Linear:

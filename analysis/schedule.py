@@ -14,6 +14,7 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
 from deplodock.analysis.alignment import aligned_width, element_bytes
+from deplodock.analysis.dependence import varying_bound
 from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.nest import Nest, nests
@@ -175,7 +176,9 @@ def _walks_memory(op: loop.ReduceOp) -> bool:
 
 
 def _row_width(op: loop.ForOp | loop.ReduceOp) -> int:
-    """The widest access that suits all accesses of a loop along its variable."""
+    """The widest access that suits all accesses of a loop along its variable; 1 where an inner bound depends on it."""
+    if varying_bound(op) is not None:
+        return 1
     widths = [4]
     for access, forms in _accesses(op):
         buffer = access.source if isinstance(access, loop.LoadOp) else access.destination

@@ -4,7 +4,8 @@
     %w = loop.load %part[%k] : ..           ->    kernel.barrier
                                                   %w = loop.load %part[%k] : ..
 
-A barrier stands as late as it can at the nesting level that both accesses share, so that all threads reach it.
+A barrier stands as late as it can at the nesting level that both accesses share. All threads must reach it, so that
+level cannot be in a guard or loop that they do not run alike.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.barriers import Hazard, first_hazard
-from deplodock.dialects import kernel, loop
+from deplodock.analysis.barriers import Hazard, divergent, first_hazard
+from deplodock.dialects import kernel
 from deplodock.passes import remarks
 
 
@@ -36,12 +37,15 @@ class PlaceBarriersPass(ModulePass):
 
 
 def place_barriers(function: kernel.FuncOp) -> None:
-    """Place barriers until no hazard is left. Raises DiagnosticException where one would stand in a guard."""
+    """Place barriers until no hazard is left. Raises DiagnosticException where not all threads would reach one."""
     placed = 0
     while (hazard := first_hazard(function)) is not None:
         anchor = _anchor(hazard)
-        if isinstance(anchor.parent_op(), loop.GuardOp):
-            raise DiagnosticException(f"place-barriers: @{function.sym_name.data}: {hazard} inside one loop.guard")
+        if (around := divergent(anchor, function)) is not None:
+            raise DiagnosticException(
+                f"place-barriers: @{function.sym_name.data}: {hazard} inside one {around.name} that not all threads "
+                "run alike; split it so that a kernel.barrier can stand between them"
+            )
         Rewriter.insert_op(kernel.BarrierOp(), InsertPoint.before(anchor))
         placed += 1
     if not placed:

@@ -28,7 +28,7 @@ from xdsl.ir import Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.dependence import wheres
+from deplodock.analysis.dependence import varying_bound, wheres
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import Options
@@ -86,8 +86,18 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     as_axes = options.get("keep") == "axes"
     if as_axes and any(wheres(op.body.block) for op in rows):
         raise Skip("keep=axes: a row loop has a loop.where of its own")
+    if as_axes and not rows[0].trips:
+        raise Skip("keep=axes: the rows have no elements, so no point of the axes would be left to write their results")
     if as_axes and len({op.trips for op in rows}) > 1:
         raise Skip(f"keep=axes needs row loops of one extent, got {', '.join(str(op.trips) for op in rows)}")
+
+    if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
+        raise Skip(
+            f"the bound of the loop over %{inner.iv.name_hint} varies along the row, so the registers of a thread "
+            "cannot run it together; give vector=1 and keep=loops"
+        )
+    if (buffer := _exchanged(launch)) is not None:
+        raise Skip(f"%{buffer.name_hint} is written and read in the launch, and another thread may be the one to read")
 
     step = threads * vector
     if as_axes and (extent := rows[0].trips) is not None and extent > step:
@@ -102,6 +112,13 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     else:
         for op in rows:
             _stride(op, shared, step)
+
+
+def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
+    """A buffer that the launch both writes and reads, or None."""
+    written = [op.destination for op in launch.body.walk() if isinstance(op, loop.StoreOp)]
+    read = [op.source for op in launch.body.walk() if isinstance(op, loop.LoadOp)]
+    return next((buffer for buffer in written if buffer in read), None)
 
 
 def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[tuple[SSAValue, int]], step: int) -> None:
