@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike, is_side_effect_free
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.dependence import wheres
+from deplodock.analysis.dependence import is_coordinate, wheres
 from deplodock.analysis.linear import fold as fold_expr
 from deplodock.analysis.linear import fold_map
 from deplodock.analysis.padding import adds_zero
@@ -23,7 +23,7 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
 from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
-from deplodock.passes.kernel.lower_stage import lower_stage
+from deplodock.passes.kernel.lower_stage import lower_alloc, lower_copy, lower_stage, lower_wait
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
             continue
         if isinstance(op, loop.LoadOp) and op.result in emitter.arrays:
             continue
-        if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not any(v.owner in group for v in op.operands):
+        if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not _reads_at(op, group):
             lower_load(emitter, op)
             continue
         if group and not (_is_scalar(op) and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
@@ -55,6 +55,11 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
             _lower_structured(emitter, op, fold)
     if group:
         _lower_scalars(emitter, group, fold)
+
+
+def _reads_at(op: loop.LoadOp, group: Sequence[Operation]) -> bool:
+    """Whether a load's subscripts are computed from results of these operations."""
+    return any(root.owner in group for form in fold_map(op.map.data, op.indices) for root in form.roots())
 
 
 def _is_scalar(op: Operation) -> bool:
@@ -92,7 +97,13 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             lower_combine(emitter, op)
         case tile.StageOp():
             lower_stage(emitter, op)
-        case loop.YieldOp():
+        case tile.AllocOp():
+            lower_alloc(emitter, op)
+        case tile.CopyOp():
+            lower_copy(emitter, op)
+        case tile.WaitOp():
+            lower_wait(emitter, op)
+        case loop.YieldOp() | tile.RingOp() | tile.ReleaseOp():
             return
         case _:
             raise DiagnosticException(f"materialize: {op.name} cannot stand in a launch")
@@ -157,7 +168,8 @@ def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Cond
             continue
         depends = emitter.dependence.of(*where.indices)
         lanes = [axis for axis in emitter.launch.axes if emitter.launch.binding(axis) is not Binding.BLOCK]
-        (varying if any(axis in depends for axis in lanes) or not depends else uniform).append(form)
+        is_known = all(is_coordinate(root) for root in form.roots())
+        (uniform if is_known and not any(axis in depends for axis in lanes) else varying).append(form)
     return uniform, varying
 
 
@@ -172,7 +184,12 @@ def lower_body(emitter: Emitter, block: Block) -> None:
 
 
 def _enter_loop(emitter: Emitter, op: loop.ForOp | loop.ReduceOp) -> None:
-    """Emit into a copy of a loop from now on."""
+    """Emit into a copy of a loop from now on. Raises DiagnosticException if registers of a thread bound it unlike."""
+    if axes := emitter.axes_of(op.bound_operands):
+        raise DiagnosticException(
+            f"materialize: the bound of the loop over %{op.iv.name_hint} varies along the register axis "
+            f"%{axes[0].name_hint}; only loops that the registers of a thread run together are lowered"
+        )
     map, operands = emitter.map(fold_map(op.bound.data, op.bound_operands))
     body = Block(arg_types=[op.iv.type])
     body.args[0].name_hint = op.iv.name_hint
@@ -199,11 +216,12 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     )
     inherited = shared.conditions if shared is not None else ()
     read_vectors(emitter, op)
-    outer = emitter.block
+    outer, conditions = emitter.block, list(emitter.conditions)
     _enter_loop(emitter, op)
     with emitter.guarded(uniform):
+        emitter.conditions = conditions + activity(emitter, op.body.block)[1]
         lower_block(emitter, op.body.block, Fold(op, accumulators, (*inherited, *varying)))
-    emitter.block = outer
+    emitter.block, emitter.conditions = outer, conditions
     if shared is not None:
         return
     for result, array in zip(op.results, accumulators, strict=True):

@@ -1,117 +1,227 @@
-"""Lowers `tile.stage`: a register slab is filled by its thread, a shared slab by all threads of the CTA together.
+"""Lowers `tile.stage` and `tile.copy`: a thread fills its register slab, the threads of a CTA a shared slab together.
 
 Elements of the source outside the buffer become zero. Consecutive elements move together where both sides are
-contiguous and aligned.
+contiguous and aligned. The asynchronous copies of one step of a ring are one group of each thread, which the wait for
+that step counts; other asynchronous slabs are waited for at once. Barriers are not placed here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.alignment import aligned_width
-from deplodock.analysis.linear import Linear, fold
+from deplodock.analysis.alignment import aligned_width, element_bytes
+from deplodock.analysis.linear import Linear, extent_of, fold
+from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, step_of
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Memory
-from deplodock.passes.kernel.emit import Condition, Emitter, in_shape
+from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
 
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together."""
 
+UNROLLED_ASYNC_COPIES = 32
+"""The most asynchronous copies of a thread that are unrolled: they take no registers, only instructions."""
+
+
+@dataclass(frozen=True)
+class Slab:
+    """What fills a slab: destination[at..., d0, d1, ...] = source[map(d0, d1, ..; indices)]."""
+
+    source: SSAValue
+    map: AffineMap
+    indices: Sequence[SSAValue]
+    destination: SSAValue
+    shape: tuple[int, ...]
+    at: tuple[Linear, ...] = ()
+    """The subscripts of the destination before those of the slab."""
+    is_async: bool = False
+    facts: tuple[Condition, ...] = ()
+    """Conditions that hold wherever the slab is filled."""
+
+    @property
+    def type(self) -> MemRefType[Attribute]:
+        """The type of the source."""
+        return loop.memref_of(self.source)
+
+    def subscripts(self, coordinates: Sequence[Linear]) -> list[Linear]:
+        """The source's subscripts at these coordinates of the slab."""
+        return [fold(expr, self.indices, coordinates) for expr in self.map.results]
+
 
 def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     """Emit the allocation of a slab and the copies that fill it."""
-    slab = emitter.add(kernel.AllocOp(loop.memref_of(op.slab)), op.slab.name_hint)
-    emitter.values[op.slab] = slab
+    buffer = emitter.add(kernel.AllocOp(loop.memref_of(op.slab)), op.slab.name_hint)
+    emitter.values[op.slab] = buffer
+    shape = loop.memref_of(op.slab).get_shape()
+    slab = Slab(op.source, op.map.data, op.indices, buffer, shape, is_async=op.is_async is not None)
+    _fill(emitter, slab)
+    if slab.is_async and not _continues(op):
+        emitter.run(kernel.CommitGroupOp())
+        emitter.run(kernel.WaitGroupOp(0))
+
+
+def lower_alloc(emitter: Emitter, op: tile.AllocOp) -> None:
+    """Emit the allocation of a ring's slabs."""
+    emitter.values[op.result] = emitter.add(kernel.AllocOp(loop.memref_of(op.result)), op.result.name_hint)
+
+
+def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
+    """Emit the copies of one step to its slot; the last of the step closes the group, whether or not it copies."""
+    slot = step_of(op).mod(tile.depth_of(op.ring))
+    conditions = [condition for condition in conditions_of(op) if not never_fails(condition)]
+    slab = Slab(
+        *(op.source, op.map.data, op.indices, emitter.value(op.destination), op.shape),
+        at=(slot,),
+        is_async=op.is_async is not None,
+        facts=tuple(conditions),
+    )
+    with emitter.guarded(conditions):
+        _fill(emitter, slab)
+    if closes_group(op):
+        emitter.run(kernel.CommitGroupOp())
+
+
+def lower_wait(emitter: Emitter, op: tile.WaitOp) -> None:
+    """Emit the wait for the groups up to the step's."""
+    if (groups := groups_behind(op)) is not None:
+        emitter.run(kernel.WaitGroupOp(groups))
+
+
+def _continues(op: tile.StageOp) -> bool:
+    """Whether another asynchronous slab is filled right after this one."""
+    following: Operation | None = op.next_op
+    while isinstance(following, loop.IndexOp):
+        following = following.next_op
+    return isinstance(following, tile.StageOp) and following.is_async is not None
+
+
+def _fill(emitter: Emitter, slab: Slab) -> None:
+    size = element_bytes(slab.type.element_type)
+    if slab.is_async and size not in kernel.ASYNC_BYTES:
+        raise DiagnosticException(
+            f"materialize: %{slab.source.name_hint} cannot be copied asynchronously: its elements have {size} bytes, "
+            "a copy moves 4, 8 or 16"
+        )
     outer = emitter.block
-    if tile.memory_of(op.slab) is Memory.REGISTER:
-        _fill_registers(emitter, op, slab)
+    if tile.memory_of(slab.destination) is Memory.REGISTER:
+        _fill_registers(emitter, slab)
     else:
-        _fill_shared(emitter, op, slab)
+        _fill_shared(emitter, slab)
     emitter.block = outer
 
 
-def _fill_registers(emitter: Emitter, op: tile.StageOp, slab: SSAValue) -> None:
+def _fill_registers(emitter: Emitter, slab: Slab) -> None:
     """One thread copies its slab in unrolled loops over the slab's coordinates."""
-    shape = loop.memref_of(op.slab).get_shape()
     coordinates: list[Linear] = []
     width = 1
-    for dim, extent in enumerate(shape):
-        if dim == len(shape) - 1:
-            width = _width(op, dim)
+    for dim, extent in enumerate(slab.shape):
+        if dim == len(slab.shape) - 1:
+            width = _width(slab, dim)
         trips = extent // width
         name = f"d{dim}"
         coordinates.append(Linear(((emitter.enter_loop(trips, name), width),)) if trips > 1 else Linear())
-    _move(emitter, op, slab, coordinates, width)
+    _move(emitter, slab, coordinates, width)
 
 
-def _fill_shared(emitter: Emitter, op: tile.StageOp, slab: SSAValue) -> None:
+def _fill_shared(emitter: Emitter, slab: Slab) -> None:
     """The threads of the CTA take turns over the slab, neighbours along the source's contiguous dimension."""
-    shape = loop.memref_of(op.slab).get_shape()
-    order = _copy_order(op)
-    width = _width(op, order[-1]) if order else 1
-    counts = {dim: shape[dim] // (width if dim == order[-1] else 1) for dim in order}
+    order = _copy_order(slab)
+    width = _width(slab, order[-1]) if order else 1
+    counts = {dim: slab.shape[dim] // (width if dim == order[-1] else 1) for dim in order}
     total, threads = math.prod(counts.values()), emitter.function.num_threads
     if not total:
         return
     trips = -(-total // threads)
     flat = Linear(((emitter.function.thread_id, 1),))
     if trips > 1:
-        flat = Linear(((emitter.enter_loop(trips, "c", unroll=trips <= UNROLLED_COPIES), threads),)) + flat
-    chunk = loop.ForOp(total, Region(Block(arg_types=[IndexType()]))).iv
-    coordinates = [Linear()] * len(shape)
+        unroll = trips <= (UNROLLED_ASYNC_COPIES if slab.is_async else UNROLLED_COPIES)
+        flat = Linear(((emitter.enter_loop(trips, "c", unroll=unroll), threads),)) + flat
+    chunk = _stand_in(total)
+    coordinates = [Linear()] * len(slab.shape)
     rest = Linear(((chunk, 1),))
     for dim in reversed(order):
         coordinates[dim] = rest.mod(counts[dim]) * (width if dim == order[-1] else 1)
         rest = rest.floordiv(counts[dim])
     beyond: list[Condition] = [flat - Linear(constant=total)] if total % threads else []
     with emitter.guarded(beyond):
-        _move(emitter, op, slab, coordinates, width, lambda form: form.substitute(chunk, flat))
+        _move(emitter, slab, coordinates, width, lambda form: form.substitute(chunk, flat))
 
 
-def _copy_order(op: tile.StageOp) -> list[int]:
+def _stand_in(extent: int) -> SSAValue:
+    """A root with this many values, to be substituted before it is emitted."""
+    return loop.ForOp(extent, Region(Block(arg_types=[IndexType()]))).iv
+
+
+def _copy_order(slab: Slab) -> list[int]:
     """The slab's dimensions with the one that walks the source's last dimension last."""
-    dims = list(range(len(loop.memref_of(op.slab).get_shape())))
-    if not op.map.data.results:
+    dims = list(range(len(slab.shape)))
+    if not slab.map.results:
         return dims
-    contiguous = op.map.data.results[-1].used_dims()
+    contiguous = slab.map.results[-1].used_dims()
     return [dim for dim in dims if dim not in contiguous] + [dim for dim in dims if dim in contiguous]
 
 
-def _width(op: tile.StageOp, along: int) -> int:
+def _width(slab: Slab, along: int) -> int:
     """The elements along a slab dimension that move together: contiguous, aligned and inside the buffer alike."""
-    slab, source = loop.memref_of(op.slab), loop.memref_of(op.source)
-    roots = Block(arg_types=[IndexType()] * len(slab.get_shape())).args
+    destination = loop.memref_of(slab.destination)
+    roots = Block(arg_types=[IndexType()] * len(slab.shape)).args
     coordinates = [Linear(((root, 1),)) for root in roots]
-    subscripts = _subscripts(op, coordinates)
-    extent = slab.get_shape()[along]
+    subscripts = slab.subscripts(coordinates)
+    extent = slab.shape[along]
     width = min(
-        aligned_width(source, subscripts, roots[along], extent), aligned_width(slab, coordinates, roots[along], extent)
+        aligned_width(slab.type, subscripts, roots[along], extent),
+        aligned_width(destination, [*slab.at, *coordinates], roots[along], extent),
     )
     base = subscripts[-1] - coordinates[along] if subscripts else Linear()
-    while width > 1 and (base.divisor() % width or source.get_shape()[-1] % width):
+    while width > 1 and (base.divisor() % width or slab.type.get_shape()[-1] % width):
         width //= 2
     return width
 
 
-def _subscripts(op: tile.StageOp, coordinates: Sequence[Linear]) -> list[Linear]:
-    return [fold(expr, op.indices, coordinates) for expr in op.map.data.results]
-
-
 def _move(
     emitter: Emitter,
-    op: tile.StageOp,
-    slab: SSAValue,
+    slab: Slab,
     coordinates: Sequence[Linear],
     width: int,
-    at: Callable[[Linear], Linear] = lambda form: form,
+    place: Callable[[Linear], Linear] = lambda form: form,
 ) -> None:
-    """Copy `width` elements to these slab coordinates, zeros where they lie outside; `at` places the forms."""
-    subscripts = _subscripts(op, coordinates)
-    outside = in_shape(loop.memref_of(op.source), subscripts)
-    guard = emitter.condition_map([at(form) for form in outside]) if outside else None
-    read = (emitter.value(op.source), *emitter.map([at(form) for form in subscripts]))
-    emitter.run(kernel.MoveOp(width, read, (slab, *emitter.map([at(form) for form in coordinates])), guard))
+    """Copy `width` elements to these slab coordinates, zeros where they lie outside; `place` places the forms."""
+    subscripts = slab.subscripts(coordinates)
+    outside = [place(form) for form in _outside(slab, subscripts)]
+    guard = emitter.condition_map(outside) if outside else None
+    read = (emitter.value(slab.source), *emitter.map([place(form) for form in subscripts]))
+    written = (slab.destination, *emitter.map([place(form) for form in (*slab.at, *coordinates)]))
+    emitter.run(kernel.MoveOp(width, read, written, guard, slab.is_async))
+
+
+def _outside(slab: Slab, subscripts: Sequence[Linear]) -> list[Condition]:
+    """When subscripts lie inside the source, less what always holds under the slab's facts."""
+    narrowed = _narrowed(slab.facts)
+    for root, stand_in in narrowed:
+        subscripts = [form.substitute(root, Linear(((stand_in, 1),))) for form in subscripts]
+    conditions = in_shape(slab.type, subscripts)
+    for root, stand_in in narrowed:
+        conditions = [form.substitute(stand_in, Linear(((root, 1),))) for form in conditions]
+    return conditions
+
+
+def _narrowed(facts: Sequence[Condition]) -> list[tuple[SSAValue, SSAValue]]:
+    """Roots that some condition `c * root + d < 0` bounds, each with a root of the values that are left."""
+    found: list[tuple[SSAValue, SSAValue]] = []
+    for fact in facts:
+        if len(fact.terms) != 1:
+            continue
+        ((root, coefficient),) = fact.terms
+        if not isinstance(root, SSAValue) or coefficient < 1:
+            continue
+        extent, limit = extent_of(root), (-fact.constant - 1) // coefficient + 1
+        if extent is not None and 0 < limit < extent:
+            found.append((root, _stand_in(limit)))
+    return found

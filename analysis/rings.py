@@ -1,0 +1,224 @@
+"""Rings: which step each copy, wait and release means, and why no slot is filled while it may still be read.
+
+Step `s` lies in slot `s mod depth`. In the loop that reads a ring, with the step `s` that it waits for, the slot of a
+copy of step `s + d` was that of step `s + d - depth`, so the copy is safe once that step is released: in an earlier
+iteration where `d < depth`, in this one where `d = depth` and the copy stands after the release. Before the loop the
+first `d` steps are copied, and the loop copies no step that it does not reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation
+
+from deplodock.analysis.linear import Linear, fold, fold_map
+from deplodock.dialects import loop, tile
+from deplodock.dialects.affine_syntax import condition_pairs
+from deplodock.dialects.tile_ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a ring, and the operation where it shows."""
+
+    op: Operation
+    reason: str
+
+
+def step_of(op: CopyOp | WaitOp | ReleaseOp) -> Linear:
+    """The step that an operation on a ring means."""
+    return fold_map(op.step.data, op.step_indices)[0]
+
+
+def conditions_of(copy: CopyOp) -> list[Linear]:
+    """The conditions of a copy as forms that are below 0 where they hold."""
+    if copy.where is None:
+        return []
+    pairs = condition_pairs(copy.where.data)
+    return [fold(lhs, copy.where_indices) - fold(rhs, copy.where_indices) for lhs, rhs in pairs]
+
+
+def copies_of(block: Block, like: CopyOp | WaitOp) -> list[CopyOp]:
+    """The copies on the same ring that stand directly in a block, in order."""
+    return [op for op in block.ops if isinstance(op, CopyOp) and op.ring is like.ring]
+
+
+def closes_group(copy: CopyOp) -> bool:
+    """Whether a copy is the last one of its step in its block, and some copy of that step there is asynchronous."""
+    assert copy.parent is not None
+    same = [op for op in copies_of(copy.parent, copy) if equal(step_of(op), step_of(copy))]
+    return same[-1] is copy and any(op.is_async is not None for op in same)
+
+
+def groups_behind(wait: WaitOp) -> int | None:
+    """How many groups of asynchronous copies may be in flight after a wait: those of the steps after its own.
+
+    Each step is one group, in the order of the steps. None where no copy on the ring is asynchronous.
+    """
+    assert wait.parent is not None
+    if not any(isinstance(use.operation, CopyOp) and use.operation.is_async for use in wait.ring.uses):
+        return None
+    last: dict[int, CopyOp] = {}
+    for copy in copies_of(wait.parent, wait):
+        ahead = step_of(copy) - step_of(wait)
+        if ahead.terms:
+            return 0
+        last[ahead.constant] = copy
+    if len(last) != 1:
+        return 0
+    ((ahead, copy),) = last.items()
+    return max(ahead if copy.is_before_in_block(wait) else ahead - 1, 0)
+
+
+def equal(a: Linear, b: Linear) -> bool:
+    """Whether two forms are the same sum."""
+    return not (a - b).terms and a.constant == b.constant
+
+
+def faults(ring: RingOp) -> Iterator[Fault]:
+    """Everything that keeps a ring from being proven safe; nothing for a ring without copies."""
+    users = [use.operation for use in ring.ring.uses]
+    waits = [op for op in users if isinstance(op, WaitOp)]
+    copies = [op for op in users if isinstance(op, CopyOp)]
+    if not copies:
+        return
+    if len(waits) != 1:
+        yield Fault(ring, f"it is waited for at {len(waits)} places; a ring is read in one loop, after one tile.wait")
+        return
+    (wait,) = waits
+    around = wait.parent_op()
+    if not isinstance(around, loop.ForOp | loop.ReduceOp) or not equal(step_of(wait), Linear(((around.iv, 1),))):
+        yield Fault(wait, "it must stand in a loop and wait for the step of the loop's variable")
+        return
+    releases = [op for op in users if isinstance(op, ReleaseOp) and op.parent is wait.parent]
+    if len(releases) != 1 or not equal(step_of(releases[0]), step_of(wait)) or not wait.is_before_in_block(releases[0]):
+        yield Fault(wait, "no tile.release of the same step follows it in the loop")
+        return
+    checked = _Loop(ring, around, wait, releases[0])
+    for buffer in dict.fromkeys(copy.destination for copy in copies):
+        mine = [copy for copy in copies if copy.destination is buffer]
+        yield from checked.copies(mine)
+        for use in buffer.uses:
+            if not isinstance(use.operation, CopyOp):
+                yield from checked.reader(use.operation)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The loop that reads a ring."""
+
+    ring: RingOp
+    op: loop.ForOp | loop.ReduceOp
+    wait: WaitOp
+    release: ReleaseOp
+
+    def copies(self, copies: list[CopyOp]) -> Iterator[Fault]:
+        """Check the copies to one buffer: one in the loop, and the steps before its first before the loop."""
+        inside = [copy for copy in copies if copy.parent is self.wait.parent]
+        before = [copy for copy in copies if copy.parent is not self.wait.parent]
+        if len(inside) != 1:
+            yield Fault(copies[0], f"the loop copies to its buffer {len(inside)} times a step, it must be once")
+            return
+        (copy,) = inside
+        ahead = step_of(copy) - step_of(self.wait)
+        if ahead.terms:
+            yield Fault(copy, "its step must be that of the loop plus a constant")
+            return
+        yield from self._slot(copy, ahead.constant)
+        yield from self._conditions(copy, ahead.constant)
+        yield from self._prologue(copy, before, ahead.constant)
+
+    def reader(self, op: Operation) -> Iterator[Fault]:
+        """Check that an operation reads the slot of the loop's step, between the wait and the release."""
+        if not isinstance(op, loop.LoadOp):
+            yield Fault(op, "a slot of a ring is only read by loop.load")
+            return
+        around = _in_block(op, self.wait.parent)
+        if around is None or not self.wait.is_before_in_block(around) or not around.is_before_in_block(self.release):
+            yield Fault(op, "it reads a slot outside the wait and the release of its step")
+        slot = fold_map(op.map.data, op.indices)[0]
+        if not equal(slot, step_of(self.wait).mod(self.depth)):
+            yield Fault(op, f"it must read the slot of the step that is waited for, step mod {self.depth}")
+
+    @property
+    def depth(self) -> int:
+        """The number of slots."""
+        return depth_of(self.ring.ring)
+
+    def _slot(self, copy: CopyOp, ahead: int) -> Iterator[Fault]:
+        """Check that the copy's slot is free, and that it is filled before the loop waits for it."""
+        if ahead > self.depth or (ahead == self.depth and not self.release.is_before_in_block(copy)):
+            yield Fault(
+                copy,
+                f"it overwrites the slot of step {ahead - self.depth:+d} from the loop's before that is released: "
+                f"{ahead} steps ahead need a ring of {ahead + 1} slots, or {ahead} and a copy after the release",
+            )
+        if ahead < 0 or (ahead == 0 and not copy.is_before_in_block(self.wait)):
+            yield Fault(copy, "it comes after the wait for its step")
+
+    def _conditions(self, copy: CopyOp, ahead: int) -> Iterator[Fault]:
+        """Check that the copy runs exactly for the steps that the loop reaches."""
+        trips, conditions = self.op.trips, conditions_of(copy)
+        if trips is None:
+            wanted = [step_of(copy) - bound for bound in fold_map(self.op.bound.data, self.op.bound_operands)]
+            if ahead and not (
+                len(wanted) == len(conditions) and all(any(equal(w, c) for c in conditions) for w in wanted)
+            ):
+                yield Fault(copy, "its conditions must be that its step is below the bound of the loop")
+            return
+        last = trips - 1 - ahead
+        for condition in conditions:
+            rest = condition - Linear(((self.op.iv, condition.coefficient(self.op.iv)),))
+            if rest.terms or condition.coefficient(self.op.iv) < 0:
+                yield Fault(copy, "its conditions must bound the loop's variable from above")
+            elif last >= 0 and condition.coefficient(self.op.iv) * last + condition.constant >= 0:
+                yield Fault(copy, "its condition leaves out a step that the loop reads")
+        reached = [c.coefficient(self.op.iv) * (last + 1) + c.constant for c in conditions]
+        if ahead > 0 and not any(value >= 0 for value in reached):
+            yield Fault(copy, f"it copies steps from {trips} on, which the loop does not reach; add a condition")
+
+    def _prologue(self, copy: CopyOp, before: list[CopyOp], ahead: int) -> Iterator[Fault]:
+        """Check that the first `ahead` steps are copied once each, before the loop."""
+        steps: list[int] = []
+        for first in before:
+            around = _in_block(first, self.op.parent)
+            if around is None or not around.is_before_in_block(self.op):
+                yield Fault(first, "it must stand before the loop that waits for its step, or in it")
+                return
+            covered = _steps(first, around)
+            if covered is None:
+                yield Fault(first, "its steps must be those of one loop from 0, or one constant, without conditions")
+                return
+            steps += covered
+        wanted = ahead if self.op.trips is None else min(ahead, self.op.trips)
+        if sorted(steps) != list(range(wanted)):
+            yield Fault(copy, f"it runs {ahead} steps ahead, so steps 0 to {wanted - 1} must be copied before the loop")
+
+
+def _steps(copy: CopyOp, around: Operation) -> list[int] | None:
+    """The steps that a copy before the loop covers, or None if they are not understood."""
+    step = step_of(copy)
+    if conditions_of(copy):
+        return None
+    if around is copy:
+        return None if step.terms else [step.constant]
+    if not isinstance(around, loop.ForOp) or copy.parent_op() is not around or around.trips is None:
+        return None
+    rest = step - Linear(((around.iv, 1),))
+    return None if rest.terms else [rest.constant + i for i in range(around.trips)]
+
+
+def _in_block(op: Operation | None, block: Block | None) -> Operation | None:
+    """The operation around `op`, or itself, that stands directly in a block."""
+    while op is not None and op.parent is not block:
+        op = op.parent_op()
+    return op
+
+
+def rings(function: Operation) -> Iterator[tile.RingOp]:
+    """The rings inside an operation, in order."""
+    for op in function.walk():
+        if isinstance(op, RingOp):
+            yield op
