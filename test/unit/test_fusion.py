@@ -48,6 +48,12 @@ class TestIndices:
         joined = AffineMap(3, 0, (D0 * 12 + D1 * 4 + D2,))
         assert compose(joined, compose(digits, index(i))) == index(i)
 
+    def test_digits_in_another_order_stay_apart(self) -> None:
+        (i,) = axes(12)
+        digits = compose(AffineMap(1, 0, (D0 % 3, D0 // 3)), index(i))
+        (flat,) = compose(AffineMap(2, 0, (D0 * 4 + D1,)), digits)
+        assert flat == digits[0] * 4 + digits[1]
+
     @pytest.mark.parametrize(
         ("map", "shape", "walked"),
         [
