@@ -71,13 +71,16 @@ class Emitter:
         return tuple(axis for axis in self.registers if axis in found)
 
     def extent(self, axis: SSAValue) -> int:
-        """The constant extent of an axis or loop. Raises DiagnosticException where it is not constant."""
+        """The constant extent of an axis or loop, at least 1: a launch without points becomes a kernel without CTAs.
+
+        Raises DiagnosticException where it is not constant.
+        """
         extent = extent_of(axis)
         if extent is None:
             raise DiagnosticException(
                 f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
             )
-        return extent
+        return max(extent, 1)
 
     def map(self, forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
         """The forms as a map over the kernel's values, and its operands."""

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.dependence import is_coordinate
 from deplodock.analysis.linear import Linear, fold_map, fold_value
 from deplodock.analysis.roles import innermost_reduction
 from deplodock.dialects import kernel, loop, tile
@@ -22,7 +23,7 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
     source, type = emitter.value(op.source), loop.memref_of(op.source)
     forms = fold_map(op.map.data, op.indices)
     axes = emitter.axes_of([op.result])
-    conditions = in_shape(type, forms)
+    conditions = _readable(emitter, op, axes)
     if not axes and not conditions:
         emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
         return
@@ -45,7 +46,7 @@ def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
         if any(root is not op.iv and op.is_ancestor(root.owner) for form in forms for root in form.roots()):
             continue
         axes = [*emitter.axes_of([load.result]), op.iv]
-        ordered, width = vectorize(emitter, type, forms, axes, in_shape(type, forms))
+        ordered, width = vectorize(emitter, type, forms, axes, _readable(emitter, load, axes))
         if ordered[-1] is op.iv and width == op.trips > 1:
             emitter.arrays[load.result] = _read(emitter, load, ordered, width)
 
@@ -53,7 +54,7 @@ def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
 def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], width: int) -> Array:
     """Move what a load reads at all coordinates of some axes to registers, `width` along the last at once."""
     type, forms = loop.memref_of(op.source), fold_map(op.map.data, op.indices)
-    conditions = in_shape(type, forms)
+    conditions = _readable(emitter, op, axes)
     array = emitter.register(type.element_type, axes, op.result.name_hint)
     with vector_nest(emitter, axes, width) as at:
         guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
@@ -61,6 +62,24 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], width: in
         written = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in axes]))
         emitter.run(kernel.MoveOp(width, read, written, guard))
     return array
+
+
+def _readable(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue]) -> list[Condition]:
+    """The conditions under which an element can be read, for a value that varies along these register axes.
+
+    Subscripts of unknown range, such as those read from memory, are taken to lie in the buffer at active points only.
+    """
+    forms = fold_map(op.map.data, op.indices)
+    conditions = in_shape(loop.memref_of(op.source), forms)
+    if any(form.range() is None for form in forms):
+        conditions += [condition for condition in emitter.conditions if _is_known(emitter, condition, axes)]
+    return conditions
+
+
+def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) -> bool:
+    """Whether a condition is over coordinates that a value that varies along these register axes knows."""
+    roots = list(condition.roots())
+    return all(is_coordinate(root) for root in roots) and all(axis in axes for axis in emitter.axes_of(roots))
 
 
 def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
@@ -120,7 +139,11 @@ def vectorize(
     conditions: Sequence[Condition],
 ) -> tuple[list[SSAValue], int]:
     """The register axes with the one that an access can be widened along last, and the width; 1 where there is none."""
+    data = [root for form in (*subscripts, *conditions) for root in form.roots() if not is_coordinate(root)]
+    gathered = emitter.axes_of(data)
     for along in reversed(axes):
+        if along in gathered:
+            continue
         width = aligned_width(type, subscripts, along, emitter.extent(along))
         while width > 1 and not all(_is_uniform(condition, along, width) for condition in conditions):
             width //= 2

@@ -49,7 +49,7 @@ class Combining:
     def __init__(self, emitter: Emitter, op: tile.CombineOp) -> None:
         self.emitter = emitter
         self.op = op
-        self.kept = tuple(axis for axis in emitter.axes_of(op.inputs) if axis not in op.axes)
+        self.kept = emitter.axes_of(op.results)
         """The register axes that the result still varies along."""
         self.held: list[Held] = []
         """The values folded so far."""

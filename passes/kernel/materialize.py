@@ -30,6 +30,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.linear import Linear
 from deplodock.analysis.nest import kernels, launches
+from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.schedule import ATTRIBUTE
 from deplodock.analysis.targets import target_of
 from deplodock.dialects import kernel, loop, tile
@@ -73,11 +74,8 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
 def lower_launch(function: func.FuncOp, launch: tile.LaunchOp, name: str, module: ModuleOp) -> kernel.FuncOp:
     """The kernel function of one launch; its parameters are the buffers of the function in order."""
     extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
-    blocks = math.prod(extents[axis] for axis in launch.bound_to(Binding.BLOCK))
-    threads = math.prod(extents[axis] for axis in launch.bound_to(Binding.THREAD))
-    registers = math.prod(extents[axis] for axis in launch.bound_to(Binding.REGISTER))
-    if not threads or not registers:
-        blocks, threads = 0, max(threads, 1)
+    threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
+    blocks = math.prod(extents[axis] for axis in launch.bound_to(Binding.BLOCK)) if all(extents.values()) else 0
     _check_limits(name, blocks, threads, module)
     buffers = _buffers(function, launch)
     types: list[Attribute] = [value.type for value in buffers]
@@ -89,10 +87,10 @@ def lower_launch(function: func.FuncOp, launch: tile.LaunchOp, name: str, module
     for old, new in zip(buffers, outlined.parameters, strict=True):
         new.name_hint = old.name_hint
         emitter.values[old] = new
-    if blocks:
-        _take_apart(emitter, launch.bound_to(Binding.BLOCK), outlined.block_id)
-        _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
-        lower_body(emitter, launch.body.block)
+    _take_apart(emitter, launch.bound_to(Binding.BLOCK), outlined.block_id)
+    _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
+    lower_body(emitter, launch.body.block)
+    _check_shared(outlined, module)
     return outlined
 
 
@@ -115,6 +113,15 @@ def _check_limits(name: str, blocks: int, threads: int, module: ModuleOp) -> Non
         )
     if blocks > MAX_BLOCKS:
         raise DiagnosticException(f"materialize: @{name} has {blocks} CTAs, a grid holds {MAX_BLOCKS}")
+
+
+def _check_shared(outlined: kernel.FuncOp, module: ModuleOp) -> None:
+    target, size = target_of(module), shared_bytes(outlined)
+    if size > (limit := target.fact("shared_per_block")):
+        raise DiagnosticException(
+            f"materialize: @{outlined.sym_name.data} needs {size} bytes of shared memory in a CTA, "
+            f"{target.arch.data} allows {limit}; stage less or take smaller tiles"
+        )
 
 
 def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:

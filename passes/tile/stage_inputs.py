@@ -31,6 +31,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_value, to_map
 from deplodock.analysis.nest import Nest, launches
@@ -169,7 +170,7 @@ def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None
             return None, "its subscripts are not affine in the axes"
         footprints.append(footprint)
     merged = _merge(footprints)
-    if merged is None or len(merged.readers) < 2:
+    if merged is None or len(merged.readers) < 2 or not merged.elements:
         return None, ""
     values = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type) // 4
     if values > ROW_VALUES:
@@ -183,6 +184,8 @@ def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None
 
 def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
     """The slab of a CTA, or the reason why shared memory does not serve."""
+    if (around := _divergent_loop(launch, group)) is not None:
+        return None, f"not all threads run the loop over %{around.iv.name_hint} alike"
     footprints: list[Footprint] = []
     points = 0
     for load in group.loads:
@@ -227,6 +230,18 @@ def _k_first(launch: tile.LaunchOp, group: Group, slab: Footprint, transpose: st
 def _varies(slab: Footprint, dim: int, roots: Sequence[SSAValue]) -> bool:
     """Whether a reader's subscript in a slab dimension varies along one of the roots."""
     return any(reader.subscripts[dim].depends_on(root) for reader in slab.readers for root in roots)
+
+
+def _divergent_loop(launch: tile.LaunchOp, group: Group) -> loop.ForOp | loop.ReduceOp | None:
+    """The innermost loop around the place of a slab whose bound differs between threads or registers, or None."""
+    dependence = Dependence()
+    lanes = [axis for axis in launch.axes if launch.binding(axis) is not Binding.BLOCK]
+    for around in _ancestors(group.block.parent_op()):
+        if isinstance(around, loop.ForOp | loop.ReduceOp):
+            found = dependence.of(*around.bound_operands)
+            if any(axis in found for axis in lanes):
+                return around
+    return None
 
 
 def _inner_axes(launch: tile.LaunchOp, load: loop.LoadOp, *bindings: Binding) -> list[SSAValue]:
