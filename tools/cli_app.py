@@ -19,7 +19,6 @@ from deplodock.tools.diagnostics import run_tool
 app = typer.Typer(
     name="deplodock",
     help="A compiler from PyTorch programs to CUDA that people can read.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

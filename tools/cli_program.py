@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.printer import Printer
+from xdsl.targets.mlir import MLIRTarget
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import VerifyException
 
@@ -120,13 +120,13 @@ class Session:
         lower(module, self.ctx, level, observer=observe)
 
     def text(self, module: ModuleOp, level: Level) -> str:
-        """The text of a module: CUDA, or IR with a line end."""
+        """The text of a module: CUDA, or IR as `deplodock-opt` prints it."""
         with self.clock.part("printing"):
             if level is Level.CUDA:
                 return print_module(module)
             stream = StringIO()
-            Printer(stream, print_generic_format=self.options.generic).print_op(module)
-            return stream.getvalue() + "\n"
+            MLIRTarget(print_generic_format=self.options.generic).emit(self.ctx, module, stream)
+            return stream.getvalue()
 
     def write(self, text: str, level: Level) -> None:
         """Write the text of a module to stdout."""
