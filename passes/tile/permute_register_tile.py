@@ -122,18 +122,21 @@ def _tile_along(launch: tile.LaunchOp, axes: Sequence[SSAValue], name: str) -> T
     registers = [axis for axis in axes if launch.binding(axis) is Binding.REGISTER]
     if not registers:
         return None
-    register = registers[0]
-    users = list(register.uses)
-    assert isinstance(register, BlockArgument)
-    if len(registers) > 1 or len(users) != 1 or not isinstance(index := users[0].operation, loop.IndexOp):
+    if len(registers) > 1:
         raise Skip(f"the register tile along {name} is placed already")
-    others = [value for value in index.indices if value is not register]
-    if len(others) != 1:
-        return None
-    extent, cells = _thread_count(others[0], launch), launch.extent(register)
-    if extent is None or cells is None or len(list(others[0].uses)) != 1:
-        return None
-    return Tile(others[0], extent, register, cells, index)
+    register = registers[0]
+    assert isinstance(register, BlockArgument)
+    cells = launch.extent(register)
+    for index in (use.operation for use in register.uses):
+        others = [value for value in index.operands if value is not register]
+        threads = _thread_count(others[0], launch) if isinstance(index, loop.IndexOp) and len(others) == 1 else None
+        if threads is None or cells is None:
+            continue
+        if not (register.has_one_use() and others[0].has_one_use()):
+            raise Skip(f"the threads and registers along {name} are used apart from the coordinate they make")
+        assert isinstance(index, loop.IndexOp)
+        return Tile(others[0], threads, register, cells, index)
+    return None
 
 
 def _thread_count(value: SSAValue, launch: tile.LaunchOp) -> int | None:
@@ -185,8 +188,10 @@ class Digit:
     weight: int
 
 
-def _lane_order(launch: tile.LaunchOp, roles: Contraction, lanes: str) -> tuple[dict[str, BlockArgument], list[Digit]]:
-    """The thread axis of each letter and the digits of the thread index, the slowest first."""
+def _lane_order(
+    launch: tile.LaunchOp, roles: Contraction, lanes: str
+) -> tuple[dict[str, BlockArgument], list[Digit]] | None:
+    """The thread axis of each letter and the digits of the thread index, the slowest first; None if they are so now."""
     axes: dict[str, BlockArgument] = {}
     digits: list[Digit] = []
     weights = {"m": 1, "n": 1}
@@ -197,7 +202,7 @@ def _lane_order(launch: tile.LaunchOp, roles: Contraction, lanes: str) -> tuple[
     for letter, role in (("m", roles.m), ("n", roles.n)):
         threads = [axis for axis in role if launch.binding(axis) is Binding.THREAD]
         if len(threads) > 1:
-            raise Skip("the lanes are ordered already")
+            raise Skip(f"{len(threads)} thread axes run along {letter} already; lanes are made of one")
         extent = launch.extent(threads[0]) if threads else 1
         if extent is None or extent % weights[letter]:
             raise Skip(f"{weights[letter]} lanes along {letter} do not divide {extent} threads")
@@ -207,7 +212,14 @@ def _lane_order(launch: tile.LaunchOp, roles: Contraction, lanes: str) -> tuple[
             digits.append(Digit(letter, extent // weights[letter], weights[letter]))
     warps = [digit for letter in "mn" for digit in digits[len(digits) - len(axes) :] if digit.letter == letter]
     in_warp = digits[: len(digits) - len(axes)]
-    return axes, [digit for digit in (*warps, *reversed(in_warp)) if digit.size > 1]
+    order = [digit for digit in (*warps, *reversed(in_warp)) if digit.size > 1]
+    now = [
+        letter
+        for thread in launch.bound_to(Binding.THREAD)
+        for letter, axis in axes.items()
+        if axis is thread and launch.extent(axis) != 1
+    ]
+    return None if [digit.letter for digit in order] == now else (axes, order)
 
 
 def _order_lanes(
