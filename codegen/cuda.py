@@ -18,11 +18,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.target import Target
 
-from deplodock.analysis.alignment import MAX_BYTES, strides_of
+from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.resources import buffer_elements, shared_memory
-from deplodock.codegen import cuda_scalars
+from deplodock.codegen import cuda_copies, cuda_scalars
 from deplodock.codegen.cuda_indices import INT_MAX, IndexWriter, forms, is_int, offset
 from deplodock.codegen.names import Names, identifier
 from deplodock.dialects import kernel, loop
@@ -51,6 +51,7 @@ _RESERVED = frozenset(
     {
         *cuda_scalars.FUNCTIONS,
         *cuda_scalars.HELPERS,
+        *cuda_copies.HELPERS,
         *_VECTORS.values(),
         *(f"make_{vector}" for vector in _VECTORS.values()),
         *("__shfl_xor_sync", "__syncthreads", "__int_as_float", "__longlong_as_double", _POOL),
@@ -84,7 +85,7 @@ def print_module(module: ModuleOp) -> str:
         raise UnsupportedError("the module holds no kernel.func to print as CUDA; lower it to the kernel level first")
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
-    helpers = [code for name, code in cuda_scalars.HELPERS.items() if name in calls]
+    helpers = [code for name, code in (cuda_scalars.HELPERS | cuda_copies.HELPERS).items() if name in calls]
     return "\n".join([*helpers, *printed])
 
 
@@ -170,6 +171,8 @@ class _KernelPrinter:
                 self._line(f"{self._element(op.destination, op.map.data, op.indices)} = {self.names[op.value]};")
             case kernel.AllocOp():
                 self._alloc(op)
+            case kernel.MoveOp() if op.is_async is not None:
+                self._move_async(op)
             case kernel.MoveOp():
                 self._move(op)
             case kernel.ShuffleXorOp():
@@ -177,6 +180,10 @@ class _KernelPrinter:
                 self._define(op.result, f"__shfl_xor_sync(0xffffffff, {value}, {mask})")
             case kernel.BarrierOp():
                 self._line("__syncthreads();")
+            case kernel.CommitGroupOp():
+                self._line(cuda_copies.commit())
+            case kernel.WaitGroupOp():
+                self._line(cuda_copies.wait(op.pending.value.data))
             case arith.ConstantOp():
                 self.names.alias(op.result, cuda_scalars.literal(op.value))
             case _:
@@ -221,6 +228,16 @@ class _KernelPrinter:
         if op.where is not None:
             source = f"({self.indices.conditions(op.where.data, op.where_indices)}) ? {source} : {zero}"
         self._line(f"{destination} = {source};")
+
+    def _move_async(self, op: kernel.MoveOp) -> None:
+        if op.elements > 1:
+            _check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
+            _check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+        source = self._element(op.source, op.source_map.data, op.source_indices)
+        destination = self._element(op.destination, op.destination_map.data, op.destination_indices)
+        bytes = op.elements * element_bytes(loop.memref_of(op.source).element_type)
+        inside = None if op.where is None else self.indices.conditions(op.where.data, op.where_indices)
+        self._line(cuda_copies.call(bytes, destination, source, inside))
 
     def _element(self, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> str:
         """An element of a buffer, as a C lvalue."""

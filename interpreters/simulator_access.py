@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects.kernel import FuncOp, MoveOp
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.machine import outside_as_false
+from deplodock.interpreters.simulator_flight import Copies, Flight
 from deplodock.interpreters.simulator_lanes import Frame
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
 from deplodock.interpreters.simulator_nests import Access
@@ -42,13 +43,15 @@ class MemoryUnit:
         self._ops = list(kernel.body.walk())
         self._numbers = {op: number for number, op in enumerate(self._ops)}
         self._shared: dict[Operation, Buffer] = {}
+        self._flight = Flight(0, 0)
         self.first_cta = 0
         self.ctas = 0
 
     def start(self, first_cta: int, ctas: int) -> None:
-        """Go to other CTAs; they have no shared memory yet."""
+        """Go to other CTAs; they have no shared memory yet, and nothing is in flight."""
         self.first_cta, self.ctas = first_cta, ctas
         self._shared = {}
+        self._flight = Flight(ctas, self._threads)
 
     def shared(self, op: Operation, layout: Layout) -> Buffer:
         """The shared memory that an allocation gives, the same each time it runs; what was in it is lost."""
@@ -69,6 +72,8 @@ class MemoryUnit:
         else:
             value = np.asarray(buffer.data[element])
             written = None if buffer.written is None else np.asarray(buffer.written[element])
+        if self._check and isinstance(buffer, Buffer):
+            written = self._check_landed(access, buffer, element, written, place)
         if self._check and written is not None and not written.all():
             self._report_unwritten(access, buffer.layout, ~written, place)
         if isinstance(buffer, Buffer) and buffer.log is not None:
@@ -90,7 +95,42 @@ class MemoryUnit:
         if buffer.written is not None:
             buffer.written[lanes] = True
         if buffer.log is not None:
+            self._check_overwritten(access, buffer, place)
             self._record(access, buffer, buffer.log, place)
+
+    def copy(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], value: Array, frame: Frame) -> None:
+        """Start to copy the values of lanes to shared memory; they arrive when the lanes wait for them."""
+        place = self._place(access, buffer, subscripts, frame)
+        if buffer.log is not None:
+            self._check_overwritten(access, buffer, place)
+            self._record(access, buffer, buffer.log, place, issues=True)
+        shape, mask = place.frame.shape, place.frame.mask
+        cta, thread = np.arange(self.ctas).reshape(-1, 1), np.arange(self._threads)
+        tag = AccessLog.tag(2 * self._numbers[access.op] + 1, thread)
+        lanes = (self._elements(access, buffer, place), value, tag, cta, thread)
+        copies = (_select(array, access, shape, mask) for array in lanes)
+        same = _is_same_in_ctas(place.element) and (mask is None or _is_same_in_ctas(mask))
+        self._flight.issue(Copies(buffer, *copies, is_same_in_ctas=same))
+
+    def commit(self, frame: Frame) -> None:
+        """Close the group of copies that lanes have open."""
+        self._flight.commit(_all_lanes(frame))
+
+    def wait(self, frame: Frame, pending: int) -> None:
+        """Let arrive what lanes copy, but for their `pending` last groups: they write it now."""
+        lanes = _all_lanes(frame)
+        for copies in self._flight.land(lanes, pending):
+            buffer = copies.buffer
+            buffer.data[copies.element] = copies.value
+            if buffer.written is not None:
+                buffer.written[copies.element] = True
+            if buffer.log is None:
+                continue
+            if copies.is_same_in_ctas and _is_same_in_ctas(lanes if frame.mask is not None else lanes[:1]):
+                copies = copies.of(copies.cta == 0) if buffer.log.copies == 1 else copies
+            else:
+                buffer.log.spread(self.ctas)
+            buffer.log.write(copies.element, copies.tag)
 
     def barrier(self, ctas: Array) -> None:
         """Order the accesses to the shared memory of some CTAs before and after."""
@@ -135,8 +175,60 @@ class MemoryUnit:
     def _is_shared(self, buffer: Buffer) -> bool:
         return any(buffer is shared for shared in self._shared.values())
 
-    def _record(self, access: Access, buffer: Buffer, log: AccessLog, place: _Place) -> None:
-        """Log an access, and report its races with earlier ones."""
+    def _check_landed(
+        self, access: Access, buffer: Buffer, element: Array, written: Array | None, place: _Place
+    ) -> Array | None:
+        """Report reads of elements on their way; the result is `written`, without a second report of those."""
+        tags = self._flight.tags(buffer, element)
+        if tags is None or not (tags >= 0).any():
+            return written
+
+        def message(position: Sequence[int], tag: int) -> str:
+            number, thread = AccessLog.untag(tag)
+            element = self._element(access, buffer.layout, place, position)
+            return (
+                f"{self.lane(position)} reads {self._name(access)}{element} while thread {thread} still copies to it "
+                f"in {self._report.reference(self._ops[number // 2])}; "
+                "that thread must wait for the group of the copy first, and a barrier follow"
+            )
+
+        self._report_in_flight(kinds.READ_IN_FLIGHT, access, tags, place, message)
+        return None if written is None else written | (tags >= 0)
+
+    def _check_overwritten(self, access: Access, buffer: Buffer, place: _Place) -> None:
+        """Report writes of elements that a copy is on its way to."""
+        tags = self._flight.tags(buffer, self._elements(access, buffer, place))
+        if tags is None or not (tags >= 0).any():
+            return
+
+        def message(position: Sequence[int], tag: int) -> str:
+            number, thread = AccessLog.untag(tag)
+            element = self._element(access, buffer.layout, place, position)
+            return (
+                f"{self.lane(position)} writes {self._name(access)}{element} while thread {thread} still copies to it "
+                f"in {self._report.reference(self._ops[number // 2])}"
+            )
+
+        self._report_in_flight(kinds.DATA_RACE, access, tags, place, message)
+
+    def _report_in_flight(
+        self, kind: str, access: Access, tags: Array, place: _Place, message: Callable[[Sequence[int], int], str]
+    ) -> None:
+        frame = _widened_frame(access, place.frame)
+        wrong = tags >= 0 if frame.mask is None else (tags >= 0) & frame.mask
+        if not wrong.any():
+            return
+        position = frame.first(wrong)
+        tag = int(np.broadcast_to(tags, frame.shape)[position])
+        self._report.add(kind, access.op, frame.count(wrong), lambda: message(position, tag))
+
+    def _element(self, access: Access, layout: Layout, place: _Place, position: Sequence[int]) -> str:
+        """The subscripts of the element at a position of the lanes, with the width first where there is one."""
+        number = int(np.broadcast_to(place.element, place.frame.shape)[tuple(position[-len(place.frame.shape) :])])
+        return layout.element(number + (position[0] if access.width > 1 else 0))
+
+    def _record(self, access: Access, buffer: Buffer, log: AccessLog, place: _Place, *, issues: bool = False) -> None:
+        """Log an access, and report its races with earlier ones; one that only `issues` a copy is not logged."""
         shape, mask, times = place.frame.shape, place.frame.mask, 1
         element, thread = _widened(place.element, access, place.frame), np.arange(self._threads)
         if not self._is_shared(buffer):
@@ -148,7 +240,7 @@ class MemoryUnit:
             element = element + self._copies(buffer)
         tags = AccessLog.tag(2 * self._numbers[access.op] + access.writes, thread)
         elements, tags = (_select(lanes, access, shape, mask) for lanes in (element, tags))
-        races = (log.write if access.writes else log.read)(elements, tags)
+        races = (log.overwrite if issues else log.write if access.writes else log.read)(elements, tags)
         if (races >= 0).any():
             self._report_races(access, buffer, elements, tags, races, times)
 
@@ -158,6 +250,7 @@ class MemoryUnit:
         total = frame.active * bytes
         rows, times = warps(place.address, frame.mask, frame.shape)
         memory = "shared" if self._is_shared(buffer) else "global"
+        is_async = isinstance(access.op, MoveOp) and access.op.is_async is not None
         kind = (memory, "write" if access.writes else "read")
         counters.widest[kind] = max(bytes, counters.widest.get(kind, 0))
         if memory == "shared":
@@ -166,12 +259,17 @@ class MemoryUnit:
             counters.shared_ideal_wavefronts += ideal * times
             counters.shared_bytes_written += total * access.writes
             counters.shared_bytes_read += total * (not access.writes)
+            counters.async_bytes += total * is_async
+            counters.async_wavefronts += needed * times * is_async
+            counters.async_ideal_wavefronts += ideal * times * is_async
         elif access.writes:
             counters.global_bytes_written += total
             counters.global_sectors_written += sectors(rows, bytes) * times
         else:
+            touched = sectors(rows, bytes) * times
             counters.global_bytes_read += total
-            counters.global_sectors_read += sectors(rows, bytes) * times
+            counters.global_sectors_read += touched
+            counters.async_sectors += touched * is_async
 
     def _check_alignment(self, access: Access, layout: Layout, place: _Place) -> None:
         bytes = min(access.width * layout.dtype.itemsize, WIDEST_BYTES)
@@ -208,18 +306,15 @@ class MemoryUnit:
         self._report.add(kinds.OUT_OF_BOUNDS, access.op, frame.count(outside), message)
 
     def _report_unwritten(self, access: Access, layout: Layout, unwritten: Array, place: _Place) -> None:
-        frame = place.frame
-        if access.width > 1:
-            frame = Frame((access.width, *frame.shape), frame.mask, frame.level)
+        frame = _widened_frame(access, place.frame)
         wrong = unwritten if frame.mask is None else unwritten & frame.mask
         if not wrong.any():
             return
 
         def message() -> str:
             position = frame.first(wrong)
-            number = int(np.broadcast_to(place.element, place.frame.shape)[position[-len(place.frame.shape) :]])
-            number += position[0] if access.width > 1 else 0
-            return f"{self._name(access)}{layout.element(number)} holds no value yet in {self.lane(position)}"
+            element = self._element(access, layout, place, position)
+            return f"{self._name(access)}{element} holds no value yet in {self.lane(position)}"
 
         self._report.add(kinds.UNWRITTEN_READ, access.op, frame.count(wrong), message)
 
@@ -265,6 +360,16 @@ def _widened(element: Array, access: Access, frame: Frame) -> Array:
     if access.width == 1:
         return element
     return element + np.arange(access.width).reshape(-1, *(1,) * len(frame.shape))
+
+
+def _widened_frame(access: Access, frame: Frame) -> Frame:
+    """The frame with the elements of an access in a first dimension, if there is more than one."""
+    return frame if access.width == 1 else Frame((access.width, *frame.shape), frame.mask, frame.level)
+
+
+def _all_lanes(frame: Frame) -> Array:
+    """Which lanes are active, in the full shape."""
+    return np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
 
 
 def _is_same_in_ctas(lanes: Array) -> bool:

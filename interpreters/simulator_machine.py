@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.dialects.kernel import AllocOp, BarrierOp, FuncOp, MoveOp, ShuffleXorOp
+from deplodock.dialects.kernel import AllocOp, BarrierOp, CommitGroupOp, FuncOp, MoveOp, ShuffleXorOp, WaitGroupOp
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters import simulator_report as kinds
@@ -51,6 +51,8 @@ class Launch:
             MoveOp: self._move,
             ShuffleXorOp: self._shuffle,
             BarrierOp: self._barrier,
+            CommitGroupOp: self._commit,
+            WaitGroupOp: self._wait,
         }
 
     def run(self) -> None:
@@ -176,14 +178,15 @@ class Launch:
 
     def _move(self, op: MoveOp, frame: Frame) -> None:
         source, destination = self._accesses[op]
+        write = self._write if op.is_async is None else self._copy
         if op.where is None:
-            self._write(destination, self._read(source, frame), frame)
+            write(destination, self._read(source, frame), frame)
             return
         condition = holds(op.where.data, self._get(op.where_indices))
         inside = frame.where(condition)
         zero = np.zeros((), self._buffers[op.source].layout.dtype)
         value = np.where(condition, self._read(source, inside), zero) if inside.active else zero
-        self._write(destination, value, frame)
+        write(destination, value, frame)
 
     def _read(self, access: Access, frame: Frame) -> Array:
         subscripts = evaluate_map(access.map, self._get(access.indices))
@@ -192,6 +195,17 @@ class Launch:
     def _write(self, access: Access, value: Array, frame: Frame) -> None:
         subscripts = evaluate_map(access.map, self._get(access.indices))
         self._memory.write(access, self._buffers[access.buffer], subscripts, value, frame)
+
+    def _copy(self, access: Access, value: Array, frame: Frame) -> None:
+        buffer = self._buffers[access.buffer]
+        assert isinstance(buffer, Buffer)
+        self._memory.copy(access, buffer, evaluate_map(access.map, self._get(access.indices)), value, frame)
+
+    def _commit(self, op: CommitGroupOp, frame: Frame) -> None:
+        self._memory.commit(frame)
+
+    def _wait(self, op: WaitGroupOp, frame: Frame) -> None:
+        self._memory.wait(frame, op.pending.value.data)
 
     def _shuffle(self, op: ShuffleXorOp, frame: Frame) -> None:
         value = np.broadcast_to(self._values[op.value], frame.shape)

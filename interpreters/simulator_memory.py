@@ -115,12 +115,17 @@ class AccessLog:
         writer = self._writer[element]
         return np.where(_by_others(writer, tag), writer, _NOBODY)
 
-    def write(self, element: Array, tag: Array) -> Array:
-        """Record writes; the result is, for each, the tag of another thread's access that it races with, or -1."""
+    def overwrite(self, element: Array, tag: Array) -> Array:
+        """The tag of another thread's access that each write would race with, or -1; nothing is recorded."""
         races = np.full(tag.shape, _NOBODY)
         for tags in (self._reader, self._other_reader, self._writer):
             earlier = tags[element]
             races = np.where(_by_others(earlier, tag), earlier, races)
+        return races
+
+    def write(self, element: Array, tag: Array) -> Array:
+        """Record writes; the result is, for each, the tag of another thread's access that it races with, or -1."""
+        races = self.overwrite(element, tag)
         self._writer[element] = tag
         winner = self._writer[element]
         return np.where(_by_others(winner, tag), winner, races)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
-from deplodock.dialects.kernel import AllocOp, BarrierOp, MoveOp
+from deplodock.dialects.kernel import AllocOp, BarrierOp, CommitGroupOp, MoveOp, WaitGroupOp
 from deplodock.dialects.loop import ForOp, IndexOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 
@@ -41,6 +41,9 @@ def accesses(op: Operation) -> list[Access]:
             return []
 
 
+_IN_ORDER = (AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp)
+
+
 @dataclass(frozen=True)
 class Nest:
     """Loops that run as one step: how many are nested, and the number of their iterations together."""
@@ -54,7 +57,8 @@ class Nests:
 
     That is the same as running them in order if no iteration sees what another one writes: each buffer that the body
     writes has a dimension along which every access takes the induction variable itself, or, outside registers, is
-    written by one op and not read; its writes then happen in the loops' order. Barriers and allocations stay in order.
+    written by one op and not read; its writes then happen in the loops' order. Barriers, groups and allocations stay in
+    order.
     """
 
     def __init__(self, identity: Callable[[SSAValue], Hashable], most_points: int) -> None:
@@ -70,7 +74,7 @@ class Nests:
         return self._nests[loop]
 
     def _nest(self, loop: ForOp) -> Nest | None:
-        if not loop.trips or any(isinstance(op, AllocOp | BarrierOp) for op in loop.body.walk()):
+        if not loop.trips or any(isinstance(op, _IN_ORDER) for op in loop.body.walk()):
             return None
         by_buffer: dict[Hashable, list[Access]] = {}
         for op in loop.body.walk():

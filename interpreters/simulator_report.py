@@ -17,6 +17,7 @@ DIVERGENT_BARRIER = "divergent barrier"
 DIVERGENT_SHUFFLE = "divergent shuffle"
 OUT_OF_BOUNDS = "out of bounds"
 UNWRITTEN_READ = "unwritten read"
+READ_IN_FLIGHT = "read in flight"
 UNWRITTEN_OUTPUT = "unwritten output"
 MISALIGNED_ACCESS = "misaligned access"
 DYNAMIC_REGISTER_INDEX = "dynamic register index"
@@ -45,8 +46,9 @@ class Counters:
     """Counts of one kernel, summed over its launches, CTAs and threads.
 
     A sector is 32 aligned bytes of global memory, counted once for each access of a warp. A wavefront is one pass over
-    the 32 banks of 4 bytes of shared memory; without bank conflicts an access takes `shared_ideal_wavefronts`. A lane
-    step is one op run by one thread. `widest` maps (memory, direction), such as ("global", "read"), to the bytes of the
+    the 32 banks of 4 bytes of shared memory; without bank conflicts an access takes `shared_ideal_wavefronts`. What
+    asynchronous copies do is counted with the rest and once more by itself, their bytes once. A lane step is one op run
+    by one thread. `widest` maps (memory, direction), such as ("global", "read"), to the bytes of the
     widest access of a thread.
     """
 
@@ -58,6 +60,10 @@ class Counters:
     shared_bytes_written: int = 0
     shared_wavefronts: int = 0
     shared_ideal_wavefronts: int = 0
+    async_bytes: int = 0
+    async_sectors: int = 0
+    async_wavefronts: int = 0
+    async_ideal_wavefronts: int = 0
     barriers: int = 0
     lane_steps: int = 0
     widest: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])

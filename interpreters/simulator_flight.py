@@ -1,0 +1,79 @@
+"""Asynchronous copies between their issue and the moment they land: at the wait of the thread that issued them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deplodock.interpreters.simulator_memory import Buffer
+from deplodock.interpreters.values import Array
+
+_NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Elements that lanes copy to shared memory, one entry each: `element` counts through the memory of all CTAs."""
+
+    buffer: Buffer
+    element: Array
+    value: Array
+    tag: Array
+    cta: Array
+    thread: Array
+    is_same_in_ctas: bool
+    """Whether every CTA copies to the same elements of its memory."""
+
+    def of(self, lanes: Array) -> Copies:
+        """The entries for which `lanes` holds."""
+        chosen = (array[lanes] for array in (self.element, self.value, self.tag, self.cta, self.thread))
+        return Copies(self.buffer, *chosen, is_same_in_ctas=self.is_same_in_ctas)
+
+
+class Flight:
+    """The copies in flight of the CTAs that run together, and the groups that each of their threads has closed."""
+
+    def __init__(self, ctas: int, threads: int) -> None:
+        self._groups = np.zeros((ctas, threads), np.int64)
+        self._copies: list[tuple[Copies, Array]] = []
+        self._marks: dict[int, Array] = {}
+
+    def issue(self, copies: Copies) -> None:
+        """Start copies, in the open group of each lane."""
+        self._copies.append((copies, self._groups[copies.cta, copies.thread]))
+        self._marks_of(copies.buffer)[copies.element] = copies.tag
+
+    def commit(self, lanes: Array) -> None:
+        """Close the open group of the lanes for which `lanes`, of shape [CTAs, threads], holds."""
+        self._groups += lanes
+
+    def land(self, lanes: Array, pending: int) -> list[Copies]:
+        """Take what lands when lanes wait for all groups but their last `pending` ones, in the order of issue."""
+        landed: list[Copies] = []
+        remaining: list[tuple[Copies, Array]] = []
+        for copies, group in self._copies:
+            closed = self._groups[copies.cta, copies.thread] - pending
+            lands = lanes[copies.cta, copies.thread] & (group < closed)
+            if lands.all():
+                landed.append(copies)
+            elif not lands.any():
+                remaining.append((copies, group))
+            else:
+                landed.append(copies.of(lands))
+                remaining.append((copies.of(~lands), group[~lands]))
+        self._copies = remaining
+        for copies in landed:
+            self._marks_of(copies.buffer)[copies.element] = _NOBODY
+        return landed
+
+    def tags(self, buffer: Buffer, element: Array) -> Array | None:
+        """The tag of the copy on its way to each element, or -1; None if nothing is on its way to the buffer."""
+        if not any(copies.buffer is buffer for copies, _ in self._copies):
+            return None
+        return self._marks_of(buffer)[element]
+
+    def _marks_of(self, buffer: Buffer) -> Array:
+        if id(buffer) not in self._marks:
+            self._marks[id(buffer)] = np.full(buffer.data.size, _NOBODY, np.int64)
+        return self._marks[id(buffer)]
