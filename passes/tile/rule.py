@@ -7,18 +7,20 @@ leaves a rule out is skipped. An option given to the pass that no kernel of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import Options, schedule_of
+from deplodock.analysis.schedule import Options, Schedule, schedule_of
 from deplodock.dialects import tile
 from deplodock.passes import remarks
+from deplodock.passes.pipeline import STAGES
 
 
 class Skip(Exception):
@@ -31,19 +33,20 @@ def apply_rule(rule: ModulePass, module: ModuleOp, rewrite: Callable[[func.FuncO
     Raises PassFailedException if an option was given and no kernel takes the rule.
     """
     given = {f.name: value for f in fields(rule) if f.name != "name" and (value := getattr(rule, f.name)) is not None}
-    refusals: list[str] = []
+    refusals: list[tuple[str, str]] = []
     found = kernels(module)
     for function in found:
         symbol = function.sym_name.data
         try:
-            rewrite(function, _options(rule.name, function, given, [f.name for f in fields(rule)]))
+            rewrite(function, _options(rule, function, given))
         except Skip as skip:
-            remarks.skip(rule.name, symbol, str(skip))
-            refusals.append(f"@{symbol}: {skip}")
+            refusals.append((symbol, str(skip)))
     if given and len(refusals) == len(found):
         options = " ".join(f"{name}={value}" for name, value in given.items())
-        reasons = "; ".join(refusals) or "the module has no kernel"
+        reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in refusals) or "the module has no kernel"
         raise PassFailedException(f"{rule.name}{{{options}}} applies to no kernel: {reasons}")
+    for symbol, reason in refusals:
+        remarks.skip(rule.name, symbol, reason)
 
 
 def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None]) -> None:
@@ -73,15 +76,23 @@ def positive(options: Options, name: str, default: int) -> int:
     return value
 
 
-def _options(name: str, function: func.FuncOp, given: Mapping[str, int | str], known: Collection[str]) -> Options:
+def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | str]) -> Options:
     scheduled = schedule_of(function)
-    for option in scheduled.get(name, {}):
-        if option not in known:
-            raise PassFailedException(
-                f"the schedule of @{function.sym_name.data} gives {name} the unknown option {option}"
-            )
+    _check_schedule(rule, function.sym_name.data, scheduled)
     if given:
-        return {**scheduled.get(name, {}), **given}
-    if name not in scheduled:
+        return {**scheduled.get(rule.name, {}), **given}
+    if rule.name not in scheduled:
         raise Skip("the kernel's schedule leaves it out")
-    return scheduled[name]
+    return scheduled[rule.name]
+
+
+def _check_schedule(rule: ModulePass, symbol: str, schedule: Schedule) -> None:
+    """Check the names of a schedule's rules, and the options it gives this one as if they were given to the pass."""
+    rules = [stage.name for stage in STAGES if stage.letter == "t"]
+    if (unknown := next((name for name in schedule if name not in rules), None)) is not None:
+        raise PassFailedException(f"the schedule of @{symbol} names {unknown}, which is not one of {', '.join(rules)}")
+    options = {name: (value,) for name, value in schedule.get(rule.name, {}).items()}
+    try:
+        type(rule).from_pass_spec(ArgSpec(rule.name, dict(options)))
+    except ValueError as error:
+        raise PassFailedException(f"the schedule of @{symbol} gives {rule.name} a bad option: {error}") from error

@@ -153,7 +153,7 @@ def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> 
         _rewrite(group, registers, Memory.REGISTER)
         return None
     if memory == "register":
-        return f"{group.name}: {reason}"
+        return f"{group.name}: {reason or 'a thread reads each element once'}"
     shared, shared_reason = _in_shared(launch, group)
     if shared is not None:
         _rewrite(group, _k_first(launch, group, shared, transpose), Memory.SHARED)

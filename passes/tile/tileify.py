@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
 from xdsl.passes import ModulePass
@@ -47,6 +47,8 @@ def tileify(function: func.FuncOp, options: Options) -> None:
     if launches(function):
         raise Skip("the kernel is a launch already")
     block = function.body.block
+    if (other := next((op for op in block.ops if isinstance(op, func.CallOp | memref.AllocOp)), None)) is not None:
+        raise Skip(f"{other.name} is host code, which a launch cannot hold")
     moved = [op for op in block.ops if op is not block.last_op and not op.has_trait(ConstantLike)]
     launch = tile.LaunchOp([], [], Region(Block()))
     block.insert_op_before(launch, moved[0])

@@ -39,7 +39,7 @@ FACTOR = int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 
 
 def cases(examples: int) -> settings:
-    """Settings without a time limit for an example; a failure is printed as it was drawn, for shrinking takes minutes."""
+    """Settings without a time limit; a failing example is printed as drawn, for shrinking it takes minutes."""
     phases = [Phase.explicit, Phase.reuse, Phase.generate]
     checks = list(HealthCheck)
     return settings(max_examples=examples * FACTOR, deadline=None, suppress_health_check=checks, phases=phases)
