@@ -70,9 +70,12 @@ class Instructions:
         if tile.memory_of(buffer) is tile.Memory.REGISTER:
             return 0
         around = op.parent_op()
-        along = [*axes, around.iv] if isinstance(around, loop.ReduceOp) and around.unroll is not None else axes
-        widths = [aligned_width(type, forms, axis, extent_of(axis) or 1) for axis in along]
-        return -(-self._cells(axes) // max(widths, default=1))
+        if isinstance(around, loop.ReduceOp) and around.unroll is not None and around.trips is not None:
+            width = aligned_width(type, forms, around.iv, around.trips)
+            if width == around.trips > 1:
+                return -(-self._cells(axes) // width)
+        widths = [aligned_width(type, forms, axis, extent_of(axis) or 1) for axis in axes]
+        return self._cells(axes) // max(widths, default=1)
 
     def _axes(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         found = self._dependence.of(*values)

@@ -80,19 +80,15 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch fits one CTA")
     if "occupancy" in options:
         launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
-    for axis, size in sizes:
-        _bind(launch, axis, size)
-    bindings = (Binding.BLOCK, Binding.THREAD, Binding.REGISTER)
     shared = _folded(launch)
-    order = [
-        axis
-        for binding in bindings
-        for axis in launch.bound_to(binding)
-        if axis not in shared or binding is Binding.REGISTER
-    ]
-    first_register = len(order) - len(launch.bound_to(Binding.REGISTER))
-    order[first_register:first_register] = [axis for axis in launch.bound_to(Binding.THREAD) if axis in shared]
-    reorder(launch, order)
+    folded = [axis for axis in launch.bound_to(Binding.THREAD) if axis in shared]
+    blocks: list[SSAValue] = []
+    threads: list[SSAValue] = []
+    for axis, size in sizes:
+        outer, inner = _bind(launch, axis, size)
+        blocks += outer
+        threads += inner
+    reorder(launch, [*blocks, *threads, *folded, *launch.bound_to(Binding.REGISTER)])
 
 
 def _tile_sizes(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
@@ -124,14 +120,17 @@ def _fill(launch: tile.LaunchOp, axes: list[BlockArgument], budget: int) -> list
     return sizes[::-1]
 
 
-def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> None:
-    """Leave `size` coordinates of a thread axis to the CTA and make the rest a block axis."""
+def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAValue], list[SSAValue]]:
+    """Leave `size` coordinates of a thread axis to the CTA, the rest to blocks. Returns the block and thread axes."""
     extent = launch.extent(axis)
     assert extent is not None
     if size == 1 and extent > 1:
         rebind(launch, axis, Binding.BLOCK)
-    elif size < extent:
-        split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
+        return [axis], []
+    if size >= extent:
+        return [], [axis]
+    block, thread = split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
+    return [block], [thread]
 
 
 def _folded(launch: tile.LaunchOp) -> list[SSAValue]:

@@ -59,7 +59,7 @@ def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")
     sizes = [_size(launch, op, options) for op in reductions]
     if not any(sizes):
-        raise Skip("no reduction is longer than its chunk, or all run in chunks already")
+        raise Skip("every reduction fits its chunk, or runs in chunks already")
     for op, size in zip(reductions, sizes, strict=True):
         if size is not None:
             split_loop(op, size)

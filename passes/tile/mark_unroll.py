@@ -54,7 +54,10 @@ def mark_unroll(function: func.FuncOp, options: Options) -> None:
 
 def _mark_launch(launch: tile.LaunchOp, limit: int) -> None:
     marking = Marking(launch, limit)
-    marking.mark(launch.body.block)
+    known = -1
+    while known < marking.marked:
+        known = marking.marked
+        marking.mark(launch.body.block)
     if not marking.marked:
         raise Skip(f"no loop takes at most {limit} instructions unrolled")
 
