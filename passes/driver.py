@@ -71,7 +71,7 @@ def lower(
     verify: bool = True,
     verifiers: bool = False,
 ) -> None:
-    """Run the stages between the level of `module` and `to_level`, each followed by canonicalize and cse.
+    """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each that changes it.
 
     Args:
         module: the program at any level; it is changed. Its attribute `kernel.target` is set.
@@ -79,7 +79,7 @@ def lower(
         to_level: where to stop; `cuda` runs the same stages as `kernel`.
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
         observer: called after each stage.
-        verify: whether the op verifiers run after each stage.
+        verify: whether the op verifiers run after each stage that changes the module.
         verifiers: whether the passes that check facts across ops run after each stage.
 
     Raises:
@@ -156,13 +156,24 @@ def _parents(op: Operation) -> Iterator[Operation]:
 
 
 def _run(stage: Stage, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
-    start = time.perf_counter()
+    start, before = time.perf_counter(), _contents(module)
     with collect() as remarks:
         stage.load()().apply(ctx, module)
-    CanonicalizePass().apply(ctx, module)
-    CommonSubexpressionElimination().apply(ctx, module)
-    if verify:
-        module.verify()
+    if _contents(module) != before:
+        CanonicalizePass().apply(ctx, module)
+        CommonSubexpressionElimination().apply(ctx, module)
+        if verify:
+            module.verify()
     for verifier in VERIFIERS if verifiers else ():
         verifier.load()().apply(ctx, module)
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))
+
+
+def _contents(module: ModuleOp) -> list[object]:
+    """What a pass can change: equal before and after a stage if the stage did nothing."""
+    contents: list[object] = []
+    for op in module.walk():
+        contents += (op, op.parent, *op.operands, *op.properties.items(), *op.attributes.items())
+        values = [*op.results, *(arg for region in op.regions for block in region.blocks for arg in block.args)]
+        contents += (item for value in values for item in (value, value.type))
+    return contents
