@@ -1,24 +1,32 @@
 """The `torch` dialect: a captured PyTorch program, one operation per ATen overload, named as torch-mlir names them.
 
-The operation classes are made from one table of ATen schemas, so that adding an operation is one line here and one
-pattern in the `decompose` pass. Tensors are builtin `tensor` types of f32, f64, i32, i64 or i1. A parameter of the
-schema that is a tensor is an operand; every other one is a property, left out where it has its default. `other` of the
-`.Tensor` overloads may be a number, which is then a property too.
+The operation classes are made from the table of ATen schemas in `aten.py`, so that adding an operation is one line
+there and one pattern in the `decompose` pass. Tensors are builtin `tensor` types of f32, f64, i32, i64 or i1. A
+parameter of the schema that is a tensor is an operand; every other one is a property, left out where it has its
+default. `other` of the
+`.Tensor` overloads may be a number, which is then a property too, and an optional tensor that is left out before one
+that is given is `none`. A list of tensors with gaps says where its tensors stand.
 
     %0 = torch.aten.rms_norm %x, %w {normalized_shape = [8], eps = 1.0e-06}
          : tensor<2x8xf32>, tensor<8xf32> -> tensor<2x8xf32>
     %1 = torch.aten.add.Tensor %0 {other = 1.5} : tensor<2x8xf32> -> tensor<2x8xf32>
 
-Operands have the element type of the result: a promotion is an explicit `torch.aten._to_copy`.
+    %2 = torch.aten.clamp.Tensor %0, %max {min = none} : tensor<2x8xf32>, tensor<8xf32> -> tensor<2x8xf32>
+    %3 = torch.aten.index.Tensor %0, %i {indices = [-1, 0]} : tensor<2x8xf32>, tensor<5xi64> -> tensor<2x5xf32>
+    %4, %5 = torch.aten.split.Tensor %0 {split_size = 1} : tensor<2x8xf32> -> tensor<1x8xf32>, tensor<1x8xf32>
+    %6 = torch.aten.arange {end = 4} : -> tensor<4xi64>
+
+A promotion is an explicit `torch.aten._to_copy`: operands have the element type of the result, but for the operations
+and operands that `aten.py` exempts.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -26,164 +34,28 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
+    NoneAttr,
+    StringAttr,
     TensorType,
-    f32,
     f64,
     i1,
-    i32,
     i64,
 )
-from xdsl.ir import Attribute, Dialect, SSAValue, TypeAttribute
-from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, result_def, traits_def, var_operand_def
+from xdsl.ir import Attribute, Dialect, OpResult, SSAValue, TypeAttribute
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, traits_def, var_operand_def, var_result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-FLOAT = (f32, f64)
-NUMBER = (f32, f64, i32, i64)
-ANY = (f32, f64, i32, i64, i1)
-
-# Element types that the operation computes on, and its schema as ATen prints it.
-_TABLE = (
-    (NUMBER, "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
-    (NUMBER, "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
-    (NUMBER, "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"),
-    (NUMBER, "mul.Tensor(Tensor self, Tensor other) -> Tensor"),
-    (FLOAT, "div.Tensor(Tensor self, Tensor other) -> Tensor"),
-    (NUMBER, "maximum(Tensor self, Tensor other) -> Tensor"),
-    (NUMBER, "minimum(Tensor self, Tensor other) -> Tensor"),
-    (NUMBER, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
-    (NUMBER, "square(Tensor self) -> Tensor"),
-    (NUMBER, "neg(Tensor self) -> Tensor"),
-    (NUMBER, "abs(Tensor self) -> Tensor"),
-    (NUMBER, "relu(Tensor self) -> Tensor"),
-    (FLOAT, "exp(Tensor self) -> Tensor"),
-    (FLOAT, "log(Tensor self) -> Tensor"),
-    (FLOAT, "sqrt(Tensor self) -> Tensor"),
-    (FLOAT, "rsqrt(Tensor self) -> Tensor"),
-    (FLOAT, "reciprocal(Tensor self) -> Tensor"),
-    (FLOAT, "tanh(Tensor self) -> Tensor"),
-    (FLOAT, "sigmoid(Tensor self) -> Tensor"),
-    (NUMBER, "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
-    (NUMBER, "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
-    (FLOAT, "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
-    (FLOAT, "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
-    (NUMBER, "max(Tensor self) -> Tensor"),
-    (NUMBER, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
-    (FLOAT, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),
-    (FLOAT, "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor"),
-    (NUMBER, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"),
-    (NUMBER, "matmul(Tensor self, Tensor other) -> Tensor"),
-    (NUMBER, "mm(Tensor self, Tensor mat2) -> Tensor"),
-    (NUMBER, "bmm(Tensor self, Tensor mat2) -> Tensor"),
-    (NUMBER, "mv(Tensor self, Tensor vec) -> Tensor"),
-    (NUMBER, "dot(Tensor self, Tensor tensor) -> Tensor"),
-    (ANY, "t(Tensor(a) self) -> Tensor(a)"),
-    (ANY, "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
-    (ANY, "permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
-    (ANY, "view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
-    (ANY, "_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
-    (ANY, "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
-    (ANY, "squeeze(Tensor(a) self) -> Tensor(a)"),
-    (ANY, "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"),
-    (ANY, "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
-    (ANY, "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
-    (ANY, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
-    (ANY, "detach(Tensor(a) self) -> Tensor(a)"),
-    (ANY, "alias(Tensor(a) self) -> Tensor(a)"),
-    (
-        ANY,
-        "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-    ),
-)
-
-# Schema types of parameters that say where and how a result is stored; its values do not depend on them.
-_STORAGE = ("MemoryFormat?", "Layout?", "Device?", "bool?")
-_STORAGE_NAMES = ("non_blocking",)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of an ATen schema; `kind` is its type without size and alias marks: `Tensor`, `int[]`, `float`."""
-
-    name: str
-    kind: str
-    optional: bool
-    keyword_only: bool
-    has_default: bool
-    default: object
-
-    @property
-    def is_tensor(self) -> bool:
-        """Whether the parameter is an operand."""
-        return self.kind == "Tensor"
-
-    @property
-    def is_storage(self) -> bool:
-        """Whether the parameter concerns the storage of the result only and is no part of the operation."""
-        return self.kind == "storage"
-
-
-@dataclass(frozen=True)
-class Schema:
-    """An ATen overload: its name (`add.Tensor`; the default overload has no suffix), parameters and element types."""
-
-    name: str
-    text: str
-    parameters: tuple[Parameter, ...]
-    elements: tuple[Attribute, ...]
-
-    @property
-    def tensors(self) -> tuple[Parameter, ...]:
-        """The parameters that are operands, in order."""
-        return tuple(p for p in self.parameters if p.is_tensor)
-
-    @property
-    def attributes(self) -> tuple[Parameter, ...]:
-        """The parameters that are properties, in order."""
-        return tuple(p for p in self.parameters if not p.is_tensor and not p.is_storage)
-
-    @property
-    def casts(self) -> bool:
-        """Whether the operation changes the element type."""
-        return self.name == "_to_copy"
-
-    def takes_number(self, parameter: Parameter) -> bool:
-        """Whether this tensor parameter may be a number instead, as in `x + 1`."""
-        return parameter.name == "other" and self.name.endswith(".Tensor")
-
-
-def _parse_parameter(text: str, keyword_only: bool) -> Parameter:
-    kind, _, declaration = text.partition(" ")
-    name, has_default, default = declaration.partition("=")
-    if kind in _STORAGE or name in _STORAGE_NAMES:
-        return Parameter(name, "storage", True, keyword_only, True, None)
-    optional = kind.endswith("?")
-    kind = re.sub(r"\(\w+\)", "", kind.removesuffix("?")).replace("SymInt", "int")
-    kind = re.sub(r"\[\d+\]", "[]", kind)
-    values: dict[str, object] = {"None": None, "True": True, "False": False, "[]": ()}
-    value = values[default] if default in values else int(default) if default else None
-    return Parameter(name, kind, optional, keyword_only, bool(has_default), value)
-
-
-def _parse_schema(text: str, elements: tuple[Attribute, ...]) -> Schema:
-    name, _, rest = text.partition("(")
-    items = rest[: rest.rindex(") ->")].split(", ")
-    star = items.index("*") if "*" in items else len(items)
-    parameters = [_parse_parameter(item, i > star) for i, item in enumerate(items) if item != "*"]
-    return Schema(name, text, tuple(parameters), elements)
-
-
-SCHEMAS = {schema.name: schema for schema in (_parse_schema(text, elements) for elements, text in _TABLE)}
+from deplodock.dialects.aten import ANY, BOOL, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
 
 
 class AtenOp(IRDLOperation):
-    """An ATen operation of the table: tensor operands, the other arguments as properties, one tensor result."""
+    """An ATen operation of the table: tensor operands, the other arguments as properties, tensor results."""
 
     tensors = var_operand_def(TensorType)
-    result = result_def(TensorType)
+    outputs = var_result_def(TensorType)
     traits = traits_def(Pure())
 
     @classmethod
@@ -192,22 +64,44 @@ class AtenOp(IRDLOperation):
         return SCHEMAS[cls.name.removeprefix("torch.aten.")]
 
     @classmethod
-    def of(cls, arguments: dict[str, SSAValue | Attribute], result_type: TensorType[Attribute]) -> Self:
+    def of(
+        cls,
+        arguments: Mapping[str, SSAValue | Attribute | Sequence[SSAValue | None]],
+        result_types: Sequence[Attribute],
+    ) -> Self:
         """The operation on these arguments, by the names of the schema; arguments with their default are left out."""
-        return cls.create(
-            operands=[value for value in arguments.values() if isinstance(value, SSAValue)],
-            properties={name: value for name, value in arguments.items() if isinstance(value, Attribute)},
-            result_types=[result_type],
-        )
+        operands: list[SSAValue] = []
+        properties: dict[str, Attribute] = {}
+        skipped: list[str] = []
+        for parameter in cls.schema().parameters:
+            value = arguments.get(parameter.name)
+            if isinstance(value, Attribute):
+                properties[parameter.name] = value
+            elif value is None:
+                skipped += [parameter.name] if parameter.is_tensor else []
+            else:
+                given = [value] if isinstance(value, SSAValue) else value
+                if parameter.kind == "Tensor?[]":
+                    properties[parameter.name] = _positions(given)
+                operands += [tensor for tensor in given if tensor is not None]
+                properties.update((name, NoneAttr()) for name in skipped)
+                skipped = []
+        return cls.create(operands=operands, properties=properties, result_types=result_types)
+
+    @property
+    def result(self) -> OpResult[TensorType[Attribute]]:
+        """The result of an operation that has one."""
+        (result,) = self.outputs
+        return result
 
     @property
     def tensor_type(self) -> TensorType[Attribute]:
-        """The type of the result."""
-        return self.result.type
+        """The type of the first result."""
+        return self.outputs[0].type
 
     def tensor(self, name: str) -> SSAValue | None:
         """The operand for the tensor parameter `name`, or None if it is absent or a number."""
-        given = [p.name for p in self.schema().tensors if p.name not in self.properties]
+        given = [p.name for p in self._plain()]
         position = given.index(name) if name in given else len(self.tensors)
         return self.tensors[position] if position < len(self.tensors) else None
 
@@ -216,6 +110,17 @@ class AtenOp(IRDLOperation):
         value = self.tensor(name)
         assert value is not None, f"{self.name} has no operand {name}"
         return value
+
+    def tensor_list(self, name: str) -> list[SSAValue | None]:
+        """The operands for the list parameter `name`, None where the list has none."""
+        tensors = self.tensors[len(self._plain()) :]
+        positions = self.properties.get(name)
+        if positions is None:
+            return list(tensors)
+        return [None if i < 0 else tensors[i] for i in python_value(positions)]
+
+    def _plain(self) -> list[Parameter]:
+        return [p for p in self.schema().tensors if p.name not in self.properties and not p.is_list]
 
     def value(self, name: str) -> Any:
         """The parameter `name`, its default if left out: an int, float, bool, tuple of int, element type or None."""
@@ -231,19 +136,42 @@ class AtenOp(IRDLOperation):
         self._verify_elements()
 
     def _verify_operands(self) -> None:
-        numbers = [p for p in self.schema().tensors if p.name in self.properties]
-        for parameter in numbers:
-            if not self.schema().takes_number(parameter):
-                raise VerifyException(f"{parameter.name} must be a tensor operand, not a number")
-            if not _matches(self.properties[parameter.name], "Scalar"):
-                raise VerifyException(
-                    f"{parameter.name} must be an operand or a number such as {{{parameter.name} = 1.0}}"
-                )
-        most = len(self.schema().tensors) - len(numbers)
-        least = most - sum(p.optional for p in self.schema().tensors)
+        for parameter in self.schema().tensors:
+            self._verify_absent(parameter)
+        plain = self._plain()
+        most, least = len(plain), len(plain) - sum(p.optional for p in plain)
+        lists = [p for p in self.schema().tensors if p.is_list]
+        if lists:
+            most, least = len(self.tensors), least + 1
+        elif self.schema().tensors:
+            least = max(1, least)
         if not least <= len(self.tensors) <= most:
             names = ", ".join(p.name + (" (optional)" if p.optional else "") for p in self.schema().tensors)
             raise VerifyException(f"expected the tensor operands {names}; got {len(self.tensors)} of them")
+        for parameter in lists:
+            self._verify_positions(parameter, len(self.tensors) - len(plain))
+
+    def _verify_absent(self, parameter: Parameter) -> None:
+        """Check the property in the place of a tensor operand: a number, or none."""
+        attribute = self.properties.get(parameter.name)
+        if attribute is None or parameter.is_list or (parameter.optional and isinstance(attribute, NoneAttr)):
+            return
+        if not self.schema().takes_number(parameter):
+            raise VerifyException(f"{parameter.name} must be a tensor operand, not a number")
+        if not _matches(attribute, "Scalar"):
+            raise VerifyException(f"{parameter.name} must be an operand or a number such as {{{parameter.name} = 1.0}}")
+
+    def _verify_positions(self, parameter: Parameter, count: int) -> None:
+        """Check that the property of a list with gaps names each of its `count` tensors once, in order."""
+        attribute = self.properties.get(parameter.name)
+        if parameter.kind == "Tensor[]" and attribute is None:
+            return
+        given = python_value(cast(Attribute, attribute)) if isinstance(attribute, DenseArrayBase) else ()
+        if parameter.kind != "Tensor?[]" or [i for i in given if i >= 0] != list(range(count)):
+            raise VerifyException(
+                f"{parameter.name} must say where its {count} tensors stand in the list, such as"
+                f" {{{parameter.name} = [-1, 0]}} for the first in the second place and nothing in the first"
+            )
 
     def _verify_attribute(self, parameter: Parameter) -> None:
         attribute = self.properties.get(parameter.name)
@@ -260,21 +188,47 @@ class AtenOp(IRDLOperation):
             raise VerifyException(f"dtype is {attribute}, but the result is {self.tensor_type}")
 
     def _verify_elements(self) -> None:
-        element = self.tensor_type.element_type
-        if element not in self.schema().elements:
-            names = ", ".join(str(e) for e in self.schema().elements)
-            raise VerifyException(f"{self.name} computes on {names}, not {element}: cast with torch.aten._to_copy")
-        for value in self.tensors:
-            found = cast(TensorType[Attribute], value.type).element_type
-            if found not in ANY:
-                raise VerifyException(f"tensors hold f32, f64, i32, i64 or i1, not {found}")
-            if found != element and not self.schema().casts:
-                raise VerifyException(
-                    f"the operand is {value.type}, the result {self.tensor_type}: cast with torch.aten._to_copy"
-                )
+        schema, results = self.schema(), [value.type for value in self.outputs]
+        if not results or (len(results) > 1 and not schema.has_many_results):
+            raise VerifyException(f"expected {'results' if schema.has_many_results else 'one result'}")
+        for type in results:
+            wanted = BOOL if schema.rule is Rule.COMPARE else schema.elements
+            if type.element_type not in wanted or type.element_type != results[0].element_type:
+                raise self._computes_on(wanted, type.element_type)
+        common = None if schema.rule is Rule.COMPARE else results[0]
+        for name, type in self._operand_types():
+            if type.element_type not in ANY:
+                raise VerifyException(f"tensors hold f32, f64, i32, i64 or i1, not {type.element_type}")
+            if name in OWN_ELEMENTS:
+                if type.element_type not in OWN_ELEMENTS[name]:
+                    names = " or ".join(str(e) for e in OWN_ELEMENTS[name])
+                    raise VerifyException(f"{name} must hold {names}, not {type.element_type}")
+                continue
+            if schema.rule is Rule.FREE:
+                continue
+            if common is not None and type.element_type != common.element_type:
+                what = "the other" if schema.rule is Rule.COMPARE else "the result"
+                raise VerifyException(f"the operand is {type}, {what} {common}: cast with torch.aten._to_copy")
+            if type.element_type not in schema.elements:
+                raise self._computes_on(schema.elements, type.element_type)
+            common = type
+
+    def _computes_on(self, elements: Sequence[Attribute], found: Attribute) -> VerifyException:
+        verb = "gives" if self.schema().rule is not Rule.SAME else "computes on"
+        names = ", ".join(str(e) for e in elements)
+        return VerifyException(f"{self.name} {verb} {names}, not {found}: cast with torch.aten._to_copy")
+
+    def _operand_types(self) -> list[tuple[str, TensorType[Attribute]]]:
+        """The parameter name and type of each operand."""
+        names = [p.name for p in self._plain()]
+        lists = [p.name for p in self.schema().tensors if p.is_list]
+        names += lists * (len(self.tensors) - len(names))
+        return [
+            (name, cast(TensorType[Attribute], value.type)) for name, value in zip(names, self.tensors, strict=False)
+        ]
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
+        printer.print_string(" " if self.tensors else "")
         printer.print_list(self.tensors, printer.print_operand)
         names = [p.name for p in self.schema().parameters if p.name in self.properties]
         if names:
@@ -284,27 +238,40 @@ class AtenOp(IRDLOperation):
         printer.print_op_attributes(self.attributes, print_keyword=True)
         printer.print_string(" : ")
         printer.print_list([value.type for value in self.tensors], printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
+        printer.print_string(" -> " if self.tensors else "-> ")
+        printer.print_list([value.type for value in self.outputs], printer.print_attribute)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         pos = parser.pos
-        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        operands = _parse_list(parser, parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand)
         entries = parser.parse_optional_comma_separated_list(
             parser.Delimiter.BRACES, lambda: _parse_entry(parser, cls.schema())
         )
         attributes = parser.parse_optional_attr_dict_with_keyword()
         parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        types = _parse_list(parser, parser.parse_optional_type, parser.parse_type)
         parser.parse_punctuation("->")
-        result = parser.parse_type()
+        results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         return cls.create(
             operands=parser.resolve_operands(operands, types, pos),
             properties=dict(entries or []),
             attributes=attributes.data if attributes is not None else {},
-            result_types=[result],
+            result_types=results,
         )
+
+
+_T = TypeVar("_T")
+
+
+def _parse_list(parser: Parser, optional: Callable[[], _T | None], one: Callable[[], _T]) -> list[_T]:
+    return parser.parse_optional_undelimited_comma_separated_list(optional, one) or []
+
+
+def _positions(tensors: Sequence[SSAValue | None]) -> Attribute:
+    """The property of a list with gaps: for each entry its number among the tensors given, -1 for none."""
+    present = itertools.count()
+    return DenseArrayBase.from_list(i64, [-1 if tensor is None else next(present) for tensor in tensors])
 
 
 _KINDS = {
@@ -314,8 +281,17 @@ _KINDS = {
     "Scalar": "a number",
     "bool": "true or false",
     "ScalarType": "an element type",
+    "str": "a string",
 }
-_EXAMPLES = {"int": "-1", "int[]": "[0, 1]", "float": "1.0e-06", "Scalar": "1.0", "bool": "true", "ScalarType": "f32"}
+_EXAMPLES = {
+    "int": "-1",
+    "int[]": "[0, 1]",
+    "float": "1.0e-06",
+    "Scalar": "1.0",
+    "bool": "true",
+    "ScalarType": "f32",
+    "str": '"none"',
+}
 
 
 def attribute_of(value: object, kind: str) -> Attribute | None:
@@ -333,7 +309,7 @@ def attribute_of(value: object, kind: str) -> Attribute | None:
         )
     if kind == "ScalarType" and isinstance(value, TypeAttribute) and value in ANY:
         return value
-    return None
+    return StringAttr(value) if kind == "str" and isinstance(value, str) else None
 
 
 def python_value(attribute: Attribute) -> Any:
@@ -345,7 +321,9 @@ def python_value(attribute: Attribute) -> Any:
         return attribute.value.data
     if isinstance(attribute, DenseArrayBase):
         return tuple(attribute.get_values())
-    return attribute
+    if isinstance(attribute, StringAttr):
+        return attribute.data
+    return None if isinstance(attribute, NoneAttr) else attribute
 
 
 def _matches(attribute: Attribute, kind: str) -> bool:
@@ -379,7 +357,9 @@ def _parse_entry(parser: Parser, schema: Schema) -> tuple[str, Attribute]:
         parser.raise_error(f"{schema.name} has no attribute '{name}'; it has {known}", pos, parser.pos)
     parser.parse_punctuation("=")
     pos = parser.pos
-    kind = "Scalar" if parameter.is_tensor else parameter.kind
+    if parameter.is_tensor and not parameter.is_list and parser.parse_optional_keyword("none"):
+        return name, NoneAttr()
+    kind = "int[]" if parameter.is_list else "Scalar" if parameter.is_tensor else parameter.kind
     attribute = attribute_of(_parse_value(parser, kind), kind)
     if attribute is None:
         parser.raise_error(f"{name} must be {_KINDS[kind]} such as {_EXAMPLES[kind]}", pos, parser.pos)
@@ -391,6 +371,8 @@ def _parse_value(parser: Parser, kind: str) -> object:
         return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
     if kind == "bool":
         return parser.parse_boolean()
+    if kind == "str":
+        return parser.parse_str_literal()
     if kind == "ScalarType":
         return parser.parse_type()
     number = parser.parse_optional_number()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType, f32, f64, i1, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.torch import ATEN_OPS, AtenOp, Parameter, attribute_of
+from deplodock.dialects.aten import ALIASES, BOOL, OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.torch import ATEN_OPS, AtenOp, attribute_of
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.program import ASSERT_METADATA
 from deplodock.frontend.source import Position, Source
@@ -26,6 +29,7 @@ _ELEMENTS: dict[torch.dtype, Attribute] = {
     torch.int64: i64,
     torch.bool: i1,
 }
+Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 
 
@@ -58,7 +62,7 @@ def import_graph(graph: fx.GraphModule, arguments: Sequence[tuple[fx.Node, str]]
         importer.values[node] = value
     for node in graph.graph.nodes:
         if node.op == "call_function" and node.target is not ASSERT_METADATA:
-            importer.values[node] = importer.call(node)
+            importer.call(node)
     results = importer.results(graph.graph.output_node())
     block.add_op(ReturnOp(*results))
     return ModuleOp([FuncOp("main", (types, [value.type for value in results]), Region(block))])
@@ -73,43 +77,84 @@ class _Importer:
 
     def __post_init__(self) -> None:
         self.values: dict[fx.Node, SSAValue] = {}
+        self.lists: dict[fx.Node, Sequence[SSAValue]] = {}
 
-    def call(self, node: fx.Node) -> SSAValue:
+    def call(self, node: fx.Node) -> None:
         """Append the operation of a call."""
+        if node.target is operator.getitem:
+            source, position = node.args
+            assert isinstance(source, fx.Node)
+            assert isinstance(position, int)
+            self.values[node] = self.lists[source][position]
+            return
         op_class = ATEN_OPS.get(_overload(node))
         if op_class is None:
             raise self.error(node, f"{node.target} is not supported")
-        value = node.meta["val"]
-        assert isinstance(value, torch.Tensor)
+        results = self.result_types(node, op_class.schema())
+        op = op_class.of(self.arguments(node, op_class.schema(), results[0].element_type), results)
         try:
-            result_type = tensor_type(value, f"the result of {node.target}")
-        except UnsupportedError as error:
-            raise self.error(node, str(error)) from None
-        if result_type.element_type not in op_class.schema().elements:
-            raise self.error(node, f"{node.target} on {value.dtype} is not supported")
-        if value.device != _device(node):
-            raise self.error(node, f"{node.target} moves a tensor to {value.device}; pass inputs on one device instead")
-        arguments = self.arguments(node, op_class, result_type.element_type)
-        return self.append(node, op_class.of(arguments, result_type), node.name)
+            op.verify()
+        except VerifyException as error:
+            raise self.error(node, f"{node.target} is not supported here: {error}") from None
+        values = self.append(node, op, node.name)
+        if op_class.schema().has_many_results:
+            self.lists[node] = values
+        else:
+            (self.values[node],) = values
 
-    def arguments(self, node: fx.Node, op_class: type[AtenOp], element: Attribute) -> dict[str, SSAValue | Attribute]:
+    def result_types(self, node: fx.Node, schema: Schema) -> list[TensorType[Attribute]]:
+        """The types of the results of a call."""
+        found = node.meta["val"]
+        values = list(found) if isinstance(found, list | tuple) else [found]
+        if not values:
+            raise self.error(node, f"{node.target} that gives no tensor is not supported")
+        for value in values:
+            self.check_device(node, value)
+            try:
+                element = tensor_type(value, f"the result of {node.target}").element_type
+            except UnsupportedError as error:
+                raise self.error(node, str(error)) from None
+            if element not in (BOOL if schema.rule is Rule.COMPARE else schema.elements):
+                raise self.error(node, f"{node.target} on {value.dtype} is not supported")
+        return [tensor_type(value, "a result") for value in values]
+
+    def check_device(self, node: fx.Node, value: torch.Tensor) -> None:
+        """Refuse a result on another device than the operands."""
+        devices = [n.meta["val"].device for n in node.all_input_nodes if isinstance(n.meta["val"], torch.Tensor)]
+        if devices and value.device != devices[0]:
+            raise self.error(node, f"{node.target} moves a tensor to {value.device}; pass inputs on one device instead")
+
+    def arguments(self, node: fx.Node, schema: Schema, element: Attribute) -> dict[str, Argument]:
         """The arguments of the operation by name, without those that have their default."""
-        schema = op_class.schema()
         positional = [p.name for p in schema.parameters if not p.keyword_only]
         given: dict[str, Any] = {**dict(zip(positional, node.args, strict=False)), **node.kwargs}
-        arguments: dict[str, SSAValue | Attribute] = {}
+        element = self.common_element(node, given) if schema.rule is Rule.COMPARE else element
+        arguments: dict[str, Argument] = {}
         for parameter in schema.parameters:
             value = given.pop(parameter.name, parameter.default)
             if parameter.is_storage or value is None or (parameter.has_default and value == parameter.default):
                 continue
-            if isinstance(value, fx.Node) and parameter.is_tensor:
-                operand = self.values[value]
-                arguments[parameter.name] = operand if schema.casts else self.cast(node, operand, element)
-            elif parameter.name != "dtype" or schema.casts:
+            own = schema.rule is Rule.FREE or parameter.name in OWN_ELEMENTS
+            if parameter.is_list:
+                tensors = [self.values.get(item) for item in value]
+                arguments[parameter.name] = [
+                    None if tensor is None else self.cast(node, tensor, None if own else element) for tensor in tensors
+                ]
+            elif isinstance(value, fx.Node) and parameter.is_tensor:
+                arguments[parameter.name] = self.cast(node, self.values[value], None if own else element)
+            elif parameter.name != "dtype" or schema.name == "_to_copy":
                 arguments[parameter.name] = self.attribute(node, schema.takes_number(parameter), parameter, value)
         if given:
             raise self.error(node, f"{node.target} with {', '.join(given)} is not supported")
         return arguments
+
+    def common_element(self, node: fx.Node, given: Mapping[str, Any]) -> Attribute:
+        """The element type to which PyTorch promotes what it compares."""
+        values = [value.meta["val"] if isinstance(value, fx.Node) else value for value in given.values()]
+        dtype = values[0].dtype if len(values) == 1 else torch.result_type(*values)
+        if dtype not in _ELEMENTS:
+            raise self.error(node, f"{node.target} on {dtype} is not supported")
+        return _ELEMENTS[dtype]
 
     def attribute(self, node: fx.Node, takes_number: bool, parameter: Parameter, value: Any) -> Attribute:
         """The property for an argument that is no tensor."""
@@ -121,26 +166,27 @@ class _Importer:
             raise self.error(node, f"{node.target} with {parameter.name}={value} is not supported")
         return attribute
 
-    def cast(self, node: fx.Node, operand: SSAValue, element: Attribute) -> SSAValue:
-        """The operand in the element type of the result: ATen promotes before it computes."""
+    def cast(self, node: fx.Node, operand: SSAValue, element: Attribute | None) -> SSAValue:
+        """The operand in the element type that is computed on, if given: ATen promotes before it computes."""
         source = operand.type
         assert isinstance(source, TensorType)
-        if source.element_type == element:
+        if element is None or source.element_type == element:
             return operand
-        if _overload(node) == "rms_norm":
+        if _overload(node) in ("rms_norm", "layer_norm"):
             raise self.error(node, f"{node.target} on tensors of different dtypes is not supported; cast them first")
-        cast = ATEN_OPS["_to_copy"].of({"self": operand, "dtype": element}, TensorType(element, source.get_shape()))
-        return self.append(node, cast, "cast")
+        cast = ATEN_OPS["_to_copy"].of({"self": operand, "dtype": element}, [TensorType(element, source.get_shape())])
+        return self.append(node, cast, "cast")[0]
 
-    def append(self, node: fx.Node, op: AtenOp, name: str) -> SSAValue:
-        """Append an operation with a name and the source position of a node."""
-        op.result.name_hint = _hint(name)
+    def append(self, node: fx.Node, op: AtenOp, name: str) -> Sequence[SSAValue]:
+        """Append an operation with a name and the source position of a node; returns its results."""
+        for result in op.outputs:
+            result.name_hint = _hint(name)
         place = _place(node, self.source)
         if place is not None:
             filename, position = place
             op.location = FileLineColLoc(StringAttr(filename), IntAttr(position.line), IntAttr(position.column))
         self.block.add_op(op)
-        return op.result
+        return op.outputs
 
     def results(self, node: fx.Node) -> list[SSAValue]:
         """The values that the program returns."""
@@ -181,12 +227,10 @@ def _place(node: fx.Node, source: Source | None) -> tuple[str, Position] | None:
 def _overload(node: fx.Node) -> str:
     """The name of a node's operation in the table of the torch dialect."""
     name = str(node.target)
-    return name.removeprefix("aten.").removesuffix(".default") if name.startswith("aten.") else f"{name} (not ATen)"
-
-
-def _device(node: fx.Node) -> torch.device:
-    """The device of a node's first tensor argument."""
-    return next(n.meta["val"].device for n in node.all_input_nodes)
+    if not name.startswith("aten."):
+        return f"{name} (not ATen)"
+    name = name.removeprefix("aten.").removesuffix(".default")
+    return ALIASES.get(name, name)
 
 
 def _hint(name: str) -> str:

@@ -11,6 +11,8 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.dialects.aten import OWN_ELEMENTS
+
 RMS_NORM = torch.ops.aten.rms_norm.default
 ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
 CAST = torch.ops.aten._to_copy.default
@@ -74,20 +76,29 @@ class _Double(_Eager):
 
     def run_node(self, n: fx.Node) -> Any:
         value = n.meta.get("val")
-        if n.op != "call_function" or not isinstance(value, torch.Tensor):
+        if n.op != "call_function" or not isinstance(n.target, torch._ops.OpOverload):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.target is RMS_NORM:
             args, kwargs = _pin_eps(n, args, kwargs)
-        promoted = value.is_floating_point() and n.target is not CAST
+        results = value if isinstance(value, list | tuple) else [value]
+        promoted = n.target is not CAST and any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in results)
 
         def widen(arg: Any) -> Any:
             if isinstance(arg, torch.dtype):
                 return torch.float64 if arg.is_floating_point else arg
             return arg.double() if promoted and isinstance(arg, torch.Tensor) else arg
 
-        args, kwargs = pytree.tree_map(widen, (args, kwargs))
-        return self.call_function(n.target, args, kwargs)
+        names = [argument.name for argument in n.target._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        widened = {
+            name: pytree.tree_map(_doubled if name in OWN_ELEMENTS else widen, arg) for name, arg in given.items()
+        }
+        return pytree.tree_map(_doubled, self.call_function(n.target, (), widened))
+
+
+def _doubled(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -232,8 +232,34 @@ def _rsqrt(value: Array) -> Array:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c through f64: in f32 the product is exact and the sum rounded twice; in f64 both are rounded."""
-    return (a.astype(np.float64) * b + c).astype(a.dtype)
+    """a * b + c rounded once, but for rare ties: in f32 through f64, in f64 with the errors of product and sum."""
+    if a.dtype != np.float64:
+        return (a.astype(np.float64) * b + c).astype(a.dtype)
+    product = a * b
+    a_high, b_high = _high(a), _high(b)
+    a_low, b_low = a - a_high, b - b_high
+    product_error = a_low * b_low - (product - a_high * b_high - a_low * b_high - a_high * b_low)
+    total = product + c
+    rest = total - product
+    sum_error = (product - (total - rest)) + (c - rest)
+    exact = total + (product_error + sum_error)
+    return np.where(np.isfinite(exact), exact, total)
+
+
+def _high(value: Array) -> Array:
+    """The upper half of the bits of a f64: T. J. Dekker's splitting."""
+    scaled = value * 134217729.0
+    return scaled - (scaled - value)
+
+
+def _ipowi(base: Array, exponent: Array) -> Array:
+    """An integer power by repeated squaring; 1 / base^-exponent, rounded to 0, for negative exponents."""
+    result, power, rest = np.ones_like(base), base, np.abs(exponent)
+    while (rest > 0).any():
+        result = np.where(rest & 1, result * power, result)
+        power, rest = power * power, rest >> 1
+    inverse = np.where(np.abs(base) == 1, result, 0)
+    return np.where(exponent < 0, inverse, result)
 
 
 def _fpowi(base: Array, exponent: Array) -> Array:
@@ -306,6 +332,7 @@ TABLE: dict[type[Operation], Entry] = {
     math_dialect.FloorOp: _plain(np.floor),
     math_dialect.FmaOp: _plain(_fma),
     math_dialect.FPowIOp: _plain(_fpowi),
+    math_dialect.IPowIOp: _on_signed(_ipowi),
     math_dialect.LogOp: _elementary(np.log),
     math_dialect.Log10Op: _elementary(np.log10),
     math_dialect.Log1pOp: _elementary(np.log1p),

@@ -46,6 +46,11 @@ def permutation_map(dims: Sequence[int]) -> AffineMap:
     return AffineMap(len(dims), 0, tuple(AffineExpr.dimension(position[dim]) for dim in range(len(dims))))
 
 
+def dim_map(rank: int, dim: int, source: AffineExpr, symbols: int = 0) -> AffineMap:
+    """The identity of a rank but for one dimension, whose source is the given expression."""
+    return AffineMap(rank, symbols, tuple(source if d == dim else AffineExpr.dimension(d) for d in range(rank)))
+
+
 def reshape_map(source: Sequence[int], target: Sequence[int]) -> AffineMap:
     """The map of a row-major reshape; a dimension that the reshape keeps stays a plain dimension.
 

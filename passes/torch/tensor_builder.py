@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math as math_module
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import (
     LocationAttr,
     TensorType,
     i1,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
@@ -22,18 +24,33 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tensor
 from deplodock.dialects.tensor import tensor_of
-from deplodock.passes.torch.index_maps import broadcast_map, reshape_map
+from deplodock.passes.torch.index_maps import broadcast_map, broadcast_shape, reshape_map
 
 # The scalar operations of each arithmetic operation: on floats, on integers.
 _OPS: dict[str, tuple[type[Operation], type[Operation]]] = {
     "add": (arith.AddfOp, arith.AddiOp),
     "sub": (arith.SubfOp, arith.SubiOp),
     "mul": (arith.MulfOp, arith.MuliOp),
+    "div": (arith.DivfOp, arith.DivSIOp),
+    "pow": (math.PowFOp, math.IPowIOp),
     "maximum": (arith.MaximumfOp, arith.MaxSIOp),
     "minimum": (arith.MinimumfOp, arith.MinSIOp),
     "abs": (math.AbsFOp, math.AbsIOp),
 }
 
+
+# On i1, whose true is -1 as a signed number.
+_BOOL_OPS: dict[str, type[Operation]] = {"maximum": arith.OrIOp, "minimum": arith.AndIOp}
+
+# The predicates of each comparison: on floats, signed integers and i1.
+_PREDICATES = {
+    "eq": ("oeq", "eq", "eq"),
+    "ne": ("une", "ne", "ne"),
+    "lt": ("olt", "slt", "ult"),
+    "le": ("ole", "sle", "ule"),
+    "gt": ("ogt", "sgt", "ugt"),
+    "ge": ("oge", "sge", "uge"),
+}
 
 _Op = TypeVar("_Op", bound=Operation)
 
@@ -56,8 +73,12 @@ class TensorBuilder:
     location: LocationAttr
 
     def constant(self, value: float, element: Attribute, shape: Sequence[int]) -> SSAValue:
-        """A splat: `value` at every index."""
-        number = float(value) if isinstance(element, AnyFloat) else int(value)
+        """A splat: `value` at every index.
+
+        Raises:
+            ValueError: the element type cannot hold the value.
+        """
+        number = _number(value, element)
         type = cast(TensorType[AnyFloat], TensorType(element, shape))
         return self._insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
 
@@ -70,15 +91,49 @@ class TensorBuilder:
         return self._named(self._insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0], name)
 
     def apply(self, operation: str, *inputs: SSAValue, name: str | None = None) -> SSAValue:
-        """`add`, `sub`, `mul`, `maximum`, `minimum` or `abs` in the form for the element type."""
+        """`add`, `sub`, `mul`, `div`, `pow`, `maximum`, `minimum` or `abs` in the form for the element type."""
         return self.map(self._op_class(operation, inputs[0]), *inputs, name=name)
 
     def reduce(self, operation: str, value: SSAValue, dims: Sequence[int], *, name: str | None = None) -> SSAValue:
-        """Fold `dims` with `add` or `maximum`; without dims the value itself."""
+        """Fold `dims` with `add`, `mul`, `maximum` or `minimum`; without dims the value itself."""
         if not dims:
             return value
         op = tensor.ReduceOp.of(self._op_class(operation, value), value, sorted(dims))
         return self._named(self._insert(op).outputs[0], name)
+
+    def compare(self, predicate: str, x: SSAValue, y: SSAValue, name: str | None = None) -> SSAValue:
+        """`eq`, `ne`, `lt`, `le`, `gt` or `ge` at every index; with NaN only `ne` holds."""
+        element = element_of(x)
+        on_floats, on_integers, on_bools = _PREDICATES[predicate]
+        block = Block(arg_types=[element, element])
+        if isinstance(element, AnyFloat):
+            op = arith.CmpfOp(block.args[0], block.args[1], on_floats)
+        else:
+            op = arith.CmpiOp(block.args[0], block.args[1], on_bools if element == i1 else on_integers)
+        block.add_ops([op, tensor.YieldOp(op.result)])
+        result = tensor.ElementwiseOp([x, y], [TensorType(i1, shape_of(x))], Region(block))
+        return self._named(self._insert(result).outputs[0], name)
+
+    def compare_with(self, predicate: str, x: SSAValue, number: float, name: str | None = None) -> SSAValue:
+        """A comparison with a number."""
+        return self.compare(predicate, x, self.constant_like(number, x), name)
+
+    def select(self, condition: SSAValue, x: SSAValue, y: SSAValue, name: str | None = None) -> SSAValue:
+        """`x` where the condition holds, else `y`."""
+        op = tensor.ElementwiseOp.of(arith.SelectOp, condition, x, y, result_element=element_of(x))
+        return self._named(self._insert(op).outputs[0], name)
+
+    def iota(self, dim: int, shape: Sequence[int], element: Attribute = i64) -> SSAValue:
+        """The coordinate along a dimension at every index of a shape."""
+        return self._insert(tensor.IotaOp(dim, TensorType(element, shape))).result
+
+    def gather(self, source: SSAValue, indices: Sequence[SSAValue], map: AffineMap) -> SSAValue:
+        """Read `source` through a map whose symbols are the elements of `indices`."""
+        return self._insert(tensor.GatherOp(source, indices, map)).result
+
+    def concat(self, values: Sequence[SSAValue], dim: int) -> SSAValue:
+        """Tensors one after the other along a dimension; the tensor itself if it is one."""
+        return values[0] if len(values) == 1 else self._insert(tensor.ConcatOp(values, dim)).result
 
     def index_map(self, value: SSAValue, map: AffineMap, shape: Sequence[int], name: str | None = None) -> SSAValue:
         """Read `value` through a map; the value itself if that changes nothing."""
@@ -90,6 +145,11 @@ class TensorBuilder:
     def broadcast(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """Broadcast to a shape, aligned at the last dimension."""
         return self.index_map(value, broadcast_map(shape_of(value), shape), shape)
+
+    def broadcast_all(self, *values: SSAValue) -> list[SSAValue]:
+        """All values broadcast to one shape."""
+        shape = broadcast_shape(*(shape_of(value) for value in values))
+        return [self.broadcast(value, shape) for value in values]
 
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The same elements in row-major order."""
@@ -126,6 +186,8 @@ class TensorBuilder:
 
     def _op_class(self, operation: str, value: SSAValue) -> type[Operation]:
         on_floats, on_integers = _OPS[operation]
+        if element_of(value) == i1:
+            return _BOOL_OPS.get(operation, on_integers)
         return on_floats if isinstance(element_of(value), AnyFloat) else on_integers
 
     def _insert(self, op: _Op) -> _Op:
@@ -135,6 +197,18 @@ class TensorBuilder:
     def _named(self, value: SSAValue, name: str | None) -> SSAValue:
         value.name_hint = name
         return value
+
+
+def _number(value: float, element: Attribute) -> float:
+    """A number as one of the element type, out of an integer's range as PyTorch wraps it."""
+    if isinstance(element, AnyFloat):
+        return float(value)
+    if not math_module.isfinite(value) or value != int(value):
+        raise ValueError(f"{value} is no {element}; cast the tensor with torch.aten._to_copy first")
+    if element == i1:
+        return int(value != 0)
+    width = _width(element)
+    return (int(value) + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
 
 
 def _cast_op(source: Attribute, target: Attribute) -> type[Operation]:

@@ -1,0 +1,394 @@
+"""The ATen overloads of the `torch` dialect: a table of schemas as PyTorch prints them, and what they say.
+
+A line gives the rule by which the element types of operands and results belong together, the element types that the
+operation computes on, and the schema.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from xdsl.dialects.builtin import f32, f64, i1, i32, i64
+from xdsl.ir import Attribute
+
+
+class Rule(Enum):
+    """How the element types of operands and results belong together, but for the operands of `OWN_ELEMENTS`."""
+
+    SAME = auto()
+    """Operands and results have one element type of the table: promotion is an explicit cast."""
+    COMPARE = auto()
+    """Operands have one element type of the table, the result is i1."""
+    FREE = auto()
+    """Operands have any element type, results one of the table."""
+
+
+FLOAT = (f32, f64)
+NUMBER = (f32, f64, i32, i64)
+INTEGER = (i32, i64, i1)
+ANY = (f32, f64, i32, i64, i1)
+BOOL = (i1,)
+
+OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
+    "condition": (i1,),
+    "mask": (i1,),
+    "attn_mask": (i1, f32, f64),
+    "index": (i32, i64),
+    "indices": (i32, i64),
+}
+"""Tensor parameters that keep their own element type whatever the operation computes on, and the ones they may have."""
+
+_MAKE = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
+_LIKE = f"{_MAKE}, MemoryFormat? memory_format=None"
+_SDPA = (
+    "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *,"
+    " float? scale=None, bool enable_gqa=False"
+)
+
+_TABLE = (
+    (Rule.SAME, NUMBER, "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+    (Rule.SAME, NUMBER, "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+    (Rule.SAME, NUMBER, "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"),
+    (Rule.SAME, ANY, "mul.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, FLOAT, "div.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"),
+    (Rule.SAME, NUMBER, "floor_divide(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "remainder.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "remainder.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.SAME, NUMBER, "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "fmod.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "fmod.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.SAME, NUMBER, "maximum(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "minimum(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
+    (Rule.SAME, NUMBER, "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"),
+    (Rule.SAME, NUMBER, "clamp_min(Tensor self, Scalar min) -> Tensor"),
+    (Rule.SAME, NUMBER, "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"),
+    (Rule.SAME, NUMBER, "clamp_max(Tensor self, Scalar max) -> Tensor"),
+    (Rule.SAME, NUMBER, "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"),
+    (Rule.SAME, NUMBER, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
+    (Rule.SAME, NUMBER, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
+    (Rule.SAME, NUMBER, "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
+    (Rule.SAME, NUMBER, "pow.Scalar(Scalar self, Tensor exponent) -> Tensor"),
+    (Rule.SAME, NUMBER, "square(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "neg(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "abs(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "sign(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "relu(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "floor(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "ceil(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "trunc(Tensor self) -> Tensor"),
+    (Rule.SAME, NUMBER, "round(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "exp(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "exp2(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "expm1(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "log(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "log1p(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "log2(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "log10(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "sin(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "cos(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "tan(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "erf(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "sqrt(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "rsqrt(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "reciprocal(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "tanh(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "sigmoid(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, "silu(Tensor self) -> Tensor"),
+    (Rule.SAME, FLOAT, 'gelu(Tensor self, *, str approximate="none") -> Tensor'),
+    (Rule.SAME, FLOAT, "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
+    (Rule.SAME, FLOAT, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
+    (Rule.COMPARE, ANY, "eq.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.COMPARE, ANY, "eq.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.COMPARE, ANY, "ne.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.COMPARE, ANY, "ne.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.COMPARE, ANY, "lt.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.COMPARE, ANY, "lt.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.COMPARE, ANY, "le.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.COMPARE, ANY, "le.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.COMPARE, ANY, "gt.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.COMPARE, ANY, "gt.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.COMPARE, ANY, "ge.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.COMPARE, ANY, "ge.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.COMPARE, ANY, "isnan(Tensor self) -> Tensor"),
+    (Rule.COMPARE, ANY, "isinf(Tensor self) -> Tensor"),
+    (Rule.FREE, BOOL, "logical_not(Tensor self) -> Tensor"),
+    (Rule.FREE, BOOL, "logical_and(Tensor self, Tensor other) -> Tensor"),
+    (Rule.FREE, BOOL, "logical_or(Tensor self, Tensor other) -> Tensor"),
+    (Rule.FREE, BOOL, "logical_xor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_not(Tensor self) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, INTEGER, "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (Rule.SAME, ANY, "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, ANY, "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor"),
+    (Rule.SAME, ANY, "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor"),
+    (Rule.SAME, ANY, "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor"),
+    (Rule.SAME, ANY, "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
+    (Rule.SAME, ANY, "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"),
+    (Rule.SAME, NUMBER, "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
+    (
+        Rule.SAME,
+        NUMBER,
+        "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ),
+    (Rule.SAME, FLOAT, "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
+    (
+        Rule.SAME,
+        FLOAT,
+        "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ),
+    (Rule.SAME, NUMBER, "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
+    (
+        Rule.SAME,
+        NUMBER,
+        "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    ),
+    (Rule.SAME, ANY, "max(Tensor self) -> Tensor"),
+    (Rule.SAME, ANY, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+    (Rule.SAME, ANY, "min(Tensor self) -> Tensor"),
+    (Rule.SAME, ANY, "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+    (Rule.FREE, BOOL, "any(Tensor self) -> Tensor"),
+    (Rule.FREE, BOOL, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, BOOL, "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, BOOL, "all(Tensor self) -> Tensor"),
+    (Rule.FREE, BOOL, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, BOOL, "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+    (Rule.SAME, FLOAT, "var(Tensor self, bool unbiased=True) -> Tensor"),
+    (Rule.SAME, FLOAT, "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
+    (
+        Rule.SAME,
+        FLOAT,
+        "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+    ),
+    (Rule.SAME, FLOAT, "std(Tensor self, bool unbiased=True) -> Tensor"),
+    (Rule.SAME, FLOAT, "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
+    (
+        Rule.SAME,
+        FLOAT,
+        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+    ),
+    (
+        Rule.SAME,
+        FLOAT,
+        "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+        " -> (Tensor, Tensor)",
+    ),
+    (Rule.SAME, FLOAT, "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),
+    (Rule.SAME, FLOAT, "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),
+    (Rule.SAME, FLOAT, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
+    (
+        Rule.SAME,
+        FLOAT,
+        "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+    ),
+    (
+        Rule.SAME,
+        FLOAT,
+        "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None,"
+        " float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
+    ),
+    (Rule.SAME, NUMBER, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"),
+    (Rule.SAME, NUMBER, "matmul(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, NUMBER, "mm(Tensor self, Tensor mat2) -> Tensor"),
+    (Rule.SAME, NUMBER, "bmm(Tensor self, Tensor mat2) -> Tensor"),
+    (Rule.SAME, NUMBER, "mv(Tensor self, Tensor vec) -> Tensor"),
+    (Rule.SAME, NUMBER, "dot(Tensor self, Tensor tensor) -> Tensor"),
+    (Rule.SAME, NUMBER, "outer(Tensor self, Tensor vec2) -> Tensor"),
+    (Rule.SAME, NUMBER, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    (
+        Rule.SAME,
+        NUMBER,
+        "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    ),
+    (Rule.SAME, NUMBER, "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    (Rule.SAME, NUMBER, "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"),
+    (Rule.SAME, FLOAT, f"scaled_dot_product_attention({_SDPA}) -> Tensor"),
+    (Rule.SAME, ANY, "t(Tensor(a) self) -> Tensor(a)"),
+    (Rule.SAME, ANY, "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
+    (Rule.SAME, ANY, "permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
+    (Rule.SAME, ANY, "view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
+    (Rule.SAME, ANY, "_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
+    (Rule.SAME, ANY, "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
+    (Rule.SAME, ANY, "squeeze(Tensor(a) self) -> Tensor(a)"),
+    (Rule.SAME, ANY, "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"),
+    (Rule.SAME, ANY, "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
+    (Rule.SAME, ANY, "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
+    (
+        Rule.SAME,
+        ANY,
+        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
+    ),
+    (Rule.SAME, ANY, "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
+    (Rule.SAME, ANY, "flip(Tensor self, int[] dims) -> Tensor"),
+    (Rule.SAME, ANY, "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"),
+    (Rule.SAME, ANY, "repeat(Tensor self, SymInt[] repeats) -> Tensor"),
+    (
+        Rule.SAME,
+        ANY,
+        "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+    ),
+    (Rule.SAME, ANY, "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"),
+    (Rule.SAME, ANY, "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"),
+    (Rule.SAME, ANY, "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"),
+    (Rule.SAME, ANY, "cat(Tensor[] tensors, int dim=0) -> Tensor"),
+    (Rule.SAME, ANY, "stack(Tensor[] tensors, int dim=0) -> Tensor"),
+    (Rule.SAME, ANY, 'pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'),
+    (Rule.SAME, ANY, "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
+    (Rule.SAME, ANY, "tril(Tensor self, SymInt diagonal=0) -> Tensor"),
+    (Rule.SAME, ANY, "triu(Tensor self, SymInt diagonal=0) -> Tensor"),
+    (Rule.SAME, ANY, "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
+    (Rule.SAME, ANY, "index_select(Tensor self, int dim, Tensor index) -> Tensor"),
+    (Rule.SAME, ANY, "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"),
+    (
+        Rule.SAME,
+        ANY,
+        "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False,"
+        " bool sparse=False) -> Tensor",
+    ),
+    (
+        Rule.SAME,
+        ANY,
+        "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1)"
+        " -> Tensor",
+    ),
+    (Rule.SAME, ANY, "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
+    (Rule.SAME, ANY, "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"),
+    (Rule.SAME, ANY, "fill.Scalar(Tensor self, Scalar value) -> Tensor"),
+    (Rule.SAME, ANY, "fill.Tensor(Tensor self, Tensor value) -> Tensor"),
+    (Rule.SAME, ANY, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
+    (Rule.SAME, ANY, "detach(Tensor(a) self) -> Tensor(a)"),
+    (Rule.SAME, ANY, "alias(Tensor(a) self) -> Tensor(a)"),
+    (
+        Rule.FREE,
+        ANY,
+        "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+        "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+    ),
+    (Rule.FREE, ANY, "type_as(Tensor self, Tensor other) -> Tensor"),
+    (Rule.FREE, ANY, f"full(SymInt[] size, Scalar fill_value, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"zeros(SymInt[] size, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"ones(SymInt[] size, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"scalar_tensor(Scalar s, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"full_like(Tensor self, Scalar fill_value, *, {_LIKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"zeros_like(Tensor self, *, {_LIKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"ones_like(Tensor self, *, {_LIKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"new_zeros(Tensor self, SymInt[] size, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"new_ones(Tensor self, SymInt[] size, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, NUMBER, f"arange(Scalar end, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, NUMBER, f"arange.start(Scalar start, Scalar end, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, NUMBER, f"arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"eye(SymInt n, *, {_MAKE}) -> Tensor"),
+    (Rule.FREE, ANY, f"eye.m(SymInt n, SymInt m, *, {_MAKE}) -> Tensor"),
+)
+
+ALIASES = {
+    "__and__.Scalar": "bitwise_and.Scalar",
+    "__and__.Tensor": "bitwise_and.Tensor",
+    "__or__.Scalar": "bitwise_or.Scalar",
+    "__or__.Tensor": "bitwise_or.Tensor",
+    "__xor__.Scalar": "bitwise_xor.Scalar",
+    "__xor__.Tensor": "bitwise_xor.Tensor",
+    "concat": "cat",
+    "concatenate": "cat",
+    "divide.Tensor": "div.Tensor",
+    "multiply.Tensor": "mul.Tensor",
+    "subtract.Tensor": "sub.Tensor",
+    "true_divide.Tensor": "div.Tensor",
+}
+"""Other names of overloads of the table."""
+
+# Schema types of parameters that say where and how a result is stored, and names of parameters that only gradients
+# depend on or that choose among equal implementations; no value depends on them.
+_STORAGE = ("MemoryFormat?", "Layout?", "Device?", "bool?")
+_STORAGE_NAMES = ("non_blocking", "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse", "sparse_grad", "path")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of an ATen schema; `kind` is its type without size and alias marks: `Tensor`, `int[]`, `float`."""
+
+    name: str
+    kind: str
+    optional: bool
+    keyword_only: bool
+    has_default: bool
+    default: object
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the parameter is an operand, or a list of them."""
+        return self.kind == "Tensor" or self.is_list
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the parameter is a list of operands; it is the last tensor parameter then."""
+        return self.kind in ("Tensor[]", "Tensor?[]")
+
+    @property
+    def is_storage(self) -> bool:
+        """Whether no value depends on the parameter, so that it is no part of the operation."""
+        return self.kind == "storage"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """An ATen overload: its name (`add.Tensor`; the default overload has no suffix), parameters and element types."""
+
+    name: str
+    text: str
+    parameters: tuple[Parameter, ...]
+    rule: Rule
+    elements: tuple[Attribute, ...]
+
+    @property
+    def tensors(self) -> tuple[Parameter, ...]:
+        """The parameters that are operands, in order."""
+        return tuple(p for p in self.parameters if p.is_tensor)
+
+    @property
+    def attributes(self) -> tuple[Parameter, ...]:
+        """The parameters that are properties, in order."""
+        return tuple(p for p in self.parameters if not p.is_tensor and not p.is_storage)
+
+    @property
+    def has_many_results(self) -> bool:
+        """Whether the operation gives a list or tuple of tensors."""
+        return not self.text.endswith(("-> Tensor", "-> Tensor(a)"))
+
+    def takes_number(self, parameter: Parameter) -> bool:
+        """Whether this tensor parameter may be a number instead, as in `x + 1`."""
+        numeric = self.name == "floor_divide" or self.name.endswith((".Tensor", ".Tensor_mode"))
+        return numeric and parameter.name in ("self", "other") and "other" in (p.name for p in self.tensors)
+
+
+def _parse_parameter(text: str, keyword_only: bool) -> Parameter:
+    kind, _, declaration = text.rpartition(" ")
+    name, has_default, default = declaration.partition("=")
+    if kind in _STORAGE or name in _STORAGE_NAMES:
+        return Parameter(name, "storage", True, keyword_only, True, None)
+    optional = kind.endswith("?")
+    kind = re.sub(r"\(.+?\)", "", kind.removesuffix("?")).replace("SymInt", "int")
+    kind = re.sub(r"\[\d+\]", "[]", kind)
+    value = () if default == "[]" else ast.literal_eval(default) if default else None
+    return Parameter(name, kind, optional, keyword_only, bool(has_default), value)
+
+
+def _parse_schema(rule: Rule, elements: tuple[Attribute, ...], text: str) -> Schema:
+    name, _, rest = text.partition("(")
+    items = [item for item in rest[: rest.index(") ->")].split(", ") if item]
+    star = items.index("*") if "*" in items else len(items)
+    parameters = [_parse_parameter(item, i > star) for i, item in enumerate(items) if item != "*"]
+    return Schema(name, text, tuple(parameters), rule, elements)
+
+
+SCHEMAS = {schema.name: schema for schema in (_parse_schema(*line) for line in _TABLE)}
+"""The schema of each overload by name."""

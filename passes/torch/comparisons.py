@@ -1,0 +1,102 @@
+"""Patterns for comparison, logic, bits, and choice by a condition."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import ClassVar
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, i1
+from xdsl.ir import Operation, SSAValue
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.passes.torch.pattern import AtenPattern, operand_pair
+from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+
+
+class LowerComparison(AtenPattern):
+    """Compare at every index; with NaN only `ne` holds."""
+
+    overloads = tuple(
+        f"{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")
+    )
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        return build.compare(op.schema().name.partition(".")[0], *operand_pair(op, build))
+
+
+class LowerIsSpecial(AtenPattern):
+    """Where a float is NaN (not equal to itself) or infinite; an integer never is."""
+
+    overloads = ("isnan", "isinf")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("self")
+        if not isinstance(element_of(x), AnyFloat):
+            return build.constant(0, i1, shape_of(x))
+        if op.schema().name == "isnan":
+            return build.compare("ne", x, x)
+        return build.compare_with("eq", build.apply("abs", x, name="abs"), inf)
+
+
+class LowerLogical(AtenPattern):
+    """Logic on whether elements are zero."""
+
+    op_classes: ClassVar[dict[str, type[Operation]]] = {
+        "logical_and": arith.AndIOp,
+        "logical_or": arith.OrIOp,
+        "logical_xor": arith.XOrIOp,
+    }
+    overloads = ("logical_not", *op_classes)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        if op.schema().name == "logical_not":
+            return build.compare_with("eq", op.operand("self"), 0)
+        x, y = operand_pair(op, build)
+        return build.map(self.op_classes[op.schema().name], build.cast(x, i1), build.cast(y, i1))
+
+
+class LowerBitwise(AtenPattern):
+    """Bits of integers and booleans."""
+
+    op_classes: ClassVar[dict[str, type[Operation]]] = {
+        "bitwise_and": arith.AndIOp,
+        "bitwise_or": arith.OrIOp,
+        "bitwise_xor": arith.XOrIOp,
+    }
+    overloads = ("bitwise_not", *(f"{name}.{kind}" for name in op_classes for kind in ("Tensor", "Scalar")))
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        if op.schema().name == "bitwise_not":
+            x = op.operand("self")
+            return build.map(arith.XOrIOp, x, build.constant_like(-1, x))
+        return build.map(self.op_classes[op.schema().name.partition(".")[0]], *operand_pair(op, build))
+
+
+class LowerWhere(AtenPattern):
+    """`self` where the condition holds, else `other`; numbers and tensors broadcast."""
+
+    overloads = ("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        element = op.tensor_type.element_type
+        values = [
+            build.constant(op.value(name), element, ()) if tensor is None else tensor
+            for name in ("self", "other")
+            for tensor in (op.tensor(name),)
+        ]
+        condition, x, y = build.broadcast_all(op.operand("condition"), *values)
+        return build.select(condition, x, y)
+
+
+class LowerMaskedFill(AtenPattern):
+    """`value` where the mask holds, else `self`."""
+
+    overloads = ("masked_fill.Scalar", "masked_fill.Tensor")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, mask = build.broadcast_all(op.operand("self"), op.operand("mask"))
+        value = op.tensor("value")
+        if value is None:
+            return build.select(mask, build.constant_like(op.value("value"), x), x)
+        return build.select(mask, build.broadcast(value, shape_of(x)), x)

@@ -1,0 +1,73 @@
+"""Patterns for tensors that read no elements."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import AnyFloat, f64
+from xdsl.ir import SSAValue
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.passes.torch.indexing import diagonal_mask
+from deplodock.passes.torch.pattern import AtenPattern
+from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+
+
+class LowerFull(AtenPattern):
+    """One number everywhere."""
+
+    overloads = (
+        *("full", "zeros", "ones", "scalar_tensor", "full_like", "zeros_like", "ones_like"),
+        *("new_full", "new_zeros", "new_ones", "fill.Scalar"),
+    )
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        name = op.schema().name
+        known = [p.name for p in op.schema().attributes]
+        parameter = next((p for p in ("fill_value", "s", "value") if p in known), None)
+        value = op.value(parameter) if parameter is not None else int("ones" in name)
+        shape = op.value("size") if "size" in known else () if name == "scalar_tensor" else shape_of(op.operand("self"))
+        return build.constant(value, op.tensor_type.element_type, shape)
+
+
+class LowerFill(AtenPattern):
+    """The elements of another tensor, broadcast to the shape of the first."""
+
+    overloads = ("fill.Tensor", "copy")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        source = op.operand("value" if op.schema().name == "fill.Tensor" else "src")
+        return build.broadcast(source, shape_of(op.operand("self")))
+
+
+class LowerArange(AtenPattern):
+    """`start + i * step`: whole numbers as integers, others in f64 and rounded once, as PyTorch does on a CPU."""
+
+    overloads = ("arange", "arange.start", "arange.start_step")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        known = [p.name for p in op.schema().attributes]
+        start, step = (op.value(p) if p in known else value for p, value in (("start", 0), ("step", 1)))
+        shape, element = tuple(op.tensor_type.get_shape()), op.tensor_type.element_type
+        whole = start == int(start) and step == int(step)
+        if not whole and not isinstance(element, AnyFloat):
+            raise ValueError(f"arange from {start} by {step} does not give integers; cast a float one")
+        if len(shape) != 1 or step == 0:
+            raise ValueError(f"arange gives a vector and needs a step, not {step}")
+        value = build.iota(0, shape)
+        if not whole:
+            value = build.cast(value, f64)
+        if step != 1:
+            value = build.apply("mul", value, build.constant_like(step, value), name="scaled")
+        if start:
+            value = build.apply("add", value, build.constant_like(start, value))
+        return build.cast(value, element)
+
+
+class LowerEye(AtenPattern):
+    """Ones where the row is the column, else zeros."""
+
+    overloads = ("eye", "eye.m")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        rows = op.value("n")
+        columns = op.value("m") if op.schema().name == "eye.m" else rows
+        return build.cast(diagonal_mask(build, (rows, columns), 0, "eq"), op.tensor_type.element_type)

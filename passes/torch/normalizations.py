@@ -1,0 +1,143 @@
+"""Patterns for softmax and the norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute, SSAValue
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.passes.torch.index_maps import wrap_dims
+from deplodock.passes.torch.pattern import AtenPattern, reduced_dims
+from deplodock.passes.torch.reductions import squared_deviations, with_dims
+from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+
+
+class LowerSoftmax(AtenPattern):
+    """`e / sum(e)` with `e = exp(x - max(x))`, along `dim`."""
+
+    overloads = ("softmax.int",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("self")
+        return softmax(build, x, wrap_dims([op.value("dim")], len(shape_of(x))))
+
+
+class LowerLogSoftmax(AtenPattern):
+    """`x - max(x) - log(sum(exp(x - max(x))))`, along `dim`."""
+
+    overloads = ("log_softmax.int",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("self")
+        dims = wrap_dims([op.value("dim")], len(shape_of(x)))
+        maximum = build.reduce("maximum", x, dims, name="max")
+        shifted, _, total = _exponentials(build, x, maximum, dims)
+        log = build.map(math.LogOp, total, name="log")
+        return build.map(arith.SubfOp, shifted, build.spread(log, dims, shape_of(x)))
+
+
+class LowerLogSumExp(AtenPattern):
+    """`max(x) + log(sum(exp(x - max(x))))`; an infinite maximum is not subtracted."""
+
+    overloads = ("logsumexp",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("self")
+        dims = reduced_dims(op, len(shape_of(x)))
+        maximum = build.reduce("maximum", x, dims, name="max")
+        infinite = build.compare_with("eq", build.apply("abs", maximum, name="abs"), inf)
+        maximum = build.select(infinite, build.constant_like(0, maximum), maximum, name="max")
+        _, _, total = _exponentials(build, x, maximum, dims)
+        value = build.map(arith.AddfOp, build.map(math.LogOp, total, name="log"), maximum)
+        return with_dims(op, build, value, dims, shape_of(x))
+
+
+class LowerRmsNorm(AtenPattern):
+    """`x * rsqrt(mean(x * x) + eps) * weight` over the last dimensions; eps is that of the type unless given."""
+
+    overloads = ("rms_norm",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("input")
+        dims = _normalized_dims(op, x)
+        square = build.map(arith.MulfOp, x, x, name="sq")
+        eps = op.value("eps") if op.value("eps") is not None else _epsilon(element_of(x))
+        scale = _inverse_root(build, build.mean(square, dims), eps)
+        normal = build.map(arith.MulfOp, x, build.spread(scale, dims, shape_of(x)), name="normal")
+        return _affine(op, build, normal)
+
+
+class LowerLayerNorm(AtenPattern):
+    """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps) * weight + bias` over the last dimensions, in two passes."""
+
+    overloads = ("layer_norm",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("input")
+        dims = _normalized_dims(op, x)
+        mean = build.mean(x, dims)
+        variance = build.mean(squared_deviations(build, x, mean, dims), dims)
+        scale = _inverse_root(build, variance, op.value("eps"))
+        centred = build.map(arith.SubfOp, x, build.spread(mean, dims, shape_of(x)), name="centred")
+        normal = build.map(arith.MulfOp, centred, build.spread(scale, dims, shape_of(x)), name="normal")
+        return _affine(op, build, normal)
+
+
+def softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+    """The softmax along `dims`; rows of -inf are NaN."""
+    maximum = build.reduce("maximum", x, dims, name="max")
+    _, exp, total = _exponentials(build, x, maximum, dims)
+    return build.map(arith.DivfOp, exp, build.spread(total, dims, shape_of(x)))
+
+
+def masked_softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+    """The softmax along `dims`; rows of -inf, where everything is masked, are 0."""
+    maximum = build.reduce("maximum", x, dims, name="max")
+    dead = build.compare_with("eq", maximum, -inf, name="dead")
+    maximum = build.select(dead, build.constant_like(0, maximum), maximum, name="max")
+    _, exp, total = _exponentials(build, x, maximum, dims)
+    total = build.select(dead, build.constant_like(1, total), total, name="sum")
+    return build.map(arith.DivfOp, exp, build.spread(total, dims, shape_of(x)))
+
+
+def _exponentials(
+    build: TensorBuilder, x: SSAValue, maximum: SSAValue, dims: Sequence[int]
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """`x - maximum`, its exponential, and the sum of that."""
+    shifted = build.map(arith.SubfOp, x, build.spread(maximum, dims, shape_of(x)), name="shifted")
+    exp = build.map(math.ExpOp, shifted, name="exp")
+    return shifted, exp, build.reduce("add", exp, dims, name="sum")
+
+
+def _normalized_dims(op: AtenOp, x: SSAValue) -> list[int]:
+    shape, normalized = shape_of(x), op.value("normalized_shape")
+    if not normalized or shape[-len(normalized) :] != normalized:
+        raise ValueError(f"normalized_shape {list(normalized)} must be the last dimensions of the shape {list(shape)}")
+    return list(range(len(shape) - len(normalized), len(shape)))
+
+
+def _inverse_root(build: TensorBuilder, mean: SSAValue, eps: float) -> SSAValue:
+    shifted = build.map(arith.AddfOp, mean, build.constant_like(eps, mean), name="mean_eps")
+    return build.map(math.RsqrtOp, shifted, name="rsqrt")
+
+
+def _affine(op: AtenOp, build: TensorBuilder, value: SSAValue) -> SSAValue:
+    """Multiply by the weight and add the bias, if there are any."""
+    for name, op_class in (("weight", arith.MulfOp), ("bias", arith.AddfOp)):
+        factor = op.tensor(name) if any(p.name == name for p in op.schema().parameters) else None
+        if factor is None:
+            continue
+        if shape_of(factor) != op.value("normalized_shape"):
+            wanted = list(op.value("normalized_shape"))
+            raise ValueError(f"the {name} must have the shape {wanted}, not {list(shape_of(factor))}")
+        value = build.map(op_class, value, build.broadcast(factor, shape_of(value)))
+    return value
+
+
+def _epsilon(element: Attribute) -> float:
+    """The difference between 1 and the next number: C's FLT_EPSILON and DBL_EPSILON."""
+    return 2.0**-23 if element == f32 else 2.0**-52

@@ -1,0 +1,74 @@
+"""The base of the patterns that lower ATen operations, and how they read operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.passes.failures import failure
+from deplodock.passes.torch.index_maps import wrap_dims
+from deplodock.passes.torch.tensor_builder import TensorBuilder
+
+
+class AtenPattern(RewritePattern):
+    """Replaces the ATen operations named by `overloads` by what `lower` builds."""
+
+    overloads: ClassVar[tuple[str, ...]]
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue | Sequence[SSAValue]:
+        """Build the value of `op`, or its values if it has several.
+
+        Raises:
+            ValueError: the arguments of `op` do not fit together, or are not supported.
+        """
+        raise NotImplementedError
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        """Lower `op` and check that the results have the types that it says."""
+        if not isinstance(op, AtenOp) or op.schema().name not in self.overloads:
+            return
+        try:
+            lowered = self.lower(op, TensorBuilder(rewriter, op.location))
+        except ValueError as error:
+            raise failure(op, str(error)) from None
+        values = [lowered] if isinstance(lowered, SSAValue) else list(lowered)
+        if [value.type for value in values] != [result.type for result in op.outputs]:
+            given = ", ".join(str(value.type) for value in values)
+            wanted = ", ".join(str(result.type) for result in op.outputs)
+            raise failure(op, f"the operands and attributes give a result of type {given}, not {wanted}")
+        names = [value.name_hint or result.name_hint for value, result in zip(values, op.outputs, strict=True)]
+        rewriter.replace(op, [], values)
+        for value, name in zip(values, names, strict=True):
+            value.name_hint = name
+
+
+def operand_pair(
+    op: AtenOp, build: TensorBuilder, first: str = "self", second: str = "other"
+) -> tuple[SSAValue, SSAValue]:
+    """Two operands broadcast to one shape; at most one may be a number, which becomes a splat."""
+    x, y = op.tensor(first), op.tensor(second)
+    if x is not None and y is not None:
+        x, y = build.broadcast_all(x, y)
+        return x, y
+    if x is not None:
+        return x, build.constant_like(op.value(second), x)
+    if y is None:
+        raise ValueError(f"{first} or {second} must be a tensor")
+    return build.constant_like(op.value(first), y), y
+
+
+def reduced_dims(op: AtenOp, rank: int, *, empty_is_all: bool = True) -> list[int]:
+    """The dimensions that the parameter `dim` names, counted from the front; all if there is none or it is None."""
+    given = op.value("dim") if any(p.name == "dim" for p in op.schema().parameters) else None
+    if given is None or (given == () and empty_is_all):
+        return list(range(rank))
+    return wrap_dims([given] if isinstance(given, int) else given, rank)
+
+
+def keeps_dims(op: AtenOp) -> bool:
+    """Whether a reduction leaves its dimensions as ones."""
+    return any(p.name == "keepdim" for p in op.schema().parameters) and op.value("keepdim")

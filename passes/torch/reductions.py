@@ -1,0 +1,81 @@
+"""Patterns for reductions over dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import i1
+from xdsl.ir import SSAValue
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.passes.torch.pattern import AtenPattern, keeps_dims, reduced_dims
+from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+
+_OPERATIONS = {
+    "sum": "add",
+    "prod": "mul",
+    "max": "maximum",
+    "amax": "maximum",
+    "any": "maximum",
+    "min": "minimum",
+    "amin": "minimum",
+    "all": "minimum",
+}
+
+
+class LowerReduction(AtenPattern):
+    """Fold the dimensions `dim`, all if there are none; `keepdim` leaves them as ones."""
+
+    overloads = (
+        *("sum", "sum.dim_IntList", "mean", "mean.dim", "prod", "prod.dim_int", "max", "amax", "min", "amin"),
+        *("any", "any.dim", "any.dims", "all", "all.dim", "all.dims"),
+    )
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, kind = op.operand("self"), op.schema().name.partition(".")[0]
+        dims = reduced_dims(op, len(shape_of(x)), empty_is_all=kind not in ("any", "all"))
+        if kind in ("max", "amax", "min", "amin") and any(shape_of(x)[dim] == 0 for dim in dims):
+            raise ValueError("the maximum of no elements is not defined")
+        if kind in ("any", "all"):
+            x = build.cast(x, i1)
+        value = build.mean(x, dims) if kind == "mean" else build.reduce(_OPERATIONS[kind], x, dims, name=kind)
+        return with_dims(op, build, value, dims, shape_of(x))
+
+
+class LowerVariance(AtenPattern):
+    """`sum((x - mean)^2) / max(0, n - correction)` in two passes, so that large means and values cost no digits."""
+
+    overloads = ("var", "var.dim", "var.correction", "std", "std.dim", "std.correction", "var_mean.correction")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue | Sequence[SSAValue]:
+        x, shape = op.operand("self"), shape_of(op.operand("self"))
+        dims = reduced_dims(op, len(shape))
+        mean = build.mean(x, dims)
+        total = build.reduce("add", squared_deviations(build, x, mean, dims), dims, name="sum")
+        count = max(0, prod(shape[dim] for dim in dims) - _correction(op))
+        value = build.map(arith.DivfOp, total, build.constant_like(count, total), name="var")
+        if op.schema().name.startswith("std"):
+            value = build.map(math.SqrtOp, value, name="std")
+        value = with_dims(op, build, value, dims, shape)
+        return (value, with_dims(op, build, mean, dims, shape)) if len(op.outputs) > 1 else value
+
+
+def squared_deviations(build: TensorBuilder, x: SSAValue, mean: SSAValue, dims: Sequence[int]) -> SSAValue:
+    """`(x - mean)^2` for a mean over `dims`."""
+    centred = build.map(arith.SubfOp, x, build.spread(mean, dims, shape_of(x)), name="centred")
+    return build.map(arith.MulfOp, centred, centred, name="sq")
+
+
+def with_dims(op: AtenOp, build: TensorBuilder, value: SSAValue, dims: Sequence[int], shape: Sequence[int]) -> SSAValue:
+    """The result of reducing `dims` of a tensor of this shape, with ones for them if the operation keeps them."""
+    if not keeps_dims(op):
+        return value
+    return build.spread(value, dims, [1 if dim in dims else n for dim, n in enumerate(shape)])
+
+
+def _correction(op: AtenOp) -> float:
+    if any(p.name == "unbiased" for p in op.schema().parameters):
+        return int(op.value("unbiased"))
+    return 1 if op.value("correction") is None else op.value("correction")
