@@ -12,8 +12,7 @@ RMS_NORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
 .PHONY: demo test docs lint types lit pytest setup clean
 
 demo: $(STAMP)
-	$(BIN)/deplodock compile -c "$(RMS_NORM)" --ir cuda
-	$(BIN)/deplodock run -c "$(RMS_NORM)"
+	$(BIN)/deplodock run -c "$(RMS_NORM)" --ir cuda
 
 test: lint types lit pytest
 
