@@ -18,9 +18,9 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.fusion_index import ZERO, Index, along, compose
 from deplodock.dialects import scalar_regions
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
 
-TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | arith.ConstantOp
+TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
 
 _CHEAP = (
@@ -90,9 +90,13 @@ def _result_dependence(op: Operation, result: SSAValue, varies: dict[SSAValue, f
             kept = [d for d in range(len(shape_of(op.inputs[0]))) if d not in op.reduced]
             source = frozenset[int]().union(*(varies[value] for value in op.inputs))
             return frozenset(i for i, d in enumerate(kept) if d in source)
-        case IndexMapOp():
+        case IndexMapOp() | GatherOp():
             exprs = [expr for d, expr in enumerate(op.map.data.results) if d in varies[op.source]]
-            return _long_dims(result) & frozenset(d for expr in exprs for d in expr.used_dims())
+            used = frozenset(d for expr in exprs for d in expr.used_dims())
+            at = op.indices if isinstance(op, GatherOp) else ()
+            return _long_dims(result) & used.union(*(varies[value] for value in at))
+        case IotaOp():
+            return _long_dims(result) & {op.dim.value.data}
         case _:
             return _long_dims(result)
 
@@ -111,7 +115,8 @@ class Demand:
     def operands(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
         """Each operand of `op` with the index at which the element `index` of its results needs it.
 
-        `axes` are those that the reduction runs over, one for each of its `long_axes`.
+        `axes` are those that the reduction runs over, one for each of its `long_axes`. What a gather reads where its
+        index tensors say, and the parts of a concat, are not among them.
         """
         match op:
             case ElementwiseOp():
@@ -124,7 +129,9 @@ class Demand:
                 dims = range(len(shape_of(op.inputs[0])))
                 whole = tuple(inner.get(d, ZERO) if d in op.reduced else next(outer) for d in dims)
                 return [(value, self.normal(value, whole)) for value in op.inputs]
-            case arith.ConstantOp():
+            case GatherOp():
+                return [(value, self.normal(value, index)) for value in op.indices]
+            case IotaOp() | ConcatOp() | arith.ConstantOp():
                 return []
 
 
@@ -182,16 +189,16 @@ def cones(block: Block) -> dict[SSAValue, Cone]:
     """The cone of each value of a block of tensor operations, as if nothing between the inputs and it were stored."""
     found: dict[SSAValue, Cone] = {argument: Cone() for argument in block.args}
     for op in block.ops:
-        if isinstance(op, ElementwiseOp | IndexMapOp | ReduceOp):
+        if isinstance(op, TensorOp):
             sources = [found[value] for value in dict.fromkeys(op.operands)]
             cone = Cone(
                 min(sum(source.work for source in sources) + _work(op), _MANY),
                 any(source.expensive for source in sources) or _is_expensive(op),
                 any(source.reduces for source in sources) or isinstance(op, ReduceOp),
             )
+            found.update((result, cone) for result in op.results)
         else:
-            cone = Cone()
-        found.update((result, cone) for result in op.results)
+            found.update((result, Cone()) for result in op.results)
     return found
 
 

@@ -11,10 +11,11 @@
                                                          loop.store %s, %out[%a0] : memref<32xf32>
                                                        } ..
 
-Index maps become subscripts, and dimensions of extent 1 the subscript 0. Every element is computed once, in the
-outermost loops that have its axes. The loops walk the largest output, the axes that reductions leave free first, else
-in the order of its dimensions. Outputs that have no place in those loops get loops of their own after them. The
-attributes of a kernel move to its function.
+Index maps become subscripts, and dimensions of extent 1 the subscript 0; an iota is the coordinate itself, a gather a
+read whose subscript was read before, a concat a store of each part to its place in one buffer. Every element is
+computed once, in the outermost loops that have its axes. The loops walk the largest output, the axes that reductions
+leave free first, else in the order of its dimensions. Outputs that have no place in those loops get loops of their own
+after them. The attributes of a kernel move to its function.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from deplodock.analysis.fusion import Demand, TensorOp, dependence
 from deplodock.dialects import loop
 from deplodock.dialects.tensor import KernelOp
 from deplodock.passes.failures import failure
-from deplodock.passes.loop.nest_builder import Constants, Nest
+from deplodock.passes.loop.nest_builder import Constants, Nest, Target
 from deplodock.passes.names import Names
 
 _ELEMENTS = (f32, f64, i32, i64, i1)
@@ -121,13 +122,14 @@ def _lower_kernel(kernel: KernelOp, names: Names) -> func.FuncOp:
     buffers: dict[SSAValue, SSAValue] = dict(zip(body.args, arguments, strict=False))
     constants = Constants()
     demand = Demand(dependence(body))
-    left = list(zip(yielded, arguments[len(body.args) :], strict=True))
+    outputs = zip(yielded, arguments[len(body.args) :], strict=True)
+    left = [part for value, buffer in outputs for part in Target.at_origin(value, buffer).parts()]
     blocks: list[Block] = []
     while left:
         nest = Nest(demand, buffers, left)
         blocks.append(nest.build(list(body.ops), constants))
-        placed = [output.buffer for output in nest.outputs]
-        left = [(value, buffer) for value, buffer in left if buffer not in placed]
+        placed = [output.target for output in nest.outputs]
+        left = [target for target in left if target not in placed]
     _fill(function.body.block, constants, blocks)
     return function
 

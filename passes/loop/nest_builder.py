@@ -8,14 +8,24 @@ from math import prod
 from typing import cast
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.fusion import Demand, TensorOp, long_axes, shape_of, splat_of
-from deplodock.analysis.fusion_index import ZERO, Index, along, axes_in, is_permutation, new_loop, substitute, unify
-from deplodock.analysis.linear import to_map
+from deplodock.analysis.fusion_index import (
+    ZERO,
+    Index,
+    along,
+    axes_in,
+    axis_of,
+    is_permutation,
+    new_loop,
+    substitute,
+    unify,
+)
+from deplodock.analysis.linear import Linear, fold, to_map
 from deplodock.dialects import loop
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
 from deplodock.passes.failures import failure
 
 Site = Operation | BlockArgument
@@ -30,13 +40,39 @@ def site_of(value: SSAValue) -> Site:
     return value if isinstance(value, BlockArgument) else cast(Operation, value.owner)
 
 
-@dataclass(frozen=True)
-class Output:
-    """A value, the index of the element that is stored, and the buffer it goes to."""
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Where a value goes: its element `[i, j]` to `buffer[i + offsets[0], j + offsets[1]]`."""
 
     value: SSAValue
-    index: Index
     buffer: SSAValue
+    offsets: tuple[int, ...]
+
+    @staticmethod
+    def at_origin(value: SSAValue, buffer: SSAValue) -> Target:
+        """A whole buffer for a value."""
+        return Target(value, buffer, (0,) * len(shape_of(value)))
+
+    def parts(self) -> list[Target]:
+        """The target itself, or those of the tensors that a concat lays side by side there."""
+        op = self.value.owner
+        if not isinstance(op, ConcatOp):
+            return [self]
+        dim, offset = op.dim.value.data, 0
+        parts: list[Target] = []
+        for value in op.inputs:
+            moved = [start + offset if d == dim else start for d, start in enumerate(self.offsets)]
+            parts += Target(value, self.buffer, tuple(moved)).parts()
+            offset += shape_of(value)[dim]
+        return parts
+
+
+@dataclass(frozen=True)
+class Output:
+    """A value's place in a nest: the index of the element that a point stores, and where to."""
+
+    target: Target
+    index: Index
 
 
 class Needs:
@@ -99,44 +135,44 @@ class Nest:
     separates form one scope, so that free loops stay perfectly nested.
     """
 
-    def __init__(
-        self, demand: Demand, buffers: Mapping[SSAValue, SSAValue], outputs: Sequence[tuple[SSAValue, SSAValue]]
-    ) -> None:
-        value, buffer = max(outputs, key=lambda output: _size(output[0]))
+    def __init__(self, demand: Demand, buffers: Mapping[SSAValue, SSAValue], targets: Sequence[Target]) -> None:
+        main = max(targets, key=lambda target: _size(target.value))
+        value = main.value
         self._needs = Needs(demand)
         self._loops = [new_loop(extent) for extent in shape_of(value) if extent != 1]
         ivs = iter([free.iv for free in self._loops])
         index = tuple(ZERO if extent == 1 else along(next(ivs)) for extent in shape_of(value))
-        self.outputs = [Output(value, index, buffer)]
+        self.outputs = [Output(main, index)]
         self._needs.add(value, index)
-        self._place_others([output for output in outputs if output[1] is not buffer])
+        self._place_others([target for target in targets if target is not main])
         self._buffers = buffers
         self._values: dict[tuple[SSAValue, Index], SSAValue] = {}
+        self._subscripts: dict[tuple[SSAValue, Index], SSAValue] = {}
         self._scopes: dict[SSAValue, Scope] = {}
         self._base = Scope(Block(), 0)
 
-    def _place_others(self, others: Sequence[tuple[SSAValue, SSAValue]]) -> None:
+    def _place_others(self, others: Sequence[Target]) -> None:
         """Find places for the other outputs: those with all axes, then, as these fix the loop order, smaller ones."""
         axes: list[SSAValue] = [free.iv for free in self._loops]
-        found = [(value, buffer, self._index_of(value)) for value, buffer in others]
-        for value, buffer, index in found:
+        found = [(target, self._index_of(target.value)) for target in others]
+        for target, index in found:
             if index is not None and set(axes_in(index)) == set(axes):
-                self._add_output(value, index, buffer)
+                self._add_output(target, index)
         uses = dict.fromkeys(axes, 0)
         for (_, index), _ in self._needs.reductions.items():
             for axis in axes_in(index):
                 if axis in uses:
                     uses[axis] += 1
         self._loops.sort(key=lambda free: -uses[free.iv])
-        for value, buffer, index in found:
+        for target, index in found:
             if index is None or len(axes_in(index)) == len(axes):
                 continue
             if set(axes_in(index)) == {free.iv for free in self._loops[: len(axes_in(index))]}:
-                self._add_output(value, index, buffer)
+                self._add_output(target, index)
 
-    def _add_output(self, value: SSAValue, index: Index, buffer: SSAValue) -> None:
-        self.outputs.append(Output(value, index, buffer))
-        self._needs.add(value, index)
+    def _add_output(self, target: Target, index: Index) -> None:
+        self.outputs.append(Output(target, index))
+        self._needs.add(target.value, index)
 
     def _index_of(self, value: SSAValue) -> Index | None:
         """The element of `value` that belongs to a point of this nest: the one that something both need determines."""
@@ -156,7 +192,7 @@ class Nest:
                 if is_permutation(moved, shape) and set(axes_in(moved)) <= set(axes):
                     return moved
         main = self.outputs[0]
-        return main.index if shape == shape_of(main.value) else None
+        return main.index if shape == shape_of(main.target.value) else None
 
     def build(self, ops: Sequence[Operation], constants: Constants) -> Block:
         """Emit the nest for the operations of the kernel; the result is the block around its outermost loop."""
@@ -169,9 +205,11 @@ class Nest:
             for index in self._needs.indices.get(op, ()):
                 self._emit(cast(TensorOp, op), index, constants)
         for output in self.outputs:
-            value = self._read(output.value, self._needs.demand.normal(output.value, output.index))
-            map, indices = to_map(output.index)
-            self._scope(output.index).block.add_op(loop.StoreOp(value, output.buffer, map, indices))
+            target = output.target
+            value = self._read(target.value, self._needs.demand.normal(target.value, output.index))
+            place = [form + Linear(constant=start) for form, start in zip(output.index, target.offsets, strict=True)]
+            map, indices = to_map(place)
+            self._scope(output.index).block.add_op(loop.StoreOp(value, target.buffer, map, indices))
         for block, free in reversed(enclosing):
             block.add_op(free)
         return outer
@@ -204,6 +242,12 @@ class Nest:
                 results = self._apply(op, index, scope.block, constants)
             case ReduceOp():
                 results = self._fold(op, index, scope.block)
+            case IotaOp():
+                results = [self._count(op, index, scope.block, constants)]
+            case GatherOp():
+                results = [self._gather(op, index)]
+            case ConcatOp():
+                raise failure(op, "a kernel yields a concat and does nothing else with it; store it for its readers")
         for result, value in zip(op.results, results, strict=True):
             self._values[result, index] = value
 
@@ -237,10 +281,50 @@ class Nest:
                 value.name_hint = tensor.name_hint or "acc"
         return values
 
-    def _read(self, value: SSAValue, index: Index) -> SSAValue:
-        """The element `index` of a value: computed already, or loaded now."""
+    def _count(self, op: IotaOp, index: Index, block: Block, constants: Constants) -> SSAValue:
+        """The coordinate of an index along a dimension as a number."""
+        form = index[op.dim.value.data]
+        type = cast(IntegerType, tensor_of(op.result).element_type)
+        if not form.terms:
+            return constants.of(IntegerAttr(form.constant, type), None)
+        axis = axis_of(form)
+        if axis is None:
+            coordinate = loop.IndexOp(*to_map((form,)))
+            block.add_op(coordinate)
+            axis = coordinate.result
+        number = arith.IndexCastOp(axis, type)
+        number.result.name_hint = op.result.name_hint
+        block.add_op(number)
+        return number.result
+
+    def _gather(self, op: GatherOp, index: Index) -> SSAValue:
+        """Read the source where the index tensors say."""
+        symbols = [self._subscript(value, inner) for value, inner in self._needs.operands(op, index)]
+        place = tuple(fold(expr, symbols, index) for expr in op.map.data.results)
+        source, place = self._through_maps(op.source, self._needs.demand.normal(op.source, place))
+        if source not in self._buffers:
+            raise failure(op, "a gather reads an argument of its kernel, or an index map of one; store its source")
+        return self._read(source, place)
+
+    def _subscript(self, value: SSAValue, index: Index) -> SSAValue:
+        """An element of an index tensor as a subscript."""
+        if (value, index) not in self._subscripts:
+            element, scope = self._read(value, index), self._scope(index)
+            subscript = arith.IndexCastOp(element, IndexType())
+            scope.block.add_op(subscript)
+            self._subscripts[value, index] = subscript.result
+            self._scopes[subscript.result] = scope
+        return self._subscripts[value, index]
+
+    def _through_maps(self, value: SSAValue, index: Index) -> tuple[SSAValue, Index]:
+        """The element of what index maps read that is the element `index` of their result."""
         while isinstance(value.owner, IndexMapOp):
             ((value, index),) = self._needs.operands(value.owner, index)
+        return value, index
+
+    def _read(self, value: SSAValue, index: Index) -> SSAValue:
+        """The element `index` of a value: computed already, or loaded now."""
+        value, index = self._through_maps(value, index)
         if (value, index) not in self._values:
             buffer = self._buffers[value]
             map, indices = to_map(index)

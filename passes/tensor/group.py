@@ -19,7 +19,7 @@ from deplodock.analysis.fusion_index import (
     substitute,
     walked_axes,
 )
-from deplodock.dialects.tensor import ReduceOp
+from deplodock.dialects.tensor import ConcatOp, ReduceOp
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
@@ -33,7 +33,8 @@ class Group:
     """The operations of one kernel.
 
     `axes` span the space of the kernel's largest output. `rows` are the axes that all reductions leave free (None
-    before the first): an output has all axes, or the rows.
+    before the first): an output has all axes, or the rows. A kernel that stores a concat has a space for each of its
+    parts instead, and no reductions.
     """
 
     number: int
@@ -46,16 +47,18 @@ class Group:
         default_factory=dict[Operation, tuple[SSAValue, ...]]
     )
     contraction: ReduceOp | None = None
+    parts: tuple[Index, ...] = ()
     refusals: list[str] = field(default_factory=list[str])
 
     @staticmethod
     def around(number: int, op: TensorOp, demand: Demand) -> Group:
         """The kernel that computes and stores `op`."""
         group = Group(number)
-        shape = shape_of(op.results[0])
-        index = tuple(ZERO if extent == 1 else along(new_loop(extent).iv) for extent in shape)
+        index = _new_index(op.results[0])
         group.axes = tuple(axes_in(index))
         group.outputs = dict.fromkeys(op.results, index)
+        if isinstance(op, ConcatOp):
+            group.parts = tuple(map(_new_index, op.inputs))
         if isinstance(op, ReduceOp):
             group.rows = frozenset(group.axes)
         group.add(op, [demand.normal(op.results[0], index)], demand)
@@ -82,6 +85,9 @@ class Group:
 
     def demands_on(self, user: TensorOp, value: SSAValue, demand: Demand) -> list[Index]:
         """The indices at which `user`, an operation of this kernel, needs its operand `value`."""
+        if isinstance(user, ConcatOp):
+            parts = zip(user.inputs, self.parts, strict=True)
+            return [demand.normal(part, index) for part, index in parts if part is value]
         axes = self.reduction_axes.get(user, ())
         return [
             needed
@@ -98,9 +104,13 @@ class Group:
         parameters = len((self.reads.keys() | reads) - set(op.results)) + len(self.outputs) + len(op.results)
         if parameters > MAX_PARAMETERS:
             return f"the kernel would take more than {MAX_PARAMETERS} parameters"
+        if isinstance(op, ConcatOp):
+            return "its parts are stored side by side"
         return self._reduction_refusal(op, indices, demand) if isinstance(op, ReduceOp) else None
 
     def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index], demand: Demand) -> str | None:
+        if self.parts:
+            return "the kernel stores a concat, whose parts have spaces of their own"
         if len(indices) > 1:
             return "the kernel needs the reduction at several indices and would compute it again"
         if any(axis in axes_in(indices[0]) for axes in self.reduction_axes.values() for axis in axes):
@@ -129,7 +139,7 @@ class Group:
         """
         axes = frozenset(axes_in(index))
         rows = axes if self.rows is None and reduces else self.rows
-        return is_permutation(index, shape) and axes in (frozenset(self.axes), rows)
+        return not self.parts and is_permutation(index, shape) and axes in (frozenset(self.axes), rows)
 
     def add_output(self, value: SSAValue, index: Index) -> None:
         """Store a value that `can_output` allows."""
@@ -155,3 +165,8 @@ class Group:
         self.contraction = self.contraction or other.contraction
         self.refusals += other.refusals
         self.reads = {v: None for v in (*self.reads, *other.reads) if v.owner not in self.indices}
+
+
+def _new_index(value: SSAValue) -> Index:
+    """An index with an axis of its own along each dimension that is not 1."""
+    return tuple(ZERO if extent == 1 else along(new_loop(extent).iv) for extent in shape_of(value))

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from deplodock.analysis.fusion import Demand, TensorOp, cones, dependence, shape_of
 from deplodock.analysis.fusion_index import Index, axis_of, unify
 from deplodock.analysis.linear import extent_of
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp
+from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, KernelOp, ReduceOp
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import MAX_INDICES, MAX_PARAMETERS, Group
 
@@ -80,6 +80,8 @@ class Grouping:
             return self._join_constant(op, needs, kept)
         if not needs:
             return "it is returned"
+        if any(_gathers_from(use.operation, result) for result in op.results for use in result.uses):
+            return "a gather reads it where an index tensor says"
         refusal = self._kept_refusal(op, needs) if kept else None
         refusal = refusal or self._cost_refusal(op, needs, always)
         for group, indices in needs.items():
@@ -148,7 +150,7 @@ class Grouping:
         self, op: TensorOp, base: Group, base_indices: list[Index], other: Group, other_indices: list[Index]
     ) -> dict[SSAValue, SSAValue] | None:
         """The axis of `base` that each axis of `other` is, if both compute `op` at the same points and may merge."""
-        if len(base_indices) > 1 or len(other_indices) > 1:
+        if len(base_indices) != 1 or len(other_indices) != 1 or base.parts or other.parts:
             return None
         forms = unify(other_indices[0], base_indices[0], other.axes)
         if forms is None:
@@ -194,6 +196,10 @@ def _too_large(base: Group, other: Group) -> bool:
         or len(reads) + len(base.outputs) + len(other.outputs) > MAX_PARAMETERS
         or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)
     )
+
+
+def _gathers_from(op: Operation, value: SSAValue) -> bool:
+    return isinstance(op, GatherOp) and op.source is value
 
 
 def _fuse_mode(op: Operation) -> str | None:
