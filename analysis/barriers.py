@@ -1,20 +1,29 @@
-"""Hazards on shared memory: pairs of accesses by different threads of a CTA that no barrier orders.
+"""Hazards on shared memory: accesses by different threads of a CTA that no barrier orders, and copies still in flight.
 
-Two accesses conflict when one of them writes, they are of the same buffer, and different threads may touch the same
-element. A thread's own accesses need no barrier: where both addresses give back the same thread index, the pair is
-safe. Loops are walked twice, so that accesses of one iteration meet those of the next.
+Two accesses conflict when one of them writes, they may touch the same element, and different threads may. A thread's
+own accesses need no barrier: where both addresses give back the same thread index, the pair is safe. An asynchronous
+copy is in flight from its issue to the wait of its thread for its group; nothing may touch its elements meanwhile, and
+at the wait it is a write of that thread, for a barrier to order.
+
+The kernel is walked with what happened since the last barrier and what is in flight. Accesses in a loop are taken for
+all its iterations at once, and the loop is walked twice, so that accesses of one iteration meet those of the next. A
+loop whose variable chooses a slot of a ring, `%k mod 3`, or that closes or waits for groups, is walked iteration by
+iteration with the slots as numbers, until its state repeats; accesses of different slots do not meet.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.linear import Atom, Division, Linear, fold_map
+from deplodock.analysis.linear import Division, Linear, Range, extent_of, fold, fold_map
+from deplodock.analysis.ownership import Path, thread_of
 from deplodock.dialects import kernel, loop
+from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Memory, memory_of
 
 
@@ -27,25 +36,30 @@ class Access:
     writes: bool
     subscripts: tuple[Linear, ...]
     width: int
+    since: Operation
+    """Where it takes effect: at the operation, or at the wait where an asynchronous copy lands."""
 
 
 @dataclass(frozen=True)
 class Hazard:
-    """Two accesses that need a barrier between them, in the order they run."""
+    """Two accesses that need a barrier between them, in the order they run; or a wait, if the first is in flight."""
 
     first: Access
     second: Access
+    is_in_flight: bool = False
 
     def __str__(self) -> str:
         done = "written" if self.first.writes else "read"
         then = "overwritten" if self.second.writes else "read"
         buffer = f"%{self.first.buffer.name_hint or '?'}"
+        if self.is_in_flight:
+            return f"{buffer} is {then} by {self.second.op.name} while an async kernel.move to it is in flight"
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 
 def first_hazard(function: kernel.FuncOp) -> Hazard | None:
-    """The first pair of accesses of a kernel that no barrier orders, or None."""
-    return next(_walk(function, function.body.block, []), None)
+    """The first pair of accesses of a kernel that nothing orders, or None."""
+    return next(_Walk(function).block(function.body.block, _State()), None)
 
 
 def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
@@ -89,100 +103,257 @@ def shared_accesses(op: Operation) -> list[Access]:
         case _:
             return []
     return [
-        Access(op, buffer, writes, tuple(fold_map(map, indices)), width)
+        Access(op, buffer, writes, tuple(fold_map(map, indices)), width, op)
         for buffer, writes, map, indices, width in sides
         if memory_of(buffer) is Memory.SHARED
     ]
 
 
-def _walk(function: kernel.FuncOp, block: Block, pending: list[Access]) -> Iterator[Hazard]:
-    """Meet the accesses of a block with those pending since the last barrier; updates `pending` in place."""
-    for op in block.ops:
-        match op:
-            case kernel.BarrierOp():
-                pending.clear()
-            case loop.ForOp():
-                yield from _walk_loop(function, op, pending)
-            case loop.GuardOp():
-                before = list(pending)
-                yield from _walk(function, op.body.block, pending)
-                pending[:] = _union(before, pending)
-            case _:
-                for access in shared_accesses(op):
-                    for other in pending:
-                        if _conflicts(function, other, access):
-                            yield Hazard(other, access)
-                pending += shared_accesses(op)
+@dataclass
+class _State:
+    """What happened since the last barrier, and the groups of copies in flight, oldest first."""
+
+    pending: dict[Access, None] = field(default_factory=dict[Access, None])
+    groups: list[dict[Access, None]] = field(default_factory=list[dict[Access, None]])
+    opened: dict[Access, None] = field(default_factory=dict[Access, None])
+
+    def copy(self) -> _State:
+        """A state that changes apart from this one."""
+        return _State(dict(self.pending), list(self.groups), dict(self.opened))
+
+    def become(self, other: _State) -> None:
+        """Take over the other state."""
+        self.pending, self.groups, self.opened = other.pending, other.groups, other.opened
+
+    def join(self, other: _State) -> None:
+        """Be what either state may be; groups are matched from the latest on."""
+        count = max(len(self.groups), len(other.groups))
+        none: dict[Access, None] = {}
+        mine, theirs = ([none] * (count - len(groups)) + groups for groups in (self.groups, other.groups))
+        self.groups = [{**a, **b} for a, b in zip(mine, theirs, strict=True)]
+        self.pending = {**self.pending, **other.pending}
+        self.opened = {**self.opened, **other.opened}
+
+    def in_flight(self) -> Iterator[Access]:
+        """The copies that have not landed."""
+        for group in (*self.groups, self.opened):
+            yield from group
+
+    def commit(self, most: int) -> None:
+        """Close the open group; groups older than any wait leaves in flight, `most`, count as one."""
+        self.groups = [*self.groups, self.opened]
+        self.opened = {}
+        if len(self.groups) > most + 1:
+            first, second, *rest = self.groups
+            self.groups = [{**first, **second}, *rest]
+
+    def wait(self, op: kernel.WaitGroupOp) -> None:
+        """Land all groups but the last ones that the wait leaves in flight."""
+        landed = self.groups[: max(0, len(self.groups) - op.pending.value.data)]
+        self.groups = self.groups[len(landed) :]
+        for group in landed:
+            self.pending |= {replace(access, since=op): None for access in group}
+
+    def key(self) -> tuple[frozenset[Access], ...]:
+        """What tells states apart."""
+        return (frozenset(self.pending), frozenset(self.opened), *map(frozenset, self.groups))
 
 
-def _walk_loop(function: kernel.FuncOp, op: loop.ForOp, pending: list[Access]) -> Iterator[Hazard]:
-    before = list(pending)
-    passes = 1 if op.trips == 1 else 2
-    for _ in range(passes):
-        yield from _walk(function, op.body.block, pending)
-    if not op.trips:
-        pending[:] = _union(before, pending)
+class _Walk:
+    """A walk over one kernel."""
 
+    def __init__(self, function: kernel.FuncOp) -> None:
+        self._thread = function.thread_id
+        self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
+        self._fixed: dict[SSAValue, int] = {}
+        waits = [op.pending.value.data for op in function.walk() if isinstance(op, kernel.WaitGroupOp)]
+        self._most_pending = max(waits, default=0)
+        self._relevant: dict[Block, list[Operation]] = {}
+        self._owners: dict[Access, Path | None] = {}
+        self._ranges: dict[Access, list[Range | None]] = {}
 
-def _union(before: Sequence[Access], after: Sequence[Access]) -> list[Access]:
-    return [*before, *(access for access in after if access not in before)]
+    def block(self, block: Block, state: _State) -> Iterator[Hazard]:
+        """The hazards of a block after `state`, which becomes what it leaves."""
+        for op in self._relevant_ops(block):
+            match op:
+                case kernel.BarrierOp():
+                    state.pending = {}
+                case kernel.CommitGroupOp():
+                    state.commit(self._most_pending)
+                case kernel.WaitGroupOp():
+                    state.wait(op)
+                case loop.ForOp():
+                    periods = self._periods(op)
+                    yield from self._all(op, state) if periods is None else self._stepwise(op, periods, state)
+                case loop.GuardOp():
+                    yield from self._guard(op, state)
+                case _:
+                    yield from self._access(op, state)
 
+    def _access(self, op: Operation, state: _State) -> Iterator[Hazard]:
+        for access in map(self._placed, self._accesses[op]):
+            for other in state.in_flight():
+                if self._meet(other, access):
+                    yield Hazard(other, access, is_in_flight=True)
+            for other in state.pending:
+                if self._conflict(other, access):
+                    yield Hazard(other, access)
+        for access in map(self._placed, self._accesses[op]):
+            is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
+            (state.opened if is_async else state.pending)[access] = None
 
-def _conflicts(function: kernel.FuncOp, first: Access, second: Access) -> bool:
-    if first.buffer is not second.buffer or not (first.writes or second.writes):
-        return False
-    owner = _thread_of(function.thread_id, first)
-    return owner is None or owner != _thread_of(function.thread_id, second)
+    def _guard(self, op: loop.GuardOp, state: _State) -> Iterator[Hazard]:
+        holds = self._holds(op)
+        if holds is False:
+            return
+        before = state.copy()
+        yield from self.block(op.body.block, state)
+        if holds is None:
+            state.join(before)
 
+    def _all(self, op: loop.ForOp, state: _State) -> Iterator[Hazard]:
+        before = state.copy()
+        for _ in range(1 if op.trips == 1 else 2):
+            yield from self.block(op.body.block, state)
+        if not op.trips:
+            state.join(before)
 
-Path = tuple["str | int | Path", ...]
-"""How an index follows from the subscripts of an element: equal paths give equal indices for the same element."""
+    def _stepwise(self, op: loop.ForOp, period: int, state: _State) -> Iterator[Hazard]:
+        """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes."""
+        changes = [*self._changes(op), *([] if op.trips is None else [op.trips])]
+        after = state.copy()
+        seen: dict[tuple[int, tuple[frozenset[Access], ...]], int] = {}
+        i = 0
+        while op.trips is None or i < op.trips:
+            if i in changes:
+                seen = {}
+            key = (i % period, state.key())
+            end = min((change for change in changes if change > i), default=None)
+            if key in seen:
+                if end is None:
+                    break
+                i += (end - i) // (i - seen[key]) * (i - seen[key])
+                seen = {}
+                if i == end:
+                    continue
+            seen[key] = i
+            self._fixed[op.iv] = i
+            yield from self.block(op.body.block, state)
+            after.join(state)
+            i += 1
+        self._fixed.pop(op.iv, None)
+        if op.trips is None:
+            state.become(after)
 
-
-def _thread_of(thread: SSAValue, access: Access) -> Path | None:
-    """How the thread that touches an element follows from the element's subscripts, or None if it does not.
-
-    A subscript gives back each of its terms whose digits do not overlap those of the others; the quotient and the
-    remainder of a form by the same divisor give back the form, and so its terms.
-    """
-    known: dict[Atom, Path] = {}
-    last = len(access.subscripts) - 1
-    pending: list[tuple[Linear, int, Path]] = [
-        (form, access.width - 1 if dim == last else 0, ("subscript", dim)) for dim, form in enumerate(access.subscripts)
-    ]
-    joined: list[Linear] = []
-    while pending:
-        form, slack, path = pending.pop()
-        for atom, coefficient in form.terms:
-            size = _digit_size(form, atom, coefficient, slack)
-            if size is not None and atom not in known:
-                known[atom] = ("digit", path, coefficient, size)
-        for atom in list(known):
-            if not isinstance(atom, Division) or atom.form in joined:
-                continue
-            other = replace(atom, remainder=not atom.remainder)
-            if other in known:
-                parts = (known[atom], known[other]) if atom.remainder else (known[other], known[atom])
-                joined.append(atom.form)
-                pending.append((atom.form, 0, ("join", *parts, atom.divisor)))
-    return known.get(thread)
-
-
-def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int | None:
-    """The size n of a term's digit, so that the term is `form floordiv coefficient mod n`; None if others overlap it.
-
-    `slack` is how far past the form's value an access reaches.
-    """
-    bounds = Linear(((atom, 1),)).range()
-    if coefficient <= 0 or bounds is None or bounds[0] != 0:
-        return None
-    size = bounds[1] + 1
-    low = form.constant % (coefficient * size) + slack
-    for other, step in form.terms:
-        if other is atom or step % (coefficient * size) == 0:
-            continue
-        reach = Linear(((other, step),)).range()
-        if reach is None or reach[0] < 0:
+    def _periods(self, op: loop.ForOp) -> int | None:
+        """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
+        slots = {
+            atom.divisor
+            for inner in op.body.walk()
+            for access in self._accesses.get(inner, ())
+            for form in access.subscripts
+            if (atom := _slot(form)) is not None and atom.form.depends_on(op.iv)
+        }
+        groups = (kernel.CommitGroupOp, kernel.WaitGroupOp)
+        if not slots and not any(isinstance(inner, groups) for inner in op.body.walk()):
             return None
-        low += reach[1]
-    return size if low < coefficient else None
+        return math.lcm(*slots)
+
+    def _changes(self, op: loop.ForOp) -> list[int]:
+        """The iterations from which on a condition in the body, of the loop's variable alone, holds or fails."""
+        found: list[int] = []
+        for guard in op.body.walk():
+            if not isinstance(guard, loop.GuardOp):
+                continue
+            for form in _conditions(guard):
+                coefficient = form.coefficient(op.iv)
+                if coefficient > 0:
+                    found.append(-(form.constant // coefficient))
+                elif coefficient < 0:
+                    found.append(form.constant // -coefficient + 1)
+        return [change for change in found if change > 0]
+
+    def _holds(self, op: loop.GuardOp) -> bool | None:
+        """Whether the conditions of a guard hold in this iteration; None if that depends on more."""
+        bounds = [self._condition(form).range() for form in _conditions(op)]
+        if any(found is not None and found[0] >= 0 for found in bounds):
+            return False
+        return True if all(found is not None and found[1] < 0 for found in bounds) else None
+
+    def _condition(self, form: Linear) -> Linear:
+        """A condition in this iteration; one with quotients is left, as `_changes` does not say when it changes."""
+        return form if any(isinstance(atom, Division) for atom, _ in form.terms) else self._now(form)
+
+    def _placed(self, access: Access) -> Access:
+        """An access in this iteration: its first subscript, where the slot of a ring is, as a number."""
+        if not self._fixed or not access.subscripts:
+            return access
+        first, *rest = access.subscripts
+        return replace(access, subscripts=(self._now(first, is_slot=_slot(first) is not None), *rest))
+
+    def _now(self, form: Linear, is_slot: bool = True) -> Linear:
+        """A form with the variables of loops that are walked iteration by iteration as numbers.
+
+        A loop without a known end would never repeat its state if it counted through anything but the slots.
+        """
+        for root, value in self._fixed.items():
+            if form.depends_on(root) and (is_slot or extent_of(root) is not None):
+                form = form.substitute(root, Linear(constant=value))
+        return form
+
+    def _conflict(self, first: Access, second: Access) -> bool:
+        if not (first.writes or second.writes) or not self._meet(first, second):
+            return False
+        owner = self._owner(first)
+        return owner is None or owner != self._owner(second)
+
+    def _meet(self, first: Access, second: Access) -> bool:
+        """Whether two accesses may touch the same element: the same buffer, and no subscript that is never equal."""
+        if first.buffer is not second.buffer:
+            return False
+        pairs = zip(self._range(first), self._range(second), strict=True)
+        return not any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs)
+
+    def _range(self, access: Access) -> list[Range | None]:
+        """The least and greatest subscript along each dimension."""
+        if access not in self._ranges:
+            found = [form.range() for form in access.subscripts]
+            if found and (last := found[-1]) is not None:
+                found[-1] = (last[0], last[1] + access.width - 1)
+            self._ranges[access] = found
+        return self._ranges[access]
+
+    def _owner(self, access: Access) -> Path | None:
+        if access not in self._owners:
+            self._owners[access] = thread_of(self._thread, access.subscripts, access.width)
+        return self._owners[access]
+
+    def _relevant_ops(self, block: Block) -> list[Operation]:
+        """The operations of a block that touch or order shared memory, or hold some that do."""
+        if block not in self._relevant:
+            self._relevant[block] = [op for op in block.ops if self._is_relevant(op)]
+        return self._relevant[block]
+
+    def _is_relevant(self, op: Operation) -> bool:
+        orders = (kernel.BarrierOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
+        if isinstance(op, loop.ForOp | loop.GuardOp):
+            return any(self._is_relevant(inner) for inner in op.body.block.ops)
+        return op in self._accesses or isinstance(op, orders)
+
+
+def _conditions(op: loop.GuardOp) -> list[Linear]:
+    """The conditions of a guard as forms that are below 0 where they hold."""
+    return [fold(lhs, op.indices) - fold(rhs, op.indices) for lhs, rhs in condition_pairs(op.conditions.data)]
+
+
+def _slot(form: Linear) -> Division | None:
+    """The remainder that a subscript is, if it is one of loop variables: the slot of a ring."""
+    if len(form.terms) != 1 or form.constant:
+        return None
+    ((atom, coefficient),) = form.terms
+    if not isinstance(atom, Division) or not atom.remainder or coefficient != 1:
+        return None
+    variables = (
+        isinstance(root, BlockArgument) and isinstance(root.block.parent_op(), loop.ForOp) for root in form.roots()
+    )
+    return atom if all(variables) else None

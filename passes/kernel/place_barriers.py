@@ -37,19 +37,36 @@ class PlaceBarriersPass(ModulePass):
 
 
 def place_barriers(function: kernel.FuncOp) -> None:
-    """Place barriers until no hazard is left. Raises DiagnosticException where not all threads would reach one."""
-    placed = 0
+    """Place barriers until no hazard is left, and take back those that later ones make redundant.
+
+    Raises DiagnosticException where not all threads would reach one, or where a copy in flight is touched.
+    """
+    name = function.sym_name.data
+    placed: list[kernel.BarrierOp] = []
     while (hazard := first_hazard(function)) is not None:
+        if hazard.is_in_flight:
+            raise DiagnosticException(f"place-barriers: @{name}: {hazard}; a kernel.wait_group must come first")
         anchor = _anchor(hazard)
         if (around := divergent(anchor, function)) is not None:
             raise DiagnosticException(
-                f"place-barriers: @{function.sym_name.data}: {hazard} inside one {around.name} that not all threads "
+                f"place-barriers: @{name}: {hazard} inside one {around.name} that not all threads "
                 "run alike; split it so that a kernel.barrier can stand between them"
             )
-        Rewriter.insert_op(kernel.BarrierOp(), InsertPoint.before(anchor))
-        placed += 1
+        placed.append(kernel.BarrierOp())
+        Rewriter.insert_op(placed[-1], InsertPoint.before(anchor))
     if not placed:
-        remarks.skip("place-barriers", function.sym_name.data, "no shared memory passes between threads")
+        remarks.skip("place-barriers", name, "no shared memory passes between threads")
+    for barrier in placed[:-1]:
+        _remove_if_redundant(barrier, function)
+
+
+def _remove_if_redundant(barrier: kernel.BarrierOp, function: kernel.FuncOp) -> None:
+    block, following = barrier.parent, barrier.next_op
+    assert block is not None
+    assert following is not None
+    barrier.detach()
+    if first_hazard(function) is not None:
+        block.insert_op_before(barrier, following)
 
 
 def _anchor(hazard: Hazard) -> Operation:
@@ -57,7 +74,7 @@ def _anchor(hazard: Hazard) -> Operation:
     op: Operation | None = hazard.second.op
     while op is not None:
         block = op.parent_block()
-        if block is not None and (parent := block.parent_op()) is not None and parent.is_ancestor(hazard.first.op):
+        if block is not None and (parent := block.parent_op()) is not None and parent.is_ancestor(hazard.first.since):
             return op
         op = op.parent_op()
     raise ValueError("the accesses are not of one kernel")

@@ -12,6 +12,8 @@ from xdsl.utils.exceptions import DiagnosticException
 from deplodock.analysis.barriers import divergent, first_hazard
 from deplodock.dialects import kernel
 
+_COLLECTIVE = (kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
+
 
 @dataclass(frozen=True)
 class VerifyBarriersPass(ModulePass):
@@ -29,10 +31,13 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     """Raises DiagnosticException at the first barrier or shuffle in divergent code, and at the first hazard."""
     name = function.sym_name.data
     for op in function.walk():
-        if isinstance(op, kernel.BarrierOp | kernel.ShuffleXorOp) and (around := divergent(op, function)) is not None:
+        if isinstance(op, _COLLECTIVE) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
                 f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
                 "move it out"
             )
     if (hazard := first_hazard(function)) is not None:
-        raise DiagnosticException(f"verify-barriers: @{name}: {hazard} with no kernel.barrier between them; add one")
+        missing = "with no kernel.barrier between them; add one"
+        if hazard.is_in_flight:
+            missing = "with no kernel.wait_group between them; wait for its group"
+        raise DiagnosticException(f"verify-barriers: @{name}: {hazard} {missing}")

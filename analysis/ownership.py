@@ -1,0 +1,64 @@
+"""Which thread touches an element of a buffer, where the element's subscripts tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.linear import Atom, Division, Linear
+
+Path = tuple["str | int | Path", ...]
+"""How an index follows from the subscripts of an element: equal paths give equal indices for the same element."""
+
+
+def thread_of(thread: SSAValue, subscripts: Sequence[Linear], width: int) -> Path | None:
+    """How the thread that touches an element follows from the element's subscripts, or None if it does not.
+
+    An access touches `width` elements along the last dimension.
+
+    A subscript gives back each of its terms whose digits do not overlap those of the others; the quotient and the
+    remainder of a form by the same divisor give back the form, and so its terms.
+    """
+    known: dict[Atom, Path] = {}
+    last = len(subscripts) - 1
+    pending: list[tuple[Linear, int, Path]] = [
+        (form, width - 1 if dim == last else 0, ("subscript", dim)) for dim, form in enumerate(subscripts)
+    ]
+    joined: list[Linear] = []
+    while pending:
+        form, slack, path = pending.pop()
+        for atom, coefficient in form.terms:
+            size = _digit_size(form, atom, coefficient, slack)
+            if size is not None and atom not in known:
+                known[atom] = ("digit", path, coefficient, size)
+        for atom in list(known):
+            if not isinstance(atom, Division) or atom.form in joined:
+                continue
+            other = replace(atom, remainder=not atom.remainder)
+            if other in known:
+                parts = (known[atom], known[other]) if atom.remainder else (known[other], known[atom])
+                joined.append(atom.form)
+                pending.append((atom.form, 0, ("join", *parts, atom.divisor)))
+    return known.get(thread)
+
+
+def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int | None:
+    """The size n of a term's digit, so that the term is `form floordiv coefficient mod n`; None if others overlap it.
+
+    `slack` is how far past the form's value an access reaches.
+    """
+    bounds = Linear(((atom, 1),)).range()
+    if coefficient <= 0 or bounds is None or bounds[0] != 0:
+        return None
+    size = bounds[1] + 1
+    low = form.constant % (coefficient * size) + slack
+    for other, step in form.terms:
+        if other is atom or step % (coefficient * size) == 0:
+            continue
+        reach = Linear(((other, step),)).range()
+        if reach is None or reach[0] < 0:
+            return None
+        low += reach[1]
+    return size if low < coefficient else None
