@@ -206,7 +206,7 @@ def _lane_order(
         extent = launch.extent(threads[0]) if threads else 1
         if extent is None or extent % weights[letter]:
             raise Skip(f"{weights[letter]} lanes along {letter} do not divide {extent} threads")
-        if threads:
+        if extent != 1:
             assert isinstance(threads[0], BlockArgument)
             axes[letter] = threads[0]
             digits.append(Digit(letter, extent // weights[letter], weights[letter]))
@@ -217,7 +217,7 @@ def _lane_order(
         letter
         for thread in launch.bound_to(Binding.THREAD)
         for letter, axis in axes.items()
-        if axis is thread and launch.extent(axis) != 1
+        if axis is thread
     ]
     return None if [digit.letter for digit in order] == now else (axes, order)
 
@@ -229,12 +229,17 @@ def _order_lanes(
     threads, digits = order
     parts: list[tuple[str, SSAValue, int]] = []
     for digit in digits:
-        hint = (threads[digit.letter].name_hint or digit.letter).removesuffix("_t")
-        axis = append_axis(launch, Axis(digit.size, Binding.THREAD, f"{hint}_l{digit.weight}"))
-        parts.append((digit.letter, axis, digit.weight))
+        hint = threads[digit.letter].name_hint or digit.letter
+        is_whole = digit.size == launch.extent(threads[digit.letter])
+        name = hint if is_whole else f"{hint.removesuffix('_t')}_l{digit.weight}"
+        parts.append((digit.letter, append_axis(launch, Axis(digit.size, Binding.THREAD, name)), digit.weight))
     place = min(i for i, axis in enumerate(axes) if any(axis is thread for thread in threads.values()))
     for letter, thread in threads.items():
-        recompute(thread, [(part, weight) for name, part, weight in parts if name == letter], launch.body.block, None)
+        own = [(part, weight) for name, part, weight in parts if name == letter]
+        if len(own) == 1:
+            thread.replace_all_uses_with(own[0][0])
+        else:
+            recompute(thread, own, launch.body.block, None)
         drop_axis(launch, thread)
     axes[:] = [axis for axis in axes if not any(axis is thread for thread in threads.values())]
     axes[place:place] = [part for _, part, _ in parts]
