@@ -158,7 +158,7 @@ def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> 
     if shared is not None:
         _rewrite(group, _k_first(launch, group, shared, transpose), Memory.SHARED)
         return None
-    return f"{group.name}: {reason}; {shared_reason}" if reason else f"{group.name}: {shared_reason}"
+    return f"{group.name}: {'; '.join(dict.fromkeys(filter(None, (reason, shared_reason))))}"
 
 
 def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:

@@ -1,0 +1,196 @@
+// RUN: deplodock-opt %s -p tileify,cooperative-reduce,blockify-launch -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
+// RUN: filecheck %s --input-file %t.skips --check-prefix=SKIP
+// RUN: deplodock-opt %s -p tileify,cooperative-reduce,blockify-launch --split-input-file --check-semantics
+// RUN: deplodock-opt %s -p tileify,cooperative-reduce,blockify-launch,blockify-launch | diff - %t.once
+// RUN: not deplodock-opt %s -p 'tileify,blockify-launch{threads=many}' 2>&1 | filecheck %s --check-prefix=TYPE
+// RUN: not deplodock-opt %s -p 'blockify-launch{m=8 n=8}' 2>&1 | filecheck %s --check-prefix=NONE
+
+// SKIP:     t:005_blockify_launch skipped at @small: the launch fits one CTA
+// SKIP:     t:005_blockify_launch skipped at @not_a_contraction: m and n tile a contraction, and the launch has none; give threads
+// SKIP:     t:005_blockify_launch skipped at @a_contraction: threads is for kernels without a contraction; give m and n
+// SKIP:     t:005_blockify_launch skipped at @whole: the launch has no axes
+// SKIP:     t:005_blockify_launch skipped at @blocks: the launch has block axes already
+// SKIP:     t:005_blockify_launch skipped at @staged: inputs are staged for the whole launch; blockify-launch runs before stage-inputs
+// TYPE:     error: pass 'blockify-launch{threads="many"}': Incompatible types: given ('many',), expected
+// NONE:     error: blockify-launch{m=8 n=8} applies to no kernel: @matmul: no launch; run tileify first
+
+// A contraction's rows and columns become tiles, its batch axis blocks.
+// CHECK-LABEL: func.func @matmul(%x: memref<3x20x6xf32>, %w: memref<3x6x32xf32>, %out: memref<3x20x32xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=8 n=16}"} {
+// CHECK-NEXT:    tile.launch (%[[B:.*]] = 3 : block, %[[M_B:.*]] = 3 : block, %[[N_B:.*]] = 2 : block, %[[M_T:.*]] = 8 : thread, %[[N_T:.*]] = 16 : thread) {
+// CHECK-NEXT:      %[[N:.*]] = loop.index [%[[N_B]] * 16 + %[[N_T]]]
+// CHECK-NEXT:      %[[M:.*]] = loop.index [%[[M_B]] * 8 + %[[M_T]]]
+// CHECK-NEXT:      loop.where %[[M]] < 20
+// CHECK-NEXT:      %[[ACC:.*]] = loop.reduce {arith.addf} %[[K:.*]] = 0 to 6 : f32 {
+// CHECK-NEXT:        %[[A:.*]] = loop.load %x[%[[B]], %[[M]], %[[K]]] : memref<3x20x6xf32>
+// CHECK-NEXT:        %[[C:.*]] = loop.load %w[%[[B]], %[[K]], %[[N]]] : memref<3x6x32xf32>
+// CHECK-NEXT:        %[[P:.*]] = arith.mulf %[[A]], %[[C]] : f32
+// CHECK-NEXT:        loop.yield %[[P]] : f32
+// CHECK-NEXT:      }
+// CHECK-NEXT:      loop.store %[[ACC]], %out[%[[B]], %[[M]], %[[N]]] : memref<3x20x32xf32>
+// CHECK-NEXT:    }
+func.func @matmul(%x: memref<3x20x6xf32>, %w: memref<3x6x32xf32>, %out: memref<3x20x32xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=8 n=16}"} {
+  loop.for %b = 0 to 3 {
+    loop.for %m = 0 to 20 {
+      loop.for %n = 0 to 32 {
+        %acc = loop.reduce {arith.addf} %k = 0 to 6 : f32 {
+          %a = loop.load %x[%b, %m, %k] : memref<3x20x6xf32>
+          %c = loop.load %w[%b, %k, %n] : memref<3x6x32xf32>
+          %p = arith.mulf %a, %c : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%b, %m, %n] : memref<3x20x32xf32>
+      }
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Other kernels fill a CTA, the innermost axes first.
+// CHECK-LABEL: func.func @copy(%x: memref<100x48xf32>, %out: memref<100x48xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+// CHECK-NEXT:    tile.launch (%[[I:.*]] = 100 : block, %[[J:.*]] = 48 : thread) {
+// CHECK-NEXT:      %[[V:.*]] = loop.load %x[%[[I]], %[[J]]] : memref<100x48xf32>
+// CHECK-NEXT:      loop.store %[[V]], %out[%[[I]], %[[J]]] : memref<100x48xf32>
+// CHECK-NEXT:    }
+func.func @copy(%x: memref<100x48xf32>, %out: memref<100x48xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+  loop.for %i = 0 to 100 {
+    loop.for %j = 0 to 48 {
+      %v = loop.load %x[%i, %j] : memref<100x48xf32>
+      loop.store %v, %out[%i, %j] : memref<100x48xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Points beyond an extent that the CTA does not divide are inactive.
+// CHECK-LABEL: func.func @wide(%x: memref<3x100xf32>, %out: memref<3x100xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+// CHECK-NEXT:    tile.launch (%[[I:.*]] = 3 : block, %[[J_B:.*]] = 2 : block, %[[J_T:.*]] = 64 : thread) {
+// CHECK-NEXT:      %[[J:.*]] = loop.index [%[[J_B]] * 64 + %[[J_T]]]
+// CHECK-NEXT:      loop.where %[[J]] < 100
+// CHECK-NEXT:      %[[V:.*]] = loop.load %x[%[[I]], %[[J]]] : memref<3x100xf32>
+// CHECK-NEXT:      loop.store %[[V]], %out[%[[I]], %[[J]]] : memref<3x100xf32>
+// CHECK-NEXT:    }
+func.func @wide(%x: memref<3x100xf32>, %out: memref<3x100xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+  loop.for %i = 0 to 3 {
+    loop.for %j = 0 to 100 {
+      %v = loop.load %x[%i, %j] : memref<3x100xf32>
+      loop.store %v, %out[%i, %j] : memref<3x100xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Threads that share a row stay in one CTA; rows fill what is left of it.
+// CHECK-LABEL: func.func @rows(%x: memref<40x64xf32>, %out: memref<40xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=16},blockify-launch{threads=64}"} {
+// CHECK-NEXT:    tile.launch (%[[ROW_B:.*]] = 10 : block, %[[ROW_T:.*]] = 4 : thread, %[[T:.*]] = 16 : thread) {
+// CHECK-NEXT:      %[[ROW:.*]] = loop.index [%[[ROW_B]] * 4 + %[[ROW_T]]]
+// CHECK-NEXT:      %[[SUM:.*]] = loop.reduce {arith.addf} %[[I:.*]] = 0 to 4 : f32 {
+// CHECK-NEXT:        %[[K:.*]] = loop.index [%[[I]] * 16 + %[[T]]]
+// CHECK-NEXT:        %[[V:.*]] = loop.load %x[%[[ROW]], %[[K]]] : memref<40x64xf32>
+// CHECK-NEXT:        loop.yield %[[V]] : f32
+// CHECK-NEXT:      }
+// CHECK-NEXT:      %[[SUM_1:.*]] = tile.combine {arith.addf} %[[SUM]] over (%[[T]]) : f32
+// CHECK-NEXT:      loop.store %[[SUM_1]], %out[%[[ROW]]] : memref<40xf32>
+// CHECK-NEXT:    }
+func.func @rows(%x: memref<40x64xf32>, %out: memref<40xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=16},blockify-launch{threads=64}"} {
+  loop.for %row = 0 to 40 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+      %v = loop.load %x[%row, %k] : memref<40x64xf32>
+      loop.yield %v : f32
+    }
+    loop.store %sum, %out[%row] : memref<40xf32>
+  }
+  func.return
+}
+
+// -----
+
+// What fits one CTA stays one.
+// CHECK-LABEL: func.func @small
+func.func @small(%x: memref<4x8xf32>, %out: memref<4x8xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+  loop.for %i = 0 to 4 {
+    loop.for %j = 0 to 8 {
+      %v = loop.load %x[%i, %j] : memref<4x8xf32>
+      loop.store %v, %out[%i, %j] : memref<4x8xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Options of the other class of kernels.
+// CHECK-LABEL: func.func @not_a_contraction
+func.func @not_a_contraction(%x: memref<40x80xf32>, %out: memref<40x80xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=4}"} {
+  loop.for %i = 0 to 40 {
+    loop.for %j = 0 to 80 {
+      %v = loop.load %x[%i, %j] : memref<40x80xf32>
+      loop.store %v, %out[%i, %j] : memref<40x80xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// And the other way round.
+// CHECK-LABEL: func.func @a_contraction
+func.func @a_contraction(%x: memref<3x20x6xf32>, %w: memref<3x6x32xf32>, %out: memref<3x20x32xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+  loop.for %b = 0 to 3 {
+    loop.for %m = 0 to 20 {
+      loop.for %n = 0 to 32 {
+        %acc = loop.reduce {arith.addf} %k = 0 to 6 : f32 {
+          %a = loop.load %x[%b, %m, %k] : memref<3x20x6xf32>
+          %c = loop.load %w[%b, %k, %n] : memref<3x6x32xf32>
+          %p = arith.mulf %a, %c : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%b, %m, %n] : memref<3x20x32xf32>
+      }
+    }
+  }
+  func.return
+}
+
+// -----
+
+// A launch without axes.
+// CHECK-LABEL: func.func @whole
+func.func @whole(%x: memref<9xf32>, %out: memref<f32>) attributes {deplodock.schedule = "tileify,blockify-launch"} {
+  %acc = loop.reduce {arith.addf} %k = 0 to 9 : f32 {
+    %a = loop.load %x[%k] : memref<9xf32>
+    loop.yield %a : f32
+  }
+  loop.store %acc, %out[] : memref<f32>
+  func.return
+}
+
+// -----
+
+// A launch with blocks.
+// CHECK-LABEL: func.func @blocks
+func.func @blocks(%x: memref<512x8xf32>) attributes {deplodock.schedule = "blockify-launch"} {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = 512 : thread, %j = 8 : block) {
+    loop.store %one, %x[%i, %j] : memref<512x8xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A slab is of the CTA that the launch has now.
+// CHECK-LABEL: func.func @staged
+func.func @staged(%x: memref<512xf32>, %out: memref<512xf32>) attributes {deplodock.schedule = "blockify-launch"} {
+  tile.launch (%i = 512 : thread) {
+    %xs = tile.stage %x[d0] : memref<512xf32> to memref<512xf32, #tile.memory<shared>>
+    %v = loop.load %xs[-%i + 511] : memref<512xf32, #tile.memory<shared>>
+    loop.store %v, %out[%i] : memref<512xf32>
+  }
+  func.return
+}

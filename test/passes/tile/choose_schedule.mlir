@@ -1,0 +1,131 @@
+// RUN: deplodock-opt %s -p choose-schedule 2>%t.skips | filecheck %s
+// RUN: filecheck %s --input-file %t.skips --check-prefix=SKIP
+
+// SKIP:      t:000_choose_schedule skipped at @chosen: the kernel has a schedule
+// SKIP-NEXT: t:000_choose_schedule skipped at @launched: the kernel is a launch already
+
+// A contraction gets a tile.
+// CHECK-LABEL: func.func @relu_matmul
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{m=16 n=16},stage-inputs"}
+func.func @relu_matmul(%x: memref<16x64xf32>, %bias: memref<64xf32>, %w: memref<64x16xf32>, %out: memref<16x16xf32>) {
+  loop.for %m = 0 to 16 {
+    loop.for %n = 0 to 16 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+        %a = loop.load %x[%m, %k] : memref<16x64xf32>
+        %b = loop.load %bias[%k] : memref<64xf32>
+        %s = arith.addf %a, %b : f32
+        %c = loop.load %w[%k, %n] : memref<64x16xf32>
+        %p = arith.mulf %s, %c : f32
+        loop.yield %p : f32
+      }
+      %zero = arith.constant 0.0 : f32
+      %y = arith.maximumf %acc, %zero : f32
+      loop.store %y, %out[%m, %n] : memref<16x16xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// A long row gets a CTA, and vectors.
+// CHECK-LABEL: func.func @rms_norm
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs"}
+func.func @rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: memref<1x32x2048xf32>) {
+  loop.for %i = 0 to 32 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
+      %v = loop.load %x[0, %i, %k] : memref<1x32x2048xf32>
+      %sq = arith.mulf %v, %v : f32
+      loop.yield %sq : f32
+    }
+    %n = arith.constant 2048.0 : f32
+    %eps = arith.constant 1.1920929e-07 : f32
+    %mean = arith.divf %sum, %n : f32
+    %shifted = arith.addf %mean, %eps : f32
+    %r = math.rsqrt %shifted : f32
+    loop.for %j = 0 to 2048 {
+      %v = loop.load %x[0, %i, %j] : memref<1x32x2048xf32>
+      %g = loop.load %w[%j] : memref<2048xf32>
+      %s = arith.mulf %v, %r : f32
+      %y = arith.mulf %s, %g : f32
+      loop.store %y, %out[0, %i, %j] : memref<1x32x2048xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// A row of odd length has no aligned vectors; a warp suffices for it.
+// CHECK-LABEL: func.func @odd_row
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=1},blockify-launch{threads=256},stage-inputs"}
+func.func @odd_row(%x: memref<6x65xf32>, %out: memref<6xf32>) {
+  loop.for %i = 0 to 6 {
+    %s = loop.reduce {arith.addf} %k = 0 to 65 : f32 {
+      %v = loop.load %x[%i, %k] : memref<6x65xf32>
+      loop.yield %v : f32
+    }
+    loop.store %s, %out[%i] : memref<6xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A column is summed by one thread, beside those of its neighbours.
+// CHECK-LABEL: func.func @column
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},stage-inputs"}
+func.func @column(%x: memref<64x65xf32>, %out: memref<65xf32>) {
+  loop.for %i = 0 to 65 {
+    %s = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+      %v = loop.load %x[%k, %i] : memref<64x65xf32>
+      loop.yield %v : f32
+    }
+    loop.store %s, %out[%i] : memref<65xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A row in which a loop depends on the column has no vectors.
+// CHECK-LABEL: func.func @prefix
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=1},
+func.func @prefix(%x: memref<6x64xf32>, %out: memref<6xf32>) {
+  loop.for %i = 0 to 6 {
+    %max = loop.reduce {arith.maximumf} %j = 0 to 64 : f32 {
+      %sum = loop.reduce {arith.addf} %k = 0 to %j + 1 : f32 {
+        %v = loop.load %x[%i, %k] : memref<6x64xf32>
+        loop.yield %v : f32
+      }
+      loop.yield %sum : f32
+    }
+    loop.store %max, %out[%i] : memref<6xf32>
+  }
+  func.return
+}
+
+// -----
+
+// What a schedule says stays.
+// CHECK-LABEL: func.func @chosen
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify"}
+func.func @chosen(%x: memref<8xf32>) attributes {deplodock.schedule = "tileify"} {
+  %one = arith.constant 1.0 : f32
+  loop.for %i = 0 to 8 {
+    loop.store %one, %x[%i] : memref<8xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A launch is scheduled.
+// CHECK-LABEL: func.func @launched(%x: memref<8xf32>) {
+func.func @launched(%x: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = 8 : thread) {
+    loop.store %one, %x[%i] : memref<8xf32>
+  }
+  func.return
+}
