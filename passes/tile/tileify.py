@@ -7,22 +7,23 @@
       }
     }
 
-A loop is lifted when it is alone in its body but for reads and scalars: lifting one of two siblings would run the other
-once for each of its coordinates. A kernel without an outer free loop, such as a whole-tensor reduction, becomes a
-launch without axes.
+Nests that stand side by side and share no reduction become a launch each. Within a launch, a loop is lifted when it is
+alone in its body but for reads and scalars: lifting one of two siblings would run the other once for each of its
+coordinates. A kernel without an outer free loop, such as a whole-tensor reduction, becomes a launch without axes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Region
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.traits import ConstantLike
+from xdsl.traits import ConstantLike, MemoryEffectKind, only_has_effect
 
 from deplodock.analysis.nest import launches, only_loop
 from deplodock.analysis.schedule import Options
@@ -50,13 +51,57 @@ def tileify(function: func.FuncOp, options: Options) -> None:
     if (other := next((op for op in block.ops if isinstance(op, func.CallOp | memref.AllocOp)), None)) is not None:
         raise Skip(f"{other.name} is host code, which a launch cannot hold")
     moved = [op for op in block.ops if op is not block.last_op and not op.has_trait(ConstantLike)]
-    launch = tile.LaunchOp([], [], Region(Block()))
-    block.insert_op_before(launch, moved[0])
-    for op in moved:
-        op.detach()
-        launch.body.block.add_op(op)
-    while (inner := only_loop(launch.body.block)) is not None and _is_fixed(inner, launch):
-        _lift(launch, inner)
+    first = moved[0]
+    bodies = _bodies(moved)
+    if (buffer := next(filter(None, map(_read_back, bodies)), None)) is not None:
+        raise Skip(f"%{buffer.name_hint} is read after it was written, and launches alone order memory")
+    for ops in bodies:
+        launch = tile.LaunchOp([], [], Region(Block()))
+        block.insert_op_before(launch, first)
+        values: dict[SSAValue, SSAValue] = {}
+        launch.body.block.add_ops(op.clone(values) for op in ops)
+        while (inner := only_loop(launch.body.block)) is not None and _is_fixed(inner, launch):
+            _lift(launch, inner)
+    for op in reversed(moved):
+        Rewriter.erase_op(op)
+
+
+def _bodies(ops: Sequence[Operation]) -> list[list[Operation]]:
+    """What each launch computes: nests that share no reduction get one each, with the reads and scalars they use."""
+    writers = [op for op in ops if not only_has_effect(op, MemoryEffectKind.READ)]
+    groups: list[set[Operation]] = []
+    for used in (_closure(op, ops) for op in writers):
+        shared = [group for group in groups if any(op.regions for op in group & used)]
+        groups = [group for group in groups if group not in shared] + [used.union(*shared)]
+    if len(groups) < 2:
+        return [list(ops)]
+    bodies = [[op for op in ops if op in group] for group in groups]
+    return sorted(bodies, key=lambda body: ops.index(next(op for op in body if op in writers)))
+
+
+def _closure(op: Operation, ops: Sequence[Operation]) -> set[Operation]:
+    """An operation with those among `ops` that it is computed from."""
+    found: set[Operation] = set()
+    pending = [op]
+    while pending:
+        current = pending.pop()
+        if current in found:
+            continue
+        found.add(current)
+        owners = {value.owner for inner in current.walk() for value in inner.operands}
+        pending += [other for other in ops if other in owners]
+    return found
+
+
+def _read_back(ops: Sequence[Operation]) -> SSAValue | None:
+    """A buffer that a load of one body reads after a store, or None."""
+    written: list[SSAValue] = []
+    for op in (inner for outer in ops for inner in outer.walk()):
+        if isinstance(op, loop.StoreOp):
+            written.append(op.destination)
+        elif isinstance(op, loop.LoadOp) and op.source in written:
+            return op.source
+    return None
 
 
 def _is_fixed(inner: loop.ForOp, launch: tile.LaunchOp) -> bool:
