@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
+from deplodock.analysis.targets import target_of
 from deplodock.dialects.kernel import AllocOp, FuncOp
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Memory, memory_of
@@ -15,6 +16,9 @@ from deplodock.errors import UnsupportedError
 
 STATIC_LIMIT = 48 * 1024
 """The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
+
+RESERVED = 1024
+"""The bytes of shared memory that the system takes for each resident CTA."""
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,12 @@ def buffer_bytes(buffer: SSAValue) -> int:
     """The bytes of a buffer. Raises UnsupportedError where its size is not static."""
     type = memref_of(buffer)
     return buffer_elements(type) * element_bytes(type.element_type)
+
+
+def shared_budget(module: ModuleOp, occupancy: int) -> int:
+    """The bytes of shared memory that each of `occupancy` CTAs on an SM can have.
+
+    Every resident CTA takes 1 KB besides its own (CUDA C++ Programming Guide, "Compute Capability 8.x" and later).
+    """
+    target = target_of(module)
+    return min(target.fact("shared_per_block"), target.fact("shared_per_sm") // occupancy - RESERVED)

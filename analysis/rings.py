@@ -222,3 +222,16 @@ def rings(function: Operation) -> Iterator[tile.RingOp]:
     for op in function.walk():
         if isinstance(op, RingOp):
             yield op
+
+
+def staged_loops(launch: tile.LaunchOp) -> list[tuple[loop.ReduceOp, list[tile.StageOp]]]:
+    """The serial reductions of a launch with the shared slabs that are filled directly in their bodies."""
+    found: list[tuple[loop.ReduceOp, list[tile.StageOp]]] = []
+    for op in launch.body.walk():
+        if isinstance(op, loop.ReduceOp) and (stages := _shared_stages(op.body.block)):
+            found.append((op, stages))
+    return found
+
+
+def _shared_stages(block: Block) -> list[tile.StageOp]:
+    return [op for op in block.ops if isinstance(op, tile.StageOp) and tile.memory_of(op.slab) is tile.Memory.SHARED]

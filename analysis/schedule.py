@@ -49,6 +49,9 @@ CONTRACTION_TILE = 16
 CONTRACTION_CHUNK = 32
 """Elements of k in a slab of a contraction."""
 
+PIPELINE_DEPTH = 3
+"""Slabs of a reduction that are in shared memory at once: one read, one landed, one on its way."""
+
 CELLS = 4
 """Outputs along m and n that one thread of a contraction computes."""
 

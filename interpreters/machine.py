@@ -31,7 +31,9 @@ from xdsl.traits import IsTerminator
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.loop import WhereOp
 from deplodock.dialects.scalar_regions import combiner_ops
+from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp
 from deplodock.errors import Error
+from deplodock.interpreters.rings import Ring
 from deplodock.interpreters.scalars import evaluate_scalar
 from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, poison
 
@@ -88,6 +90,8 @@ class Buffer:
     """Which elements hold a value; None means all."""
     written: Array | None = None
     """Which elements the running launch or kernel wrote."""
+    guard: Callable[[Operation, Sequence[Array]], None] | None = None
+    """Raises Error where an operation may not read these subscripts now."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,11 +140,13 @@ class Machine:
     values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     dims: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The dimension of each launch axis that is running."""
+    rings: dict[SSAValue, Ring] = field(default_factory=dict[SSAValue, Ring])
     exact: bool = True
     """Whether every reduction so far gives the same bits in any order."""
     _written: list[Buffer] = field(default_factory=list[Buffer])
     _launching: bool = False
     _orders: dict[Block, list[Operation]] = field(default_factory=dict[Block, list[Operation]])
+    _stepwise: dict[Block, bool] = field(default_factory=dict[Block, bool])
 
     def dtype(self, type: Attribute) -> DType:
         """The dtype of an element type."""
@@ -207,6 +213,8 @@ class Machine:
         if inside is not None:
             self._check_inside(op, buffer, subscripts, inside, space)
             subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, buffer.shape, strict=True)]
+        if buffer.guard is not None:
+            buffer.guard(op, subscripts)
         if not buffer.data.size:
             return poison(buffer.data.dtype)
         address = buffer.address(subscripts)
@@ -261,16 +269,27 @@ class Machine:
         return [value[0] for value in _with_leading(total, 1, rank)]
 
     def iterations(self, space: Space, iv: SSAValue, bounds: Sequence[Array]) -> Iterator[Space]:
-        """The points of a loop over `iv` below the least of `bounds` at each point of `space`, in chunks, in order."""
+        """The points of a loop over `iv` below the least of `bounds` at each point of `space`, in chunks, in order.
+
+        A loop that works on a ring runs step by step.
+        """
         bound = np.asarray(np.minimum.reduce(np.broadcast_arrays(*bounds)))
         reached = bound if space.active is None else np.where(space.active, bound, 0)
         extent = int(reached.max(initial=0))
-        step = max(1, MAX_POINTS // max(1, space.points))
+        step = 1 if self._is_stepwise(iv) else max(1, MAX_POINTS // max(1, space.points))
         for start in range(0, extent, step):
             inner = Space((*space.extents, min(step, extent - start)), space.active)
             coordinate = inner.coordinate(space.rank, start)
             self.values[iv] = coordinate
             yield inner.where(coordinate < bound)
+
+    def _is_stepwise(self, iv: SSAValue) -> bool:
+        """Whether the loop of a variable works on a ring."""
+        block = iv.owner
+        assert isinstance(block, Block)
+        if block not in self._stepwise:
+            self._stepwise[block] = any(isinstance(op, RingOp | CopyOp | WaitOp | ReleaseOp) for op in block.walk())
+        return self._stepwise[block]
 
     @contextmanager
     def launch(self) -> Generator[None]:

@@ -9,11 +9,11 @@ import numpy as np
 from xdsl.ir import Operation
 
 from deplodock.dialects import tile
-from deplodock.dialects.tile import Binding, Memory, memory_of
-from deplodock.errors import Error
 from deplodock.interpreters import machine as core
-from deplodock.interpreters.machine import Buffer, Handler, Machine, Space, describe, outside_as_false
+from deplodock.interpreters import tile_ring
+from deplodock.interpreters.machine import Buffer, Handler, Machine, Space
 from deplodock.interpreters.scalars import scalar_value
+from deplodock.interpreters.tile_slab import slab_of
 from deplodock.interpreters.values import Array
 
 
@@ -80,47 +80,13 @@ def _uniform(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
 
 
 def _stage(machine: Machine, op: tile.StageOp, space: Space) -> None:
-    source = machine.buffer(op.source)
-    slab = tile.memref_of(op.slab).get_shape()
-    owners = [_owned(value, space) for value in machine.arrays(op.indices)]
-    symbols = [value.reshape(*value.shape, *(1,) * len(slab)) for value in owners]
-    dims = [np.arange(n).reshape(-1, *(1,) * (len(slab) - 1 - axis)) for axis, n in enumerate(slab)]
-    subscripts = machine.affine(op.map.data, dims, symbols)
-    _check_owner(machine, op, owners)
-    shape = np.broadcast_shapes(*(s.shape for s in subscripts), (1,) * space.rank + tuple(slab))
-    inside = outside_as_false(subscripts, source.shape) if all(shape) else None
-    if inside is not None:
-        subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, source.shape, strict=True)]
-    data = machine.load(op, source, subscripts, Space(active=inside))
-    if inside is not None:
-        data = np.where(inside, data, np.zeros((), data.dtype))
-    machine.values[op.slab] = Buffer(np.ascontiguousarray(np.broadcast_to(data, shape)), len(slab))
-
-
-def _owned(value: Array, space: Space) -> Array:
-    """The value with all dimensions of the points."""
-    return value.reshape((1,) * (space.rank - value.ndim) + value.shape)
-
-
-def _check_owner(machine: Machine, op: tile.StageOp, owners: Sequence[Array]) -> None:
-    """A shared slab is one for the CTA: its origin must not vary along thread or register axes."""
-    launch = op.parent_op()
-    while launch is not None and not isinstance(launch, tile.LaunchOp):
-        launch = launch.parent_op()
-    if launch is None or memory_of(op.slab) is not Memory.SHARED:
-        return
-    for axis in launch.axes:
-        binding = launch.binding(axis)
-        if binding is Binding.BLOCK:
-            continue
-        if any(owner.shape[owner.ndim - 1 - machine.dims[axis]] > 1 for owner in owners):
-            raise Error(
-                f"{describe(op)}: a shared slab is one for the CTA, but its origin varies along a {binding} axis"
-            )
+    shape = tile.memref_of(op.slab).get_shape()
+    machine.values[op.slab] = Buffer(slab_of(machine, op, op.slab, shape, space), len(shape))
 
 
 HANDLERS: dict[type[Operation], Handler] = {
     tile.LaunchOp: _launch,
     tile.CombineOp: _combine,
     tile.StageOp: _stage,
+    **tile_ring.HANDLERS,
 }

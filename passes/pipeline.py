@@ -43,6 +43,9 @@ STAGES = (
     Stage("t", 7, "stage-inputs", "deplodock.passes.tile.stage_inputs", "StageInputsPass"),
     Stage("t", 8, "register-tile", "deplodock.passes.tile.register_tile", "RegisterTilePass"),
     Stage("t", 9, "permute-register-tile", "deplodock.passes.tile.permute_register_tile", "PermuteRegisterTilePass"),
+    Stage("t", 10, "double-buffer", "deplodock.passes.tile.double_buffer", "DoubleBufferPass"),
+    Stage("t", 13, "async-copy", "deplodock.passes.tile.async_copy", "AsyncCopyPass"),
+    Stage("t", 15, "pipeline-k-outer", "deplodock.passes.tile.pipeline_k_outer", "PipelineKOuterPass"),
     Stage("t", 16, "mark-unroll", "deplodock.passes.tile.mark_unroll", "MarkUnrollPass"),
     Stage("k", 1, "materialize", "deplodock.passes.kernel.materialize", "MaterializePass"),
     Stage("k", 2, "place-barriers", "deplodock.passes.kernel.place_barriers", "PlaceBarriersPass"),
@@ -51,7 +54,10 @@ STAGES = (
 )
 """All passes in pipeline order."""
 
-VERIFIERS = (Stage("v", 1, "verify-dominance", "deplodock.passes.verify_dominance", "VerifyDominancePass"),)
+VERIFIERS = (
+    Stage("v", 1, "verify-dominance", "deplodock.passes.verify_dominance", "VerifyDominancePass"),
+    Stage("v", 2, "verify-rings", "deplodock.passes.tile.verify_rings", "VerifyRingsPass"),
+)
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
 PASSES = tuple(dict.fromkeys((*STAGES, *VERIFIERS)))

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IndexType, MemRefType
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.alignment import aligned_width, element_bytes
-from deplodock.analysis.linear import Linear, extent_of, fold
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.linear import Linear, extent_of
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, step_of
+from deplodock.analysis.slabs import Slab
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
@@ -30,39 +29,14 @@ UNROLLED_ASYNC_COPIES = 32
 """The most asynchronous copies of a thread that are unrolled: they take no registers, only instructions."""
 
 
-@dataclass(frozen=True)
-class Slab:
-    """What fills a slab: destination[at..., d0, d1, ...] = source[map(d0, d1, ..; indices)]."""
-
-    source: SSAValue
-    map: AffineMap
-    indices: Sequence[SSAValue]
-    destination: SSAValue
-    shape: tuple[int, ...]
-    at: tuple[Linear, ...] = ()
-    """The subscripts of the destination before those of the slab."""
-    is_async: bool = False
-    facts: tuple[Condition, ...] = ()
-    """Conditions that hold wherever the slab is filled."""
-
-    @property
-    def type(self) -> MemRefType[Attribute]:
-        """The type of the source."""
-        return loop.memref_of(self.source)
-
-    def subscripts(self, coordinates: Sequence[Linear]) -> list[Linear]:
-        """The source's subscripts at these coordinates of the slab."""
-        return [fold(expr, self.indices, coordinates) for expr in self.map.results]
-
-
 def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     """Emit the allocation of a slab and the copies that fill it."""
     buffer = emitter.add(kernel.AllocOp(loop.memref_of(op.slab)), op.slab.name_hint)
     emitter.values[op.slab] = buffer
     shape = loop.memref_of(op.slab).get_shape()
-    slab = Slab(op.source, op.map.data, op.indices, buffer, shape, is_async=op.is_async is not None)
-    _fill(emitter, slab)
-    if slab.is_async and not _continues(op):
+    is_async = op.is_async is not None
+    _fill(emitter, Slab(op.source, op.map.data, op.indices, buffer, shape), is_async)
+    if is_async and not _continues(op):
         emitter.run(kernel.CommitGroupOp())
         emitter.run(kernel.WaitGroupOp(0))
 
@@ -79,11 +53,10 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
     slab = Slab(
         *(op.source, op.map.data, op.indices, emitter.value(op.destination), op.shape),
         at=(slot,),
-        is_async=op.is_async is not None,
         facts=tuple(conditions),
     )
     with emitter.guarded(conditions):
-        _fill(emitter, slab)
+        _fill(emitter, slab, op.is_async is not None)
     if closes_group(op):
         emitter.run(kernel.CommitGroupOp())
 
@@ -102,9 +75,9 @@ def _continues(op: tile.StageOp) -> bool:
     return isinstance(following, tile.StageOp) and following.is_async is not None
 
 
-def _fill(emitter: Emitter, slab: Slab) -> None:
+def _fill(emitter: Emitter, slab: Slab, is_async: bool) -> None:
     size = element_bytes(slab.type.element_type)
-    if slab.is_async and size not in kernel.ASYNC_BYTES:
+    if is_async and size not in kernel.ASYNC_BYTES:
         raise DiagnosticException(
             f"materialize: %{slab.source.name_hint} cannot be copied asynchronously: its elements have {size} bytes, "
             "a copy moves 4, 8 or 16"
@@ -113,7 +86,7 @@ def _fill(emitter: Emitter, slab: Slab) -> None:
     if tile.memory_of(slab.destination) is Memory.REGISTER:
         _fill_registers(emitter, slab)
     else:
-        _fill_shared(emitter, slab)
+        _fill_shared(emitter, slab, is_async)
     emitter.block = outer
 
 
@@ -123,17 +96,16 @@ def _fill_registers(emitter: Emitter, slab: Slab) -> None:
     width = 1
     for dim, extent in enumerate(slab.shape):
         if dim == len(slab.shape) - 1:
-            width = _width(slab, dim)
+            width = slab.width_along(dim)
         trips = extent // width
         name = f"d{dim}"
         coordinates.append(Linear(((emitter.enter_loop(trips, name), width),)) if trips > 1 else Linear())
     _move(emitter, slab, coordinates, width)
 
 
-def _fill_shared(emitter: Emitter, slab: Slab) -> None:
+def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
     """The threads of the CTA take turns over the slab, neighbours along the source's contiguous dimension."""
-    order = _copy_order(slab)
-    width = _width(slab, order[-1]) if order else 1
+    order, width = slab.copy_order(), slab.copy_width()
     counts = {dim: slab.shape[dim] // (width if dim == order[-1] else 1) for dim in order}
     total, threads = math.prod(counts.values()), emitter.function.num_threads
     if not total:
@@ -141,7 +113,7 @@ def _fill_shared(emitter: Emitter, slab: Slab) -> None:
     trips = -(-total // threads)
     flat = Linear(((emitter.function.thread_id, 1),))
     if trips > 1:
-        unroll = trips <= (UNROLLED_ASYNC_COPIES if slab.is_async else UNROLLED_COPIES)
+        unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
         flat = Linear(((emitter.enter_loop(trips, "c", unroll=unroll), threads),)) + flat
     chunk = _stand_in(total)
     coordinates = [Linear()] * len(slab.shape)
@@ -151,7 +123,7 @@ def _fill_shared(emitter: Emitter, slab: Slab) -> None:
         rest = rest.floordiv(counts[dim])
     beyond: list[Condition] = [flat - Linear(constant=total)] if total % threads else []
     with emitter.guarded(beyond):
-        _move(emitter, slab, coordinates, width, lambda form: form.substitute(chunk, flat))
+        _move(emitter, slab, coordinates, width, is_async, lambda form: form.substitute(chunk, flat))
 
 
 def _stand_in(extent: int) -> SSAValue:
@@ -159,37 +131,12 @@ def _stand_in(extent: int) -> SSAValue:
     return loop.ForOp(extent, Region(Block(arg_types=[IndexType()]))).iv
 
 
-def _copy_order(slab: Slab) -> list[int]:
-    """The slab's dimensions with the one that walks the source's last dimension last."""
-    dims = list(range(len(slab.shape)))
-    if not slab.map.results:
-        return dims
-    contiguous = slab.map.results[-1].used_dims()
-    return [dim for dim in dims if dim not in contiguous] + [dim for dim in dims if dim in contiguous]
-
-
-def _width(slab: Slab, along: int) -> int:
-    """The elements along a slab dimension that move together: contiguous, aligned and inside the buffer alike."""
-    destination = loop.memref_of(slab.destination)
-    roots = Block(arg_types=[IndexType()] * len(slab.shape)).args
-    coordinates = [Linear(((root, 1),)) for root in roots]
-    subscripts = slab.subscripts(coordinates)
-    extent = slab.shape[along]
-    width = min(
-        aligned_width(slab.type, subscripts, roots[along], extent),
-        aligned_width(destination, [*slab.at, *coordinates], roots[along], extent),
-    )
-    base = subscripts[-1] - coordinates[along] if subscripts else Linear()
-    while width > 1 and (base.divisor() % width or slab.type.get_shape()[-1] % width):
-        width //= 2
-    return width
-
-
 def _move(
     emitter: Emitter,
     slab: Slab,
     coordinates: Sequence[Linear],
     width: int,
+    is_async: bool = False,
     place: Callable[[Linear], Linear] = lambda form: form,
 ) -> None:
     """Copy `width` elements to these slab coordinates, zeros where they lie outside; `place` places the forms."""
@@ -198,7 +145,7 @@ def _move(
     guard = emitter.condition_map(outside) if outside else None
     read = (emitter.value(slab.source), *emitter.map([place(form) for form in subscripts]))
     written = (slab.destination, *emitter.map([place(form) for form in (*slab.at, *coordinates)]))
-    emitter.run(kernel.MoveOp(width, read, written, guard, slab.is_async))
+    emitter.run(kernel.MoveOp(width, read, written, guard, is_async))
 
 
 def _outside(slab: Slab, subscripts: Sequence[Linear]) -> list[Condition]:

@@ -1,0 +1,67 @@
+"""Copies of slabs of global buffers: what they read, in which order and how wide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.linear import Linear, fold
+from deplodock.dialects import loop
+
+
+@dataclass(frozen=True)
+class Slab:
+    """What fills a slab: destination[at..., d0, d1, ...] = source[map(d0, d1, ..; indices)]."""
+
+    source: SSAValue
+    map: AffineMap
+    indices: Sequence[SSAValue]
+    destination: SSAValue
+    shape: tuple[int, ...]
+    at: tuple[Linear, ...] = ()
+    """The subscripts of the destination before those of the slab."""
+    facts: tuple[Linear, ...] = ()
+    """Forms that are below 0 wherever the slab is filled."""
+
+    @property
+    def type(self) -> MemRefType[Attribute]:
+        """The type of the source."""
+        return loop.memref_of(self.source)
+
+    def subscripts(self, coordinates: Sequence[Linear]) -> list[Linear]:
+        """The source's subscripts at these coordinates of the slab."""
+        return [fold(expr, self.indices, coordinates) for expr in self.map.results]
+
+    def copy_order(self) -> list[int]:
+        """The slab's dimensions with the one that walks the source's last dimension last."""
+        dims = list(range(len(self.shape)))
+        if not self.map.results:
+            return dims
+        contiguous = self.map.results[-1].used_dims()
+        return [dim for dim in dims if dim not in contiguous] + [dim for dim in dims if dim in contiguous]
+
+    def copy_width(self) -> int:
+        """The elements that a thread copies at once where threads follow `copy_order`."""
+        order = self.copy_order()
+        return self.width_along(order[-1]) if order else 1
+
+    def width_along(self, along: int) -> int:
+        """The elements along a dimension that move together: contiguous, aligned and inside the buffer alike."""
+        destination = loop.memref_of(self.destination)
+        roots = Block(arg_types=[IndexType()] * len(self.shape)).args
+        coordinates = [Linear(((root, 1),)) for root in roots]
+        subscripts = self.subscripts(coordinates)
+        extent = self.shape[along]
+        width = min(
+            aligned_width(self.type, subscripts, roots[along], extent),
+            aligned_width(destination, [*self.at, *coordinates], roots[along], extent),
+        )
+        base = subscripts[-1] - coordinates[along] if subscripts else Linear()
+        while width > 1 and (base.divisor() % width or self.type.get_shape()[-1] % width):
+            width //= 2
+        return width

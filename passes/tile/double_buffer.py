@@ -1,0 +1,87 @@
+"""t:010 double-buffer: give the slabs that a reduction fills in each step several buffers.
+
+    %acc = loop.reduce {arith.addf}              %acc = loop.reduce {arith.addf}
+      %ko = 0 to 112 : f32 {                       %ko = 0 to 112 : f32 {
+      %xs = tile.stage %x[%ko * 32 + d0]    ->     %xs = tile.stage %x[%ko * 32 + d0] buffers 3
+        : .. to memref<32xf32, ..>                   : .. to memref<32xf32, ..>
+      ..                                           ..
+
+The depth is what pipeline-k-outer makes a ring of. All buffers must fit in the shared memory of a CTA, with the padding
+of their layouts and as many CTAs to an SM as the launch wants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.resources import buffer_bytes, shared_budget
+from deplodock.analysis.rings import staged_loops
+from deplodock.analysis.schedule import PIPELINE_DEPTH, Options
+from deplodock.dialects import tile
+from deplodock.dialects.tile import Memory
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+
+
+@dataclass(frozen=True)
+class DoubleBufferPass(ModulePass):
+    """Give the slabs that a reduction fills in each step several buffers.
+
+    Parameters:
+        depth: buffers of each slab; at most the steps of the reduction.
+    """
+
+    name = "double-buffer"
+    depth: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, double_buffer)
+
+
+def double_buffer(function: func.FuncOp, options: Options) -> None:
+    """Buffer the slabs of every launch; Skip with the reason if none can be."""
+    each_launch(function, lambda launch: _buffer(launch, positive(options, "depth", PIPELINE_DEPTH)))
+
+
+def _buffer(launch: tile.LaunchOp, depth: int) -> None:
+    found = staged_loops(launch)
+    if not found:
+        raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
+    if depth == 1:
+        raise Skip("depth 1 is what a slab has without this rule")
+    depths = {
+        stage: depth if reduction.trips is None else min(depth, reduction.trips)
+        for reduction, stages in found
+        for stage in stages
+        if stage.buffers is None
+    }
+    if not depths:
+        raise Skip("the slabs have several buffers already")
+    deeper = {stage: slots for stage, slots in depths.items() if slots > 1}
+    if not deeper:
+        raise Skip("the reductions that fill slabs have a single step")
+    _check_budget(launch, deeper)
+    for stage, slots in deeper.items():
+        stage.properties["buffers"] = IntegerAttr(slots, i64)
+
+
+def _check_budget(launch: tile.LaunchOp, deeper: dict[tile.StageOp, int]) -> None:
+    """Skip if the slabs of a launch at these depths exceed the shared memory of a CTA."""
+    module = launch.get_toplevel_object()
+    assert isinstance(module, ModuleOp)
+    occupancy = 1 if launch.occupancy is None else launch.occupancy.value.data
+    budget = shared_budget(module, occupancy)
+    slabs = [
+        op for op in launch.body.walk() if isinstance(op, tile.StageOp) and tile.memory_of(op.slab) is Memory.SHARED
+    ]
+    single = sum(buffer_bytes(op.slab) for op in slabs)
+    total = sum(buffer_bytes(op.slab) * deeper.get(op, op.depth) for op in slabs)
+    if total > budget:
+        raise Skip(
+            f"{max(deeper.values())} buffers take {total} bytes of shared memory, one of each {single}; "
+            f"a CTA has {budget} where {occupancy} share an SM"
+        )

@@ -1,0 +1,220 @@
+"""t:015 pipeline-k-outer: copy the slabs of a reduction some steps ahead of the step that reads them.
+
+    %acc = loop.reduce {arith.addf}        %ring = tile.ring 3
+      %ko = 0 to 112 : f32 {               %xs = tile.alloc : memref<3x32xf32, ..>
+      %s = tile.stage %x[%ko * 32 + d0]    loop.for %p = 0 to 2 unroll {
+        buffers 3 async : ..                 tile.copy %x[%p * 32 + d0] to %xs at %ring[%p] async : ..
+      ..                               ->  }
+      loop.load %s[%t] : ..                %acc = loop.reduce {arith.addf} %ko = 0 to 112 : f32 {
+                                             tile.wait %ring[%ko]
+                                             tile.copy %x[%ko * 32 + 64 + d0] to %xs at %ring[%ko + 2] async
+                                               where (%ko + 2 < 112) : ..
+                                             ..
+                                             loop.load %xs[%ko mod 3, %t] : ..
+                                             tile.release %ring[%ko]
+
+The slabs that one loop fills share a ring, so that each step has one wait. `distance` is how many steps the copies run
+ahead; a slot that the loop has released one step ago is the first that can be filled, so it is below the depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.alignment import MAX_BYTES, element_bytes
+from deplodock.analysis.dependence import wheres
+from deplodock.analysis.resources import buffer_elements
+from deplodock.analysis.rings import staged_loops
+from deplodock.analysis.schedule import Options
+from deplodock.dialects import loop, tile
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+
+
+@dataclass(frozen=True)
+class PipelineKOuterPass(ModulePass):
+    """Copy the slabs of a reduction some steps ahead of the step that reads them.
+
+    Parameters:
+        distance: steps that copies run ahead, below the depth of the slabs; by default one less than that.
+    """
+
+    name = "pipeline-k-outer"
+    distance: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, pipeline_k_outer)
+
+
+def pipeline_k_outer(function: func.FuncOp, options: Options) -> None:
+    """Pipeline the reductions of every launch; Skip with the reason if none can be."""
+    each_launch(function, lambda launch: _pipeline_launch(launch, options))
+
+
+def _pipeline_launch(launch: tile.LaunchOp, options: Options) -> None:
+    found = staged_loops(launch)
+    if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
+        raise Skip("the slabs are on a ring already")
+    if not found:
+        raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
+    plans: list[Plan] = []
+    refusals: list[str] = []
+    for reduction, stages in found:
+        try:
+            plans.append(_plan(reduction, stages, options))
+        except Skip as skip:
+            refusals.append(str(skip))
+    if not plans:
+        raise Skip(refusals[0])
+    for plan in plans:
+        plan.apply()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A reduction to pipeline: the slabs that share its ring, and how many steps their copies run ahead."""
+
+    reduction: loop.ReduceOp
+    stages: tuple[tile.StageOp, ...]
+    depth: int
+    distance: int
+    trips: int
+
+    def apply(self) -> None:
+        """Rewrite the reduction."""
+        ring = tile.RingOp(self.depth)
+        ring.ring.name_hint = "ring"
+        buffers = [tile.AllocOp(_ring_type(loop.memref_of(op.slab), self.depth)) for op in self.stages]
+        for op, buffer in zip(self.stages, buffers, strict=True):
+            buffer.result.name_hint = op.slab.name_hint
+        first = Block(arg_types=[IndexType()])
+        first.args[0].name_hint = "p"
+        prologue = loop.ForOp(self.distance, Region(first), unroll=True)
+        iv, pairs = self.reduction.iv, list(zip(self.stages, buffers, strict=True))
+        first.add_ops([self._copy(op, buffer.result, ring.ring, first.args[0], 0) for op, buffer in pairs])
+        wait = tile.WaitOp(ring.ring, _step(iv, 0))
+        ahead = [self._copy(op, buffer.result, ring.ring, iv, self.distance) for op, buffer in pairs]
+        Rewriter.insert_op([wait, *ahead], InsertPoint.before(self.stages[0]))
+        last: Operation = ahead[-1]
+        for op, buffer in pairs:
+            for reader in _readers(op):
+                self._read_slot(reader, buffer.result)
+            last = max((last, *self._around(buffer.result)), key=_position)
+            Rewriter.erase_op(op)
+        Rewriter.insert_op(tile.ReleaseOp(ring.ring, _step(iv, 0)), InsertPoint.after(last))
+        Rewriter.insert_op([ring, *buffers, prologue], InsertPoint.before(self.reduction))
+
+    def _copy(self, op: tile.StageOp, buffer: SSAValue, ring: SSAValue, variable: SSAValue, ahead: int) -> tile.CopyOp:
+        """The copy of a slab at the step `variable + ahead`, where the loop reaches it."""
+        operands: list[SSAValue] = []
+        symbols = [_hoisted(index, self.reduction, operands) for index in op.indices]
+        map = op.map.data.replace_dims_and_symbols(
+            [AffineExpr.dimension(d) for d in range(op.map.data.num_dims)], symbols, op.map.data.num_dims, len(operands)
+        )
+        iv = self.reduction.iv
+        shifted = [AffineExpr.symbol(i) + (ahead if value is iv else 0) for i, value in enumerate(operands)]
+        dims = [AffineExpr.dimension(d) for d in range(map.num_dims)]
+        map = map.replace_dims_and_symbols(dims, shifted, map.num_dims, len(operands))
+        operands = [variable if value is iv else value for value in operands]
+        sides = (AffineExpr.dimension(0) + ahead, AffineExpr.constant(self.trips))
+        where = (AffineMap(1, 0, sides), [variable]) if ahead else None
+        is_async = op.is_async is not None
+        return tile.CopyOp((op.source, map, operands), buffer, ring, _step(variable, ahead), where, is_async)
+
+    def _read_slot(self, reader: loop.LoadOp, buffer: SSAValue) -> None:
+        """Let a reader of a slab read the slot of the loop's step."""
+        dims, map = len(reader.indices), reader.map.data
+        slot = AffineExpr.dimension(dims) % self.depth
+        read = loop.LoadOp(buffer, AffineMap(dims + 1, 0, (slot, *map.results)), [*reader.indices, self.reduction.iv])
+        read.result.name_hint = reader.result.name_hint
+        Rewriter.replace_op(reader, read)
+
+    def _around(self, buffer: SSAValue) -> list[Operation]:
+        """The operations directly in the loop that hold a reader of a buffer."""
+        found: list[Operation] = []
+        for use in buffer.uses:
+            op: Operation | None = use.operation
+            while op is not None and op.parent is not self.reduction.body.block:
+                op = op.parent_op()
+            found += [] if op is None or isinstance(op, tile.CopyOp) else [op]
+        return found
+
+
+def _plan(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> Plan:
+    """How to pipeline a reduction. Raises Skip with the reason where it cannot be."""
+    buffered = tuple(op for op in stages if op.depth > 1)
+    name = f"%{reduction.iv.name_hint or '?'}"
+    if not buffered:
+        raise Skip("the slabs have one buffer; run double-buffer first")
+    depths = sorted({op.depth for op in buffered})
+    if len(depths) > 1:
+        raise Skip(f"the slabs of one loop have {' and '.join(map(str, depths))} buffers; a ring has one depth")
+    if reduction.trips is None:
+        raise Skip(f"the bound of the loop over {name} is not constant")
+    if wheres(reduction.body.block):
+        raise Skip(f"the loop over {name} has a loop.where of its own, so not every step runs")
+    distance = positive(options, "distance", depths[0] - 1)
+    if distance >= depths[0]:
+        raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
+    if distance >= reduction.trips:
+        raise Skip(f"the loop over {name} has {reduction.trips} steps, copies cannot run {distance} ahead")
+    for op in buffered:
+        _check_readers(op)
+        for index in op.indices:
+            _hoisted(index, reduction, [])
+    return Plan(reduction, buffered, depths[0], distance, reduction.trips)
+
+
+def _check_readers(op: tile.StageOp) -> None:
+    if not all(isinstance(use.operation, loop.LoadOp) for use in op.slab.uses):
+        raise Skip(f"%{op.slab.name_hint or '?'} is used by something else than loop.load")
+
+
+def _readers(op: tile.StageOp) -> list[loop.LoadOp]:
+    return [use.operation for use in op.slab.uses if isinstance(use.operation, loop.LoadOp)]
+
+
+def _step(variable: SSAValue, ahead: int) -> tuple[AffineMap, list[SSAValue]]:
+    return AffineMap(1, 0, (AffineExpr.dimension(0) + ahead,)), [variable]
+
+
+def _hoisted(index: SSAValue, reduction: loop.ReduceOp, operands: list[SSAValue]) -> AffineExpr:
+    """An index as an expression of symbols for the loop's variable and values from outside the loop.
+
+    Those are added to `operands`. Raises Skip if it is computed in the loop from anything else.
+    """
+    if index is reduction.iv or not reduction.is_ancestor(index.owner):
+        if not any(known is index for known in operands):
+            operands.append(index)
+        return AffineExpr.symbol(next(i for i, known in enumerate(operands) if known is index))
+    if not isinstance(index.owner, loop.IndexOp):
+        raise Skip(f"the slab's origin depends on %{index.name_hint or '?'}, which the loop computes")
+    inner = [_hoisted(value, reduction, operands) for value in index.owner.indices]
+    return index.owner.map.data.results[0].replace_dims_and_symbols(inner, [])
+
+
+def _ring_type(slab: MemRefType[Attribute], depth: int) -> MemRefType[Attribute]:
+    """The type of `depth` slabs of one layout; each starts at a multiple of the widest access."""
+    shape = (depth, *slab.get_shape())
+    if isinstance(slab.layout, NoneAttr):
+        return MemRefType(slab.element_type, shape, memory_space=slab.memory_space)
+    strides = slab.get_strides()
+    assert strides is not None
+    together = MAX_BYTES // element_bytes(slab.element_type)
+    size = -(-buffer_elements(slab) // together) * together
+    layout = StridedLayoutAttr([size, *strides])
+    return MemRefType(slab.element_type, shape, layout, slab.memory_space)
+
+
+def _position(op: Operation) -> int:
+    """The place of an operation in its block."""
+    assert op.parent is not None
+    return op.parent.get_operation_index(op)

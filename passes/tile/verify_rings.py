@@ -1,0 +1,24 @@
+"""verify-rings: check that every slot of a ring is filled before it is read, and read before it is filled again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.rings import faults, rings
+from deplodock.passes.failures import failure
+
+
+@dataclass(frozen=True)
+class VerifyRingsPass(ModulePass):
+    """Check the slots of rings: each filled before it is read, and released before it is filled again."""
+
+    name = "verify-rings"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for ring in rings(op):
+            for fault in faults(ring):
+                raise failure(fault.op, fault.reason)
