@@ -139,7 +139,7 @@ def _clone_scalar(emitter: Emitter, op: Operation) -> None:
         map, indices = emitter.map(fold_map(op.map.data, op.indices))
         clone: Operation = loop.LoadOp(emitter.value(op.source), map, indices)
     else:
-        clone = op.clone({operand: emitter.value(operand) for operand in op.operands})
+        clone = op.clone({operand: emitter.value(operand) for operand in dict.fromkeys(op.operands)})
     emitter.run(clone)
     for old, new in zip(op.results, clone.results, strict=True):
         new.name_hint = old.name_hint

@@ -7,17 +7,20 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.universe import Universe
-from xdsl.utils.exceptions import PassFailedException
+from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
+from deplodock.dialects import kernel
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
@@ -108,10 +111,7 @@ def row_reduce(rows: int, columns: int, e: str) -> Program:
     """out[i, j] = x[i, j] * sum(x[i]^2) + max(x[i] + b)."""
     op = arithmetic(e)
     inputs = [Input("x", (rows, columns), e), Input("b", (columns,), e)]
-    return program(
-        inputs,
-        f"%out: {memref(rows, columns, element=e)}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {rows} {{
         %sum = loop.reduce {{{op["add"]}}} %k = 0 to {columns} : {e} {{
           %v = loop.load %x[%i, %k] : $x
@@ -130,17 +130,14 @@ def row_reduce(rows: int, columns: int, e: str) -> Program:
           %y = {op["add"]} %p, %max : {e}
           loop.store %y, %out[%i, %j] : $out
         }}
-      }}""",
-    )
+      }}"""
+    return program(inputs, f"%out: {memref(rows, columns, element=e)}", text)
 
 
 def deep_rows(outer: int, rows: int, columns: int) -> Program:
     """out[j, i, k] = x[i, j, k] - b[i, k] * sum(x[i, j]), and mean[i, j], over two free axes."""
     inputs = [Input("x", (outer, rows, columns)), Input("b", (outer, columns))]
-    return program(
-        inputs,
-        f"%out: {memref(rows, outer, columns)}, %mean: {memref(outer, rows)}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {outer} {{
         loop.for %j = 0 to {rows} {{
           %sum = loop.reduce {{arith.addf}} %k = 0 to {columns} : f32 {{
@@ -156,17 +153,14 @@ def deep_rows(outer: int, rows: int, columns: int) -> Program:
             loop.store %y, %out[%j, %i, %k] : $out
           }}
         }}
-      }}""",
-    )
+      }}"""
+    return program(inputs, f"%out: {memref(rows, outer, columns)}, %mean: {memref(outer, rows)}", text)
 
 
 def row_statistics(rows: int, columns: int) -> Program:
     """The sum and the maximum of each row, in one loop with a combiner region."""
     out = memref(rows)
-    return program(
-        [Input("x", (rows, columns))],
-        f"%sums: {out}, %maxima: {out}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {rows} {{
         %s, %m = loop.reduce %k = 0 to {columns} : f32, f32 {{
           %v = loop.load %x[%i, %k] : $x
@@ -178,18 +172,15 @@ def row_statistics(rows: int, columns: int) -> Program:
         }}
         loop.store %s, %sums[%i] : $sums
         loop.store %m, %maxima[%i] : $maxima
-      }}""",
-    )
+      }}"""
+    return program([Input("x", (rows, columns))], f"%sums: {out}, %maxima: {out}", text)
 
 
 def matmul(m: int, n: int, k: int, transposed: bool, e: str) -> Program:
     """out = (x + b) @ w, or with w transposed, plus a residual."""
     op, read = arithmetic(e), "%w[%n, %k]" if transposed else "%w[%k, %n]"
     w = Input("w", (n, k) if transposed else (k, n), e)
-    return program(
-        [Input("x", (m, k), e), Input("b", (k,), e), w, Input("r", (m, n), e)],
-        f"%out: {memref(m, n, element=e)}",
-        f"""
+    text = f"""
       loop.for %m = 0 to {m} {{
         loop.for %n = 0 to {n} {{
           %acc = loop.reduce {{{op["add"]}}} %k = 0 to {k} : {e} {{
@@ -204,16 +195,15 @@ def matmul(m: int, n: int, k: int, transposed: bool, e: str) -> Program:
           %y = {op["add"]} %acc, %e : {e}
           loop.store %y, %out[%m, %n] : $out
         }}
-      }}""",
+      }}"""
+    return program(
+        [Input("x", (m, k), e), Input("b", (k,), e), w, Input("r", (m, n), e)], f"%out: {memref(m, n, element=e)}", text
     )
 
 
 def batched(b: int, m: int, n: int, k: int) -> Program:
     """out[b] = x[b] @ w[b]."""
-    return program(
-        [Input("x", (b, m, k)), Input("w", (b, k, n))],
-        f"%out: {memref(b, m, n)}",
-        f"""
+    text = f"""
       loop.for %b = 0 to {b} {{
         loop.for %m = 0 to {m} {{
           loop.for %n = 0 to {n} {{
@@ -226,16 +216,13 @@ def batched(b: int, m: int, n: int, k: int) -> Program:
             loop.store %acc, %out[%b, %m, %n] : $out
           }}
         }}
-      }}""",
-    )
+      }}"""
+    return program([Input("x", (b, m, k)), Input("w", (b, k, n))], f"%out: {memref(b, m, n)}", text)
 
 
 def transpose_add(rows: int, columns: int, e: str) -> Program:
     """out[j, i] = x[i, j] + b[i]."""
-    return program(
-        [Input("x", (rows, columns), e), Input("b", (rows,), e)],
-        f"%out: {memref(columns, rows, element=e)}",
-        f"""
+    text = f"""
       loop.for %j = 0 to {columns} {{
         loop.for %i = 0 to {rows} {{
           %v = loop.load %x[%i, %j] : $x
@@ -243,32 +230,28 @@ def transpose_add(rows: int, columns: int, e: str) -> Program:
           %y = {arithmetic(e)["add"]} %v, %c : {e}
           loop.store %y, %out[%j, %i] : $out
         }}
-      }}""",
+      }}"""
+    return program(
+        [Input("x", (rows, columns), e), Input("b", (rows,), e)], f"%out: {memref(columns, rows, element=e)}", text
     )
 
 
 def column_sum(rows: int, columns: int) -> Program:
     """out[j] = sum over i of x[i, j]."""
-    return program(
-        [Input("x", (rows, columns))],
-        f"%out: {memref(columns)}",
-        f"""
+    text = f"""
       loop.for %j = 0 to {columns} {{
         %acc = loop.reduce {{arith.addf}} %i = 0 to {rows} : f32 {{
           %v = loop.load %x[%i, %j] : $x
           loop.yield %v : f32
         }}
         loop.store %acc, %out[%j] : $out
-      }}""",
-    )
+      }}"""
+    return program([Input("x", (rows, columns))], f"%out: {memref(columns)}", text)
 
 
 def whole_sum(rows: int, columns: int) -> Program:
     """out[] = sum over i and j of x[i, j]."""
-    return program(
-        [Input("x", (rows, columns))],
-        f"%out: {memref()}",
-        f"""
+    text = f"""
       %acc = loop.reduce {{arith.addf}} %i = 0 to {rows} : f32 {{
         %row = loop.reduce {{arith.addf}} %j = 0 to {columns} : f32 {{
           %v = loop.load %x[%i, %j] : $x
@@ -276,16 +259,13 @@ def whole_sum(rows: int, columns: int) -> Program:
         }}
         loop.yield %row : f32
       }}
-      loop.store %acc, %out[] : $out""",
-    )
+      loop.store %acc, %out[] : $out"""
+    return program([Input("x", (rows, columns))], f"%out: {memref()}", text)
 
 
 def gather(rows: int, columns: int, table: int) -> Program:
     """out[i, j] = x[idx[i, j] + 1, j] + sum over k of x[idx[i, k], k], with subscripts that are data."""
-    return program(
-        [Input("x", (table + 1, columns)), Input("idx", (rows, columns), "i32", 0, table)],
-        f"%out: {memref(rows, columns)}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {rows} {{
         %sum = loop.reduce {{arith.addf}} %k = 0 to {columns} : f32 {{
           %at = loop.load %idx[%i, %k] : $idx
@@ -301,16 +281,17 @@ def gather(rows: int, columns: int, table: int) -> Program:
           %y = arith.addf %v, %sum : f32
           loop.store %y, %out[%i, %j] : $out
         }}
-      }}""",
+      }}"""
+    return program(
+        [Input("x", (table + 1, columns)), Input("idx", (rows, columns), "i32", 0, table)],
+        f"%out: {memref(rows, columns)}",
+        text,
     )
 
 
 def causal(rows: int, columns: int) -> Program:
     """out[i, j] = sum over k below min(i + 1, rows) of x[i, k] * w[k, j]."""
-    return program(
-        [Input("x", (rows, rows)), Input("w", (rows, columns))],
-        f"%out: {memref(rows, columns)}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {rows} {{
         loop.for %j = 0 to {columns} {{
           %acc = loop.reduce {{arith.addf}} %k = 0 to min(%i + 1, {rows}) : f32 {{
@@ -321,16 +302,13 @@ def causal(rows: int, columns: int) -> Program:
           }}
           loop.store %acc, %out[%i, %j] : $out
         }}
-      }}""",
-    )
+      }}"""
+    return program([Input("x", (rows, rows)), Input("w", (rows, columns))], f"%out: {memref(rows, columns)}", text)
 
 
 def prefix(rows: int, columns: int) -> Program:
     """out[i, j] = sum over k up to j of x[i, k], plus max(x[i]): a loop inside a row whose bound depends on the row."""
-    return program(
-        [Input("x", (rows, columns))],
-        f"%out: {memref(rows, columns)}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {rows} {{
         %max = loop.reduce {{arith.maximumf}} %k = 0 to {columns} : f32 {{
           %v = loop.load %x[%i, %k] : $x
@@ -344,16 +322,13 @@ def prefix(rows: int, columns: int) -> Program:
           %y = arith.addf %acc, %max : f32
           loop.store %y, %out[%i, %j] : $out
         }}
-      }}""",
-    )
+      }}"""
+    return program([Input("x", (rows, columns))], f"%out: {memref(rows, columns)}", text)
 
 
 def concatenate(rows: int, left: int, right: int) -> Program:
     """out[i] = x[i] followed by w[i], scaled by the sum of x[i]."""
-    return program(
-        [Input("x", (rows, left)), Input("w", (rows, right))],
-        f"%out: {memref(rows, left + right)}",
-        f"""
+    text = f"""
       loop.for %i = 0 to {rows} {{
         %sum = loop.reduce {{arith.addf}} %k = 0 to {left} : f32 {{
           %v = loop.load %x[%i, %k] : $x
@@ -369,8 +344,8 @@ def concatenate(rows: int, left: int, right: int) -> Program:
           %y = arith.mulf %v, %sum : f32
           loop.store %y, %out[%i, %j + {left}] : $out
         }}
-      }}""",
-    )
+      }}"""
+    return program([Input("x", (rows, left)), Input("w", (rows, right))], f"%out: {memref(rows, left + right)}", text)
 
 
 PROGRAMS = st.one_of(
@@ -387,6 +362,8 @@ PROGRAMS = st.one_of(
     st.builds(prefix, SMALL, EXTENTS),
     st.builds(concatenate, SMALL, EXTENTS, EXTENTS),
 )
+
+RULES = (TileifyPass(), CooperativeReducePass(), BlockifyLaunchPass(), StageInputsPass())
 
 COOPERATIVE = st.one_of(
     st.none(),
@@ -469,7 +446,47 @@ def test_chosen_schedule(program) -> None:
     """The schedule that the heuristics choose gives a right kernel, within the limits of a CTA."""
     module, inputs = parse(program.text), program.draw(1)
     expected = evaluate(module, inputs)
-    for rule in (ChooseSchedulePass(), TileifyPass(), CooperativeReducePass(), BlockifyLaunchPass(), StageInputsPass()):
+    for rule in (ChooseSchedulePass(), *RULES):
         rule.apply(CONTEXT, module)
         check(module, inputs, expected, str(rule))
     check_kernel(module, inputs, expected)
+
+
+BARRIERS = {
+    "matmul": (matmul(16, 16, 64, False, "f32"), ()),
+    "transposed matmul": (matmul(20, 24, 33, True, "f32"), (BlockifyLaunchPass(m=8, n=16),)),
+    "batched": (batched(3, 8, 16, 16), ()),
+    "shared row": (
+        row_reduce(3, 1024, "f32"),
+        (CooperativeReducePass(threads=256, vector=4), StageInputsPass(memory="shared")),
+    ),
+    "softmax-like rows": (row_reduce(3, 600, "f32"), (CooperativeReducePass(threads=256),)),
+    "no loops": (row_reduce(3, 600, "f32"), (CooperativeReducePass(threads=256, vector=4, keep="axes"),)),
+    "two warps": (deep_rows(2, 3, 70), (CooperativeReducePass(threads=64),)),
+    "odd groups": (row_statistics(8, 33), (CooperativeReducePass(threads=3),)),
+    "region combiner": (row_statistics(2, 70), (CooperativeReducePass(threads=64, vector=2, keep="axes"),)),
+    "columns": (transpose_add(37, 64, "f64"), (BlockifyLaunchPass(threads=256), StageInputsPass(memory="shared"))),
+    "concatenation": (concatenate(3, 70, 33), (CooperativeReducePass(threads=64), StageInputsPass(memory="shared"))),
+    "gather": (gather(3, 70, 5), (CooperativeReducePass(threads=96),)),
+}
+
+
+@pytest.mark.parametrize("name", BARRIERS)
+def test_every_barrier_is_needed(name) -> None:
+    """Without any one of the barriers, the simulator sees a race and verify-barriers refuses the kernel."""
+    program, given = BARRIERS[name]
+    module, inputs = parse(program.text), program.draw(2)
+    chosen = [rule for rule in RULES if not any(isinstance(option, type(rule)) for option in given)]
+    for rule in sorted([*chosen, *given], key=lambda rule: [type(r) for r in RULES].index(type(rule))):
+        applies(rule, module)
+    for rule in (MaterializePass(), PlaceBarriersPass(), VerifyBarriersPass()):
+        rule.apply(CONTEXT, module)
+    barriers = [op for op in module.walk() if isinstance(op, kernel.BarrierOp)]
+    assert barriers
+    assert not simulate(module, inputs).findings
+    for number in range(len(barriers)):
+        edited = module.clone()
+        Rewriter.erase_op([op for op in edited.walk() if isinstance(op, kernel.BarrierOp)][number])
+        assert any("race" in str(finding) for finding in simulate(edited, inputs).findings), f"{number}\n{module}"
+        with pytest.raises(DiagnosticException, match=r"no kernel\.barrier between"):
+            VerifyBarriersPass().apply(CONTEXT, edited)
