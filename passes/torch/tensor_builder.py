@@ -73,14 +73,15 @@ class TensorBuilder:
     location: LocationAttr
 
     def constant(self, value: float, element: Attribute, shape: Sequence[int]) -> SSAValue:
-        """A splat: `value` at every index.
+        """A splat: `value` at every index, as a scalar that is broadcast (a dense attribute would hold every element).
 
         Raises:
             ValueError: the element type cannot hold the value.
         """
         number = _number(value, element)
-        type = cast(TensorType[AnyFloat], TensorType(element, shape))
-        return self._insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
+        type = cast(TensorType[AnyFloat], TensorType(element, []))
+        scalar = self._insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
+        return self.broadcast(scalar, shape)
 
     def constant_like(self, value: float, like: SSAValue) -> SSAValue:
         """A splat of the type of `like`."""

@@ -1,0 +1,69 @@
+"""Fixtures that compare captured programs with PyTorch at tensor level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.passes.torch.decompose import DecomposePass
+
+
+@dataclass(frozen=True)
+class TensorRun:
+    """A captured program: its ATen operations, the evaluator's results, PyTorch's own, and those in float64."""
+
+    overloads: set[str]
+    got: list[np.ndarray[Any, Any]]
+    eager: list[Any]
+    reference: list[Any]
+
+
+@pytest.fixture(scope="session")
+def run_at_tensor_level() -> Callable[..., TensorRun]:
+    """Capture `function(*args)`, decompose it and evaluate it, on `inputs` if given."""
+    pytest.importorskip("torch")
+    from deplodock.frontend.capture import export
+
+    def run(function: Callable[..., Any], *args: Any, inputs: Sequence[Any] | None = None) -> TensorRun:
+        program = export(function, args)
+        program.module.verify()
+        overloads = {op.schema().name for op in program.module.walk() if isinstance(op, AtenOp)}
+        DecomposePass().apply(Context(), program.module)
+        program.module.verify()
+        assert not [op.name for op in program.module.walk() if op.name.startswith("torch.")]
+        got = evaluate(program.module, [value.numpy() for value in inputs or program.inputs])
+        return TensorRun(overloads, got, program.eager(), program.reference())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def check_with_torch(run_at_tensor_level: Callable[..., TensorRun]) -> Callable[..., set[str]]:
+    """Run and compare, bit for bit with `exact=True`; returns the operations that were captured."""
+    import torch
+
+    def check(function: Callable[..., Any], *args: Any, exact: bool = False, units: float = 64) -> set[str]:
+        result = run_at_tensor_level(function, *args)
+        assert len(result.got) == len(result.eager) == len(result.reference)
+        for value, own, reference in zip(result.got, result.eager, result.reference, strict=True):
+            assert value.shape == tuple(own.shape)
+            assert value.dtype == own.numpy().dtype
+            if exact or not own.dtype.is_floating_point:
+                np.testing.assert_array_equal(value, own.numpy())
+                number = ~np.isnan(value)
+                np.testing.assert_array_equal(np.signbit(value[number]), np.signbit(own.numpy()[number]))
+                continue
+            # The float64 run rounded to the type, so that what overflows there is infinite in both.
+            expected, unit = reference.to(own.dtype).numpy(), torch.finfo(own.dtype).eps / 2
+            np.testing.assert_allclose(value, expected, rtol=units * unit, atol=units * unit, equal_nan=True)
+            np.testing.assert_array_equal(np.isnan(value), np.isnan(own.numpy()))
+        return result.overloads
+
+    return check
