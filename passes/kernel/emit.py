@@ -20,6 +20,8 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import Linear, extent_of, fold_value
+from deplodock.analysis.nest import Nest
+from deplodock.analysis.roles import contraction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 
@@ -44,6 +46,8 @@ class Emitter:
         self.dependence = Dependence()
         self.block: Block = function.body.block
         self.registers = tuple(launch.bound_to(Binding.REGISTER))
+        self.cells = self._register_tile()
+        """The register axes of a contraction's accumulators where they run along both its rows and its columns."""
         self.values: dict[SSAValue, SSAValue] = {}
         """Values that vary along no register axis, and buffers, by the launch's value."""
         self.arrays: dict[SSAValue, Array] = {}
@@ -53,6 +57,12 @@ class Emitter:
         """The activity conditions in force that no branch has checked."""
         self._constants: dict[SSAValue, SSAValue] = {}
         self._last_constant: Operation | None = None
+
+    def _register_tile(self) -> set[SSAValue]:
+        roles = contraction(Nest(tuple(self.launch.axes), self.launch.body.block))
+        if roles is None or not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):
+            return set()
+        return set(self.axes_of(roles.reduction.results))
 
     def add(self, op: Operation, name: str | None = None) -> SSAValue:
         """Append an operation; returns its first result, with the name hint."""

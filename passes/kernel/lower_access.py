@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import aligned_width
 from deplodock.analysis.dependence import is_coordinate
 from deplodock.analysis.linear import Linear, fold_map, fold_value
-from deplodock.analysis.roles import innermost_reduction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, in_shape, never_fails
@@ -94,7 +92,7 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     axes = emitter.axes_of(op.indices)
     ordered, width = vectorize(emitter, type, forms, axes, conditions)
     array = emitter.arrays.get(op.value)
-    if array is None or array.axes[-1:] != tuple(ordered[-1:]) or _adds_products(op.value):
+    if array is None or array.axes[-1:] != tuple(ordered[-1:]):
         width = 1
 
     known = dict(emitter.coordinates)
@@ -108,17 +106,6 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
         else:
             emitter.run(loop.StoreOp(emitter.value(op.value), *written))
     emitter.coordinates = known
-
-
-def _adds_products(value: SSAValue) -> bool:
-    """Whether a value is a sum of products, so that its registers are the accumulators of multiply-adds.
-
-    Those are stored one by one: a wide store ties them to aligned quads, whose register banks then collide with those
-    of the factors (0.9 instead of 0.15 lost issue slots for each FFMA, read off the code for sm_90).
-    """
-    if not isinstance(value.owner, loop.ReduceOp):
-        return False
-    return isinstance(innermost_reduction(value.owner).yielded[0].owner, arith.MulfOp)
 
 
 def _at_origin(condition: Condition, axes: Sequence[SSAValue]) -> Condition:
@@ -138,7 +125,14 @@ def vectorize(
     axes: Sequence[SSAValue],
     conditions: Sequence[Condition],
 ) -> tuple[list[SSAValue], int]:
-    """The register axes with the one that an access can be widened along last, and the width; 1 where there is none."""
+    """The register axes with the one that an access can be widened along last, and the width; 1 where there is none.
+
+    What meets the accumulators of a register tile one by one is not widened: a wide access ties its registers to
+    aligned quads, and the accumulators with them, whose register banks then collide with those of the factors (0.3 to
+    0.9 instead of 0.16 lost issue slots for each FFMA, read off the code for sm_90).
+    """
+    if axes and set(axes) == emitter.cells:
+        return list(axes), 1
     data = [root for form in (*subscripts, *conditions) for root in form.roots() if not is_coordinate(root)]
     gathered = emitter.axes_of(data)
     for along in reversed(axes):
