@@ -25,7 +25,8 @@ func.func @unary(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // Relu is a maximum that propagates NaN.
 // CHECK-LABEL: func.func @relu
-// CHECK-NEXT:    %[[Z:.*]] = arith.constant dense<0.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[Z0:.*]] = arith.constant dense<0.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[Z:.*]] = tensor_ext.index_map %[[Z0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %relu = tensor_ext.elementwise {arith.maximumf} %x, %[[Z]] : tensor<4xf32>
 func.func @relu(%x: tensor<4xf32>) -> tensor<4xf32> {
   %relu = torch.aten.relu %x : tensor<4xf32> -> tensor<4xf32>
@@ -35,7 +36,8 @@ func.func @relu(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // CHECK-LABEL: func.func @sigmoid
-// CHECK-NEXT:    %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[ONE0:.*]] = arith.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[ONE:.*]] = tensor_ext.index_map %[[ONE0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %neg = tensor_ext.elementwise {arith.negf} %x : tensor<4xf32>
 // CHECK-NEXT:    %exp = tensor_ext.elementwise {math.exp} %neg : tensor<4xf32>
 // CHECK-NEXT:    %denominator = tensor_ext.elementwise {arith.addf} %[[ONE]], %exp : tensor<4xf32>
@@ -61,12 +63,15 @@ func.func @broadcast(%x: tensor<3x1xf32>, %y: tensor<4xf32>) -> tensor<3x4xf32> 
 
 // A number is a splat; alpha scales the second operand.
 // CHECK-LABEL: func.func @numbers
-// CHECK-NEXT:    %[[THREE:.*]] = arith.constant dense<3.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[THREE0:.*]] = arith.constant dense<3.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[THREE:.*]] = tensor_ext.index_map %[[THREE0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %[[M:.*]] = tensor_ext.elementwise {arith.mulf} %x, %[[THREE]] : tensor<4xf32>
-// CHECK-NEXT:    %[[TWO:.*]] = arith.constant dense<2.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[TWO0:.*]] = arith.constant dense<2.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[TWO:.*]] = tensor_ext.index_map %[[TWO0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %scaled = tensor_ext.elementwise {arith.mulf} %[[M]], %[[TWO]] : tensor<4xf32>
 // CHECK-NEXT:    %[[S:.*]] = tensor_ext.elementwise {arith.subf} %x, %scaled : tensor<4xf32>
-// CHECK-NEXT:    %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[ONE0:.*]] = arith.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[ONE:.*]] = tensor_ext.index_map %[[ONE0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %[[R:.*]] = tensor_ext.elementwise {arith.subf} %[[ONE]], %[[S]] : tensor<4xf32>
 func.func @numbers(%x: tensor<4xf32>) -> tensor<4xf32> {
   %m = torch.aten.mul.Tensor %x {other = 3} : tensor<4xf32> -> tensor<4xf32>
@@ -81,7 +86,8 @@ func.func @numbers(%x: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK-LABEL: func.func @integers
 // CHECK-NEXT:    %[[A:.*]] = tensor_ext.elementwise {arith.addi} %x, %y : tensor<4xi32>
 // CHECK-NEXT:    %[[M:.*]] = tensor_ext.elementwise {arith.maxsi} %[[A]], %y : tensor<4xi32>
-// CHECK-NEXT:    %[[Z:.*]] = arith.constant dense<0> : tensor<4xi32>
+// CHECK-NEXT:    %[[Z0:.*]] = arith.constant dense<0> : tensor<i32>
+// CHECK-NEXT:    %[[Z:.*]] = tensor_ext.index_map %[[Z0]] affine_map<(d0) -> ()> : tensor<i32> -> tensor<4xi32>
 // CHECK-NEXT:    %[[N:.*]] = tensor_ext.elementwise {arith.subi} %[[Z]], %[[M]] : tensor<4xi32>
 // CHECK-NEXT:    %[[P2:.*]] = tensor_ext.elementwise {arith.muli} %[[N]], %[[N]] : tensor<4xi32>
 // CHECK-NEXT:    %[[P4:.*]] = tensor_ext.elementwise {arith.muli} %[[P2]], %[[P2]] : tensor<4xi32>
@@ -102,9 +108,11 @@ func.func @integers(%x: tensor<4xi32>, %y: tensor<4xi32>) -> tensor<4xi32> {
 // CHECK-NEXT:    %[[SQ:.*]] = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<4xf32>
 // CHECK-NEXT:    %[[RT:.*]] = tensor_ext.elementwise {math.sqrt} %x : tensor<4xf32>
 // CHECK-NEXT:    %[[RR:.*]] = tensor_ext.elementwise {math.rsqrt} %x : tensor<4xf32>
-// CHECK-NEXT:    %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[ONE0:.*]] = arith.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[ONE:.*]] = tensor_ext.index_map %[[ONE0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %[[RC:.*]] = tensor_ext.elementwise {arith.divf} %[[ONE]], %x : tensor<4xf32>
-// CHECK-NEXT:    %[[E:.*]] = arith.constant dense<2.500000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[E0:.*]] = arith.constant dense<2.500000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[E:.*]] = tensor_ext.index_map %[[E0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %[[P:.*]] = tensor_ext.elementwise {math.powf} %x, %[[E]] : tensor<4xf32>
 // CHECK-NEXT:    func.return %[[SQ]], %[[RT]], %[[RR]], %[[RC]], %[[P]]
 func.func @powers(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {

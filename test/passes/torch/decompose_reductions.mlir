@@ -20,10 +20,12 @@ func.func @sum(%x: tensor<2x3x4xf32>) -> (tensor<1x3x1xf32>, tensor<f32>, tensor
 // Division by the number of elements; by a power of two it is an exact multiplication.
 // CHECK-LABEL: func.func @mean
 // CHECK-NEXT:    %[[S:.*]] = tensor_ext.reduce {arith.addf} %x dims [0] : tensor<3x4xf32> -> tensor<4xf32>
-// CHECK-NEXT:    %[[N:.*]] = arith.constant dense<3.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[N0:.*]] = arith.constant dense<3.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[N:.*]] = tensor_ext.index_map %[[N0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
 // CHECK-NEXT:    %[[M:.*]] = tensor_ext.elementwise {arith.divf} %[[S]], %[[N]] : tensor<4xf32>
 // CHECK-NEXT:    %[[T:.*]] = tensor_ext.reduce {arith.addf} %x dims [1] : tensor<3x4xf32> -> tensor<3xf32>
-// CHECK-NEXT:    %[[I:.*]] = arith.constant dense<2.500000e-01> : tensor<3xf32>
+// CHECK-NEXT:    %[[I0:.*]] = arith.constant dense<2.500000e-01> : tensor<f32>
+// CHECK-NEXT:    %[[I:.*]] = tensor_ext.index_map %[[I0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<3xf32>
 // CHECK-NEXT:    %[[E:.*]] = tensor_ext.elementwise {arith.mulf} %[[T]], %[[I]] : tensor<3xf32>
 // CHECK-NEXT:    func.return %[[M]], %[[E]]
 func.func @mean(%x: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3xf32>) {
@@ -65,9 +67,11 @@ func.func @softmax(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-NEXT:    %sq = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<2x8xf32>
 // CHECK-NEXT:    %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<2x8xf32> -> tensor<2xf32>
-// CHECK-NEXT:    %[[I:.*]] = arith.constant dense<1.250000e-01> : tensor<2xf32>
+// CHECK-NEXT:    %[[I0:.*]] = arith.constant dense<1.250000e-01> : tensor<f32>
+// CHECK-NEXT:    %[[I:.*]] = tensor_ext.index_map %[[I0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<2xf32>
 // CHECK-NEXT:    %mean = tensor_ext.elementwise {arith.mulf} %sum, %[[I]] : tensor<2xf32>
-// CHECK-NEXT:    %[[EPS:.*]] = arith.constant dense<1.1920929e-07> : tensor<2xf32>
+// CHECK-NEXT:    %[[EPS0:.*]] = arith.constant dense<1.1920929e-07> : tensor<f32>
+// CHECK-NEXT:    %[[EPS:.*]] = tensor_ext.index_map %[[EPS0]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<2xf32>
 // CHECK-NEXT:    %mean_eps = tensor_ext.elementwise {arith.addf} %mean, %[[EPS]] : tensor<2xf32>
 // CHECK-NEXT:    %rsqrt = tensor_ext.elementwise {math.rsqrt} %mean_eps : tensor<2xf32>
 // CHECK-NEXT:    %[[RB:.*]] = tensor_ext.index_map %rsqrt affine_map<(d0, d1) -> (d0)> : tensor<2xf32> -> tensor<2x8xf32>
@@ -85,8 +89,10 @@ func.func @rms_norm(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
 // CHECK-LABEL: func.func @rms_norm_plain
 // CHECK:         tensor_ext.reduce {arith.addf} %sq dims [1, 2] : tensor<2x3x5xf64> -> tensor<2xf64>
 // CHECK-NEXT:    arith.constant dense<1.500000e+01>
+// CHECK-NEXT:    tensor_ext.index_map
 // CHECK-NEXT:    tensor_ext.elementwise {arith.divf}
-// CHECK-NEXT:    arith.constant dense<1.000000e-03> : tensor<2xf64>
+// CHECK-NEXT:    %[[C0:.*]] = arith.constant dense<1.000000e-03> : tensor<f64>
+// CHECK-NEXT:    %[[C:.*]] = tensor_ext.index_map %[[C0]] affine_map<(d0) -> ()> : tensor<f64> -> tensor<2xf64>
 func.func @rms_norm_plain(%x: tensor<2x3x5xf64>) -> tensor<2x3x5xf64> {
   %y = torch.aten.rms_norm %x {normalized_shape = [3, 5], eps = 1.0e-03} : tensor<2x3x5xf64> -> tensor<2x3x5xf64>
   func.return %y : tensor<2x3x5xf64>
