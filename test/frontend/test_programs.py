@@ -1,0 +1,176 @@
+"""Random PyTorch programs: every level means what PyTorch computes, and the kernels are clean on the simulator."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from xdsl.context import Context
+from xdsl.universe import Universe
+
+from deplodock.analysis.reductions import longest_reduction
+from deplodock.frontend.capture import export
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import Level, lower
+from deplodock.runtime.compare import compare
+
+DRAWS = int(os.environ.get("DEPLODOCK_PROGRAMS", "300"))
+EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 11, 16, 17, 33])
+Tensor = torch.Tensor
+
+
+def context() -> Context:
+    result = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        result.register_dialect(name, factory)
+    return result
+
+
+CONTEXT = context()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation on the value so far and the program's other inputs, with a description for the failing case."""
+
+    text: str
+    apply: Callable[..., Tensor]
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+UNARY = [
+    Step("relu", torch.relu),
+    Step("neg", torch.neg),
+    Step("abs", torch.abs),
+    Step("exp(-abs)", lambda x: torch.exp(-x.abs())),
+    Step("tanh", torch.tanh),
+    Step("sigmoid", torch.sigmoid),
+    Step("silu", torch.nn.functional.silu),
+    Step("gelu", torch.nn.functional.gelu),
+    Step("gelu tanh", lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+    Step("softplus", torch.nn.functional.softplus),
+    Step("clamp", lambda x: x.clamp(-0.5, 1.5)),
+    Step("square", lambda x: x**2),
+    Step("cube", lambda x: x**3),
+    Step("rsqrt", lambda x: torch.rsqrt(x * x + 1)),
+    Step("* 3 - 1", lambda x: x * 3 - 1),
+    Step("where", lambda x: torch.where(x > 0, x, x * 0.1)),
+    Step("float(x < 0.3)", lambda x: (x < 0.3).float() + x),
+    Step("i32", lambda x: (x * 3).to(torch.int32).float()),
+    Step("f64", lambda x: (x.double() / 3).float()),
+]
+ROWS = [
+    Step("softmax -1", lambda x: torch.softmax(x, -1)),
+    Step("softmax 0", lambda x: torch.softmax(x, 0)),
+    Step("log_softmax", lambda x: torch.log_softmax(x, -1)),
+    Step("rms_norm", lambda x: torch.nn.functional.rms_norm(x, (x.shape[-1],))),
+    Step("layer_norm", lambda x: torch.nn.functional.layer_norm(x, (x.shape[-1],))),
+    Step("- mean", lambda x: x - x.mean(-1, keepdim=True)),
+    Step("- mean 0", lambda x: x - x.mean(0, keepdim=True)),
+    Step("/ var", lambda x: x / (x.var(-1, keepdim=True, unbiased=False) + 1)),
+    Step("- amax", lambda x: x - x.amax(-1, keepdim=True)),
+]
+SHAPES = [
+    Step("transpose", lambda x: x.transpose(0, -1)),
+    Step("flip", lambda x: x.flip(-1)),
+    Step("flatten", lambda x: x.flatten().unsqueeze(0)),
+    Step("slice step", lambda x: x[..., ::2]),
+    Step("narrow", lambda x: x[1:] if x.shape[0] > 1 else x),
+    Step("cat", lambda x: torch.cat([x, x * 2], -1)),
+    Step("stack", lambda x: torch.stack([x, -x]).amax(0)),
+    Step("chunk", lambda x: torch.cat(x.chunk(2, -1)[::-1], -1)),
+    Step("expand", lambda x: x.unsqueeze(0).expand(2, *x.shape).sum(0)),
+    Step("tril", lambda x: torch.tril(x)),
+    Step("view", lambda x: x.reshape(-1, 1)),
+]
+ENDS = [
+    Step("x", lambda x: x),
+    Step("sum", lambda x: x.sum()),
+    Step("sum -1", lambda x: x.sum(-1)),
+    Step("mean 0", lambda x: x.mean(0)),
+    Step("amax", lambda x: x.amax((0, -1))),
+    Step("prod", lambda x: torch.tanh(x).prod(-1)),
+    Step("any", lambda x: (x > 0).any(-1)),
+]
+
+
+def binary(x: Tensor, y: Tensor) -> Tensor:
+    return x + y.reshape(-1)[: x.shape[-1]] if y.numel() >= x.shape[-1] else x * y.reshape(-1)[0]
+
+
+def project(x: Tensor, w: Tensor) -> Tensor:
+    """x @ w cut or repeated to fit x's columns."""
+    columns = x.shape[-1]
+    repeats = -(-columns // w.shape[0])
+    return x @ w.repeat(repeats, 1)[:columns]
+
+
+STEPS = st.lists(st.sampled_from([*UNARY, *UNARY, *ROWS, *SHAPES]), min_size=1, max_size=4)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[tuple[int, ...], int, list[Step], bool, bool, Step, bool]:
+    shape = tuple(draw(st.lists(EXTENTS, min_size=2, max_size=3)))
+    return (
+        shape,
+        draw(EXTENTS),
+        draw(STEPS),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.sampled_from([ENDS[0], *ENDS])),
+        draw(st.booleans()),
+    )
+
+
+@settings(max_examples=DRAWS, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=programs(), seed=st.integers(0, 2**16))
+def test_every_level_is_right(program: tuple, seed: int) -> None:
+    shape, columns, steps, matmul, mixed, end, strided = program
+    torch.manual_seed(seed)
+    x = torch.randn(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2) if strided else torch.randn(*shape)
+    y, w = torch.randn(40), torch.randn(shape[-1], columns)
+
+    def run(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        value = x
+        for position, step in enumerate(steps):
+            value = step.apply(value)
+            if mixed and position == 0:
+                value = binary(value, y)
+            if matmul and position == len(steps) - 1:
+                value = project(value, w)
+        return end.apply(value)
+
+    check(run, (x, y, w))
+
+
+def check(run: Callable[..., Tensor], args: tuple[Tensor, ...]) -> None:
+    """Compare all levels of a program with PyTorch in float64, by the one error bar."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        captured = export(run, args)
+    inputs = [value.detach().numpy() for value in captured.inputs]
+    reference = [value.numpy() for value in captured.reference()]
+    eager = [value.numpy() for value in captured.eager()]
+    module, extent = captured.module, None
+    for level in (Level.TENSOR, Level.LOOP, Level.TILE, Level.KERNEL):
+        lower(module, CONTEXT, level)
+        if extent is None:
+            extent = longest_reduction(module)
+        if level is Level.KERNEL:
+            simulation = simulate(module, inputs)
+            assert not simulation.findings, f"{simulation.findings[0]}\n{module}"
+            outputs = simulation.outputs
+        else:
+            outputs = evaluate(module, inputs)
+        for got, wanted, own in zip(outputs, reference, eager, strict=True):
+            verdict = compare(np.asarray(got), wanted, own, extent)
+            assert verdict.passed, f"{level} level: {verdict}\n{module}"
