@@ -64,7 +64,12 @@ def memref(shape: tuple[int, ...]) -> str:
 
 def contraction(draw: random.Random) -> Program:
     """out[b, m, n] = epilogue(sum over k of prologue(x[b, m, k]) * w[b, k, n]), x and w in any layout."""
-    extents = {"%b": draw.randint(1, 3), "%m": draw.randint(1, 70), "%n": draw.randint(1, 70), "%k": draw.randint(1, 70)}
+    extents = {
+        "%b": draw.randint(1, 3),
+        "%m": draw.randint(1, 70),
+        "%n": draw.randint(1, 70),
+        "%k": draw.randint(1, 70),
+    }
     if draw.random() < 0.3:
         extents |= {axis: 8 * draw.randint(1, 8) for axis in ("%m", "%n", "%k")}
     batch = ["%b"] if draw.random() < 0.3 else []
@@ -104,7 +109,9 @@ def contraction(draw: random.Random) -> Program:
 def rules(draw: random.Random) -> list[ModulePass]:
     """A random schedule in a random legal order."""
     m, n = draw.choice([1, 2, 2, 3, 4, 8]), draw.choice([1, 2, 2, 4, 5])
-    rows, columns = draw.choice([(16, 16), (32, 32), (8, 24)] if m * n < 4 else [(64, 32), (32, 64), (24, 40), (32, 16)])
+    rows, columns = draw.choice(
+        [(16, 16), (32, 32), (8, 24)] if m * n < 4 else [(64, 32), (32, 64), (24, 40), (32, 16)]
+    )
     vec = draw.choice([v for v in (1, 2, 4, 8) if m % v == n % v == 0] or [4])
     placements = [None, "blocked", "strided", "strips", "strips"]
     kv = draw.choice([1, 1, 2, 4])
