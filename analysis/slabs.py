@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,15 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.alignment import aligned_width, element_bytes
 from deplodock.analysis.linear import Linear, fold
 from deplodock.dialects import loop
+
+SECTOR_BYTES = 32
+"""The bytes of global memory that are read together."""
+
+WARP = 32
+"""Lanes of a warp."""
 
 
 @dataclass(frozen=True)
@@ -65,3 +72,37 @@ class Slab:
         while width > 1 and (base.divisor() % width or self.type.get_shape()[-1] % width):
             width //= 2
         return width
+
+    def copies(self) -> int:
+        """How many copies of `copy_width` elements fill the slab."""
+        return math.prod(self.shape) // self.copy_width()
+
+    def coordinates(self, copy: Linear) -> list[Linear]:
+        """The slab coordinates where a copy starts, for its number, whose range is that of all copies.
+
+        Neighbours follow the source's contiguous dimension. Where the slab's own last dimension is another one, a warp
+        takes a sector of the source at each of a few neighbours in the slab: the rows of the slab can then be padded so
+        that all its lanes write to different banks.
+        """
+        coordinates = [Linear()] * len(self.shape)
+        for dim, extent, step in self._digits():
+            coordinates[dim] = coordinates[dim] + copy.mod(extent) * step
+            copy = copy.floordiv(extent)
+        return coordinates
+
+    def _digits(self) -> list[tuple[int, int, int]]:
+        """What the number of a copy means: dimension, extent and step of its digits, the fastest first."""
+        order, width, last = self.copy_order(), self.copy_width(), len(self.shape) - 1
+        if not order:
+            return []
+        *slower, along = order
+        sector = SECTOR_BYTES // element_bytes(self.type.element_type)
+        across = WARP // sector
+        if along == last or self.shape[along] % sector or self.shape[last] % across:
+            return [
+                (along, self.shape[along] // width, width),
+                *((dim, self.shape[dim], 1) for dim in reversed(slower)),
+            ]
+        digits = [(along, sector, 1), (last, across, 1)]
+        digits += [(along, self.shape[along] // sector, sector), (last, self.shape[last] // across, across)]
+        return digits + [(dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last]

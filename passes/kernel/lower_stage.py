@@ -7,7 +7,6 @@ that step counts; other asynchronous slabs are waited for at once. Barriers are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import IndexType
@@ -104,10 +103,8 @@ def _fill_registers(emitter: Emitter, slab: Slab) -> None:
 
 
 def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
-    """The threads of the CTA take turns over the slab, neighbours along the source's contiguous dimension."""
-    order, width = slab.copy_order(), slab.copy_width()
-    counts = {dim: slab.shape[dim] // (width if dim == order[-1] else 1) for dim in order}
-    total, threads = math.prod(counts.values()), emitter.function.num_threads
+    """The threads of the CTA take turns over the slab, in the order of `Slab.coordinates`."""
+    total, threads = slab.copies(), emitter.function.num_threads
     if not total:
         return
     trips = -(-total // threads)
@@ -116,14 +113,10 @@ def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
         unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
         flat = Linear(((emitter.enter_loop(trips, "c", unroll=unroll), threads),)) + flat
     chunk = _stand_in(total)
-    coordinates = [Linear()] * len(slab.shape)
-    rest = Linear(((chunk, 1),))
-    for dim in reversed(order):
-        coordinates[dim] = rest.mod(counts[dim]) * (width if dim == order[-1] else 1)
-        rest = rest.floordiv(counts[dim])
+    coordinates = slab.coordinates(Linear(((chunk, 1),)))
     beyond: list[Condition] = [flat - Linear(constant=total)] if total % threads else []
     with emitter.guarded(beyond):
-        _move(emitter, slab, coordinates, width, is_async, lambda form: form.substitute(chunk, flat))
+        _move(emitter, slab, coordinates, slab.copy_width(), is_async, lambda form: form.substitute(chunk, flat))
 
 
 def _stand_in(extent: int) -> SSAValue:
