@@ -166,6 +166,10 @@ class _Walk:
         self._thread = function.thread_id
         self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
         self._fixed: dict[SSAValue, int] = {}
+        self._around: list[SSAValue] = []
+        """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
+        self._issued: set[Access] = set()
+        """The copies issued in those loops so far."""
         waits = [op.pending.value.data for op in function.walk() if isinstance(op, kernel.WaitGroupOp)]
         self._most_pending = max(waits, default=0)
         self._relevant: dict[Block, list[Operation]] = {}
@@ -193,7 +197,7 @@ class _Walk:
     def _access(self, op: Operation, state: _State) -> Iterator[Hazard]:
         for access in map(self._placed, self._accesses[op]):
             for other in state.in_flight():
-                if self._meet(other, access):
+                if self._meet(other, access) and not (other in self._issued and self._is_repeated(other, access)):
                     yield Hazard(other, access, is_in_flight=True)
             for other in state.pending:
                 if self._conflict(other, access):
@@ -201,6 +205,8 @@ class _Walk:
         for access in map(self._placed, self._accesses[op]):
             is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
             (state.opened if is_async else state.pending)[access] = None
+            if is_async and self._around:
+                self._issued.add(access)
 
     def _guard(self, op: loop.GuardOp, state: _State) -> Iterator[Hazard]:
         holds = self._holds(op)
@@ -213,8 +219,12 @@ class _Walk:
 
     def _all(self, op: loop.ForOp, state: _State) -> Iterator[Hazard]:
         before = state.copy()
+        self._around.append(op.iv)
         for _ in range(1 if op.trips == 1 else 2):
             yield from self.block(op.body.block, state)
+        self._around.pop()
+        if not self._around:
+            self._issued = set()
         if not op.trips:
             state.join(before)
 
@@ -222,6 +232,8 @@ class _Walk:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes."""
         changes = [*self._changes(op), *([] if op.trips is None else [op.trips])]
         after = state.copy()
+        around, issued = self._around, self._issued
+        self._around, self._issued = [], set()
         seen: dict[tuple[int, tuple[frozenset[Access], ...]], int] = {}
         i = 0
         while op.trips is None or i < op.trips:
@@ -242,6 +254,7 @@ class _Walk:
             after.join(state)
             i += 1
         self._fixed.pop(op.iv, None)
+        self._around, self._issued = around, issued
         if op.trips is None:
             state.become(after)
 
@@ -313,6 +326,13 @@ class _Walk:
             return False
         pairs = zip(self._range(first), self._range(second), strict=True)
         return not any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs)
+
+    def _is_repeated(self, first: Access, second: Access) -> bool:
+        """Whether two walks of one operation are of different iterations, so of different elements: those tell which."""
+        if first != second:
+            return False
+        roots = [self._thread, *self._around]
+        return all(thread_of(root, second.subscripts, second.width) is not None for root in roots)
 
     def _range(self, access: Access) -> list[Range | None]:
         """The least and greatest subscript along each dimension."""
