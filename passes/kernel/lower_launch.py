@@ -96,6 +96,7 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case tile.CombineOp():
             lower_combine(emitter, op)
         case tile.StageOp():
+            _check_origin(emitter, op)
             lower_stage(emitter, op)
         case tile.AllocOp():
             lower_alloc(emitter, op)
@@ -107,6 +108,20 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             return
         case _:
             raise DiagnosticException(f"materialize: {op.name} cannot stand in a launch")
+
+
+def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:
+    """Raises DiagnosticException if a slab's origin varies inside the part of the CTA that owns the slab."""
+    is_shared = tile.memory_of(op.slab) is Memory.SHARED
+    inside = (Binding.THREAD, Binding.REGISTER) if is_shared else (Binding.REGISTER,)
+    depends = emitter.dependence.of(*op.indices)
+    for axis in emitter.launch.axes:
+        if axis in depends and emitter.launch.binding(axis) in inside:
+            owner = "the CTA" if is_shared else "a thread"
+            raise DiagnosticException(
+                f"materialize: the origin of the slab %{op.slab.name_hint} varies along %{axis.name_hint}, but all of "
+                f"{owner} shares it; make that part a coordinate of the slab"
+            )
 
 
 def _lower_scalars(emitter: Emitter, group: Sequence[Operation], fold: Fold | None) -> None:

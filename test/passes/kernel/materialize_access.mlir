@@ -27,8 +27,7 @@ func.func @axes(%x: memref<3x4x8xf32>, %out: memref<3x4x8xf32>) {
 // CHECK-NEXT:    %[[B:.*]] = kernel.alloc : memref<4xf32, #tile.memory<register>>
 // CHECK-NEXT:    loop.for %[[V:.*]] = 0 to 4 unroll {
 // CHECK-NEXT:      %[[A_1:.*]] = loop.load %[[A]][%[[V]]] : memref<4xf32, #tile.memory<register>>
-// CHECK-NEXT:      %[[A_2:.*]] = loop.load %[[A]][%[[V]]] : memref<4xf32, #tile.memory<register>>
-// CHECK-NEXT:      %[[B_1:.*]] = arith.addf %[[A_2]], %[[A_2]] : f32
+// CHECK-NEXT:      %[[B_1:.*]] = arith.addf %[[A_1]], %[[A_1]] : f32
 // CHECK-NEXT:      loop.store %[[B_1]], %[[B]][%[[V]]] : memref<4xf32, #tile.memory<register>>
 // CHECK-NEXT:    }
 // CHECK-NEXT:    kernel.move 4 %[[B]][0] to %out[%[[T]] * 4] : memref<4xf32, #tile.memory<register>> to memref<128xf32>

@@ -119,17 +119,13 @@ func.func @branch(%x: memref<8x100xf32>, %out: memref<8xf32>) {
 // CHECK-NEXT:      kernel.move 4 %x[%[[K]], %[[T]] * 4] to %[[A]][0] : memref<100x64xf32> to memref<4xf32, #tile.memory<register>>
 // CHECK-NEXT:      loop.for %[[V_1:.*]] = 0 to 4 unroll {
 // CHECK-NEXT:        %[[A_1:.*]] = loop.load %[[A]][%[[V_1]]] : memref<4xf32, #tile.memory<register>>
-// CHECK-NEXT:        %[[A_2:.*]] = loop.load %[[A]][%[[V_1]]] : memref<4xf32, #tile.memory<register>>
-// CHECK-NEXT:        %[[B:.*]] = arith.mulf %[[A_2]], %[[A_2]] : f32
+// CHECK-NEXT:        %[[B:.*]] = arith.mulf %[[A_1]], %[[A_1]] : f32
 // CHECK-NEXT:        %[[C1:.*]] = loop.load %[[S]][%[[V_1]]] : memref<4xf32, #tile.memory<register>>
 // CHECK-NEXT:        %[[C2:.*]] = arith.addf %[[C1]], %[[B]] : f32
 // CHECK-NEXT:        loop.store %[[C2]], %[[S]][%[[V_1]]] : memref<4xf32, #tile.memory<register>>
 // CHECK-NEXT:      }
 // CHECK-NEXT:    }
-// CHECK-NEXT:    loop.for %[[V_2:.*]] = 0 to 4 unroll {
-// CHECK-NEXT:      %[[S_1:.*]] = loop.load %[[S]][%[[V_2]]] : memref<4xf32, #tile.memory<register>>
-// CHECK-NEXT:      loop.store %[[S_1]], %out[%[[T]] * 4 + %[[V_2]]] : memref<64xf32>
-// CHECK-NEXT:    }
+// CHECK-NEXT:    kernel.move 4 %[[S]][0] to %out[%[[T]] * 4] : memref<4xf32, #tile.memory<register>> to memref<64xf32>
 // CHECK-LABEL: func.func @run_registers(%x: memref<100x64xf32>, %out: memref<64xf32>) {
 // CHECK-NEXT:    kernel.launch @registers(%x, %out) : memref<100x64xf32>, memref<64xf32>
 func.func @registers(%x: memref<100x64xf32>, %out: memref<64xf32>) {

@@ -1,0 +1,99 @@
+// RUN: deplodock-opt %s -p place-barriers --split-input-file | filecheck %s
+// RUN: deplodock-opt %s -p place-barriers,place-barriers,verify-barriers --split-input-file | filecheck %s
+
+// What another thread wrote is read behind a barrier.
+// CHECK-LABEL: kernel.func @written
+// CHECK:         loop.store %{{.*}}, %s[%thread]
+// CHECK-NEXT:    kernel.barrier
+// CHECK-NEXT:    loop.load %s[%thread * -1 + 63]
+// CHECK-NOT:     kernel.barrier
+kernel.func @written(%x: memref<64xf32>, %out: memref<64xf32>) blocks(%block = 1) threads(%thread = 64) {
+  %s = kernel.alloc : memref<64xf32, #tile.memory<shared>>
+  %v = loop.load %x[%thread] : memref<64xf32>
+  loop.store %v, %s[%thread] : memref<64xf32, #tile.memory<shared>>
+  %w = loop.load %s[-%thread + 63] : memref<64xf32, #tile.memory<shared>>
+  loop.store %w, %out[%thread] : memref<64xf32>
+}
+
+// -----
+
+// A slab that a loop fills again waits for its readers as well.
+// CHECK-LABEL: kernel.func @carried
+// CHECK:         loop.for %i = 0 to 4 {
+// CHECK-NEXT:      %{{.*}} = loop.load %x
+// CHECK-NEXT:      kernel.barrier
+// CHECK-NEXT:      loop.store %{{.*}}, %s[%thread]
+// CHECK-NEXT:      kernel.barrier
+// CHECK-NEXT:      %{{.*}} = loop.load %s
+// CHECK-NOT:     kernel.barrier
+kernel.func @carried(%x: memref<4x64xf32>, %out: memref<4x64xf32>) blocks(%block = 1) threads(%thread = 64) {
+  %s = kernel.alloc : memref<64xf32, #tile.memory<shared>>
+  loop.for %i = 0 to 4 {
+    %v = loop.load %x[%i, %thread] : memref<4x64xf32>
+    loop.store %v, %s[%thread] : memref<64xf32, #tile.memory<shared>>
+    %w = loop.load %s[-%thread + 63] : memref<64xf32, #tile.memory<shared>>
+    loop.store %w, %out[%i, %thread] : memref<4x64xf32>
+  }
+}
+
+// -----
+
+// A thread may read at once what it wrote itself, in whatever order the address holds its number.
+// CHECK-LABEL: kernel.func @own
+// CHECK-NOT:     kernel.barrier
+kernel.func @own(%x: memref<256xf32>, %out: memref<256xf32>) blocks(%block = 1) threads(%thread = 64) {
+  %vectors = kernel.alloc : memref<256xf32, #tile.memory<shared>>
+  kernel.move 4 %x[%thread * 4] to %vectors[%thread * 4] : memref<256xf32> to memref<256xf32, #tile.memory<shared>>
+  %v = loop.load %vectors[%thread * 4 + 3] : memref<256xf32, #tile.memory<shared>>
+  %transposed = kernel.alloc : memref<8x8xf32, #tile.memory<shared>>
+  loop.store %v, %transposed[%thread mod 8, %thread floordiv 8] : memref<8x8xf32, #tile.memory<shared>>
+  %w = loop.load %transposed[%thread mod 8, %thread floordiv 8] : memref<8x8xf32, #tile.memory<shared>>
+  %padded = kernel.alloc : memref<8x9xf32, #tile.memory<shared>>
+  loop.for %i = 0 to 3 {
+    loop.store %w, %padded[%thread floordiv 8, %thread mod 8] : memref<8x9xf32, #tile.memory<shared>>
+    %u = loop.load %padded[%thread floordiv 8, %thread mod 8] : memref<8x9xf32, #tile.memory<shared>>
+    loop.store %u, %out[%thread] : memref<256xf32>
+  }
+}
+
+// -----
+
+// Two accesses in guards of their own meet at the level of the guards, which all threads reach.
+// CHECK-LABEL: kernel.func @guards
+// CHECK:         loop.guard where (%thread < 2)
+// CHECK-NEXT:      loop.store
+// CHECK-NEXT:    }
+// CHECK-NEXT:    kernel.barrier
+// CHECK-NEXT:    loop.for
+// CHECK-NEXT:      loop.guard where (%thread < 3)
+kernel.func @guards(%x: memref<64xf32>, %out: memref<3xf32>) blocks(%block = 1) threads(%thread = 64) {
+  %s = kernel.alloc : memref<2xf32, #tile.memory<shared>>
+  %v = loop.load %x[%thread] : memref<64xf32>
+  loop.guard where (%thread < 2) {
+    loop.store %v, %s[%thread] : memref<2xf32, #tile.memory<shared>>
+  }
+  loop.for %i = 0 to 2 unroll {
+    loop.guard where (%thread < 3) {
+      %w = loop.load %s[%i] : memref<2xf32, #tile.memory<shared>>
+      loop.store %w, %out[%thread] : memref<3xf32>
+    }
+  }
+}
+
+// -----
+
+// All threads of a CTA take the same branch on the block.
+// CHECK-LABEL: kernel.func @uniform
+// CHECK:         loop.guard where (%block < 3) {
+// CHECK:           loop.store %{{.*}}, %s
+// CHECK-NEXT:      kernel.barrier
+// CHECK-NEXT:      loop.load %s
+kernel.func @uniform(%x: memref<64xf32>, %out: memref<3x64xf32>) blocks(%block = 4) threads(%thread = 64) {
+  %s = kernel.alloc : memref<64xf32, #tile.memory<shared>>
+  loop.guard where (%block < 3) {
+    %v = loop.load %x[%thread] : memref<64xf32>
+    loop.store %v, %s[%thread] : memref<64xf32, #tile.memory<shared>>
+    %w = loop.load %s[-%thread + 63] : memref<64xf32, #tile.memory<shared>>
+    loop.store %w, %out[%block, %thread] : memref<3x64xf32>
+  }
+}

@@ -1,0 +1,123 @@
+"""What materialize refuses, by name."""
+
+import pytest
+from xdsl.context import Context
+from xdsl.parser import Parser
+from xdsl.universe import Universe
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.passes.kernel.materialize import MaterializePass
+
+REFUSED = {
+    "loops": (
+        "materialize: @loops holds no launch; run tileify first",
+        """
+func.func @loops(%x: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  loop.for %i = 0 to 8 {
+    loop.store %one, %x[%i] : memref<8xf32>
+  }
+  func.return
+}""",
+    ),
+    "wide": (
+        "materialize: @wide has 2048 threads in a CTA, sm_90 allows 1024; run blockify-launch",
+        """
+func.func @wide(%x: memref<2048xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = 2048 : thread) {
+    loop.store %one, %x[%i] : memref<2048xf32>
+  }
+  func.return
+}""",
+    ),
+    "long": (
+        "materialize: @long has 2147483648 CTAs, a grid holds 2147483647",
+        """
+func.func @long(%x: memref<2147483648xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = 2147483648 : block) {
+    loop.store %one, %x[%i] : memref<2147483648xf32>
+  }
+  func.return
+}""",
+    ),
+    "large": (
+        "materialize: @large needs 262144 bytes of shared memory in a CTA, sm_90 allows 232448; "
+        "stage less or take smaller tiles",
+        """
+func.func @large(%x: memref<65536xf32>, %out: memref<32xf32>) {
+  tile.launch (%t = 32 : thread) {
+    %s = tile.stage %x[d0] : memref<65536xf32> to memref<65536xf32, #tile.memory<shared>>
+    %a = loop.load %s[%t * 2048] : memref<65536xf32, #tile.memory<shared>>
+    loop.store %a, %out[%t] : memref<32xf32>
+  }
+  func.return
+}""",
+    ),
+    "dynamic": (
+        "materialize: the extent of axis %i is not constant; only constant extents are lowered",
+        """
+func.func @dynamic(%x: memref<8xf32>, %n: index) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = %n : thread) {
+    loop.store %one, %x[%i] : memref<8xf32>
+  }
+  func.return
+}""",
+    ),
+    "grid": (
+        "materialize: a combine over the block axis %b is not lowered yet",
+        """
+func.func @grid(%x: memref<8xf32>, %out: memref<f32>) {
+  tile.launch (%b = 8 : block) {
+    %a = loop.load %x[%b] : memref<8xf32>
+    %s = tile.combine {arith.addf} %a over (%b) : f32
+    loop.store %s, %out[] : memref<f32>
+  }
+  func.return
+}""",
+    ),
+    "prefix": (
+        "materialize: the bound of the loop over %k varies along the register axis %v; only loops "
+        "that the registers of a thread run together are lowered",
+        """
+func.func @prefix(%x: memref<8xf32>, %out: memref<8xf32>) {
+  tile.launch (%v = 8 : register) {
+    %s = loop.reduce {arith.addf} %k = 0 to %v + 1 : f32 {
+      %a = loop.load %x[%k] : memref<8xf32>
+      loop.yield %a : f32
+    }
+    loop.store %s, %out[%v] : memref<8xf32>
+  }
+  func.return
+}""",
+    ),
+    "shared_origin": (
+        "materialize: the origin of the slab %s varies along %t, but all of the CTA shares it; "
+        "make that part a coordinate of the slab",
+        """
+func.func @k(%x: memref<64xf32>, %out: memref<32xf32>) {
+  tile.launch (%t = 32 : thread) {
+    %s = tile.stage %x[%t + d0] : memref<64xf32> to memref<4xf32, #tile.memory<shared>>
+    %a = loop.load %s[0] : memref<4xf32, #tile.memory<shared>>
+    loop.store %a, %out[%t] : memref<32xf32>
+  }
+  func.return
+}""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name) -> None:
+    """One message says what cannot be lowered, with figures and limits."""
+    message, text = REFUSED[name]
+    context = Context()
+    for dialect, factory in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(dialect, factory)
+    module = Parser(context, text).parse_module()
+    module.verify()
+    with pytest.raises(DiagnosticException) as error:
+        MaterializePass().apply(context, module)
+    assert str(error.value) == message
