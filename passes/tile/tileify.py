@@ -9,7 +9,8 @@
 
 Nests that stand side by side and share no reduction become a launch each. Within a launch, a loop is lifted when it is
 alone in its body but for reads and scalars: lifting one of two siblings would run the other once for each of its
-coordinates. A kernel without an outer free loop, such as a whole-tensor reduction, becomes a launch without axes.
+coordinates. Siblings of one extent are lifted together. A kernel without an outer free loop, such as a whole-tensor
+reduction, becomes a launch without axes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike, MemoryEffectKind, only_has_effect
 
-from deplodock.analysis.nest import launches, only_loop
+from deplodock.analysis.dependence import wheres
+from deplodock.analysis.nest import launches
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
@@ -60,8 +62,8 @@ def tileify(function: func.FuncOp, options: Options) -> None:
         block.insert_op_before(launch, first)
         values: dict[SSAValue, SSAValue] = {}
         launch.body.block.add_ops(op.clone(values) for op in ops)
-        while (inner := only_loop(launch.body.block)) is not None and _is_fixed(inner, launch):
-            _lift(launch, inner)
+        while loops := _liftable(launch):
+            _lift(launch, loops)
     for op in reversed(moved):
         Rewriter.erase_op(op)
 
@@ -110,10 +112,25 @@ def _is_fixed(inner: loop.ForOp, launch: tile.LaunchOp) -> bool:
     return outside and len(inner.bound.data.results) == 1
 
 
-def _lift(launch: tile.LaunchOp, inner: loop.ForOp) -> None:
-    """Make a loop of the launch body the last axis, and put its body in its place."""
-    inner.iv.replace_all_uses_with(append_loop_axis(launch, inner, Binding.THREAD))
-    for op in list(inner.body.block.ops):
-        op.detach()
-        launch.body.block.insert_op_before(op, inner)
-    Rewriter.erase_op(inner)
+def _liftable(launch: tile.LaunchOp) -> list[loop.ForOp]:
+    """The loops of the body that become its next axis: the only one, or several alike; none where others would rerun."""
+    block = launch.body.block
+    loops = [op for op in block.ops if isinstance(op, loop.ForOp)]
+    others = [op for op in block.ops if not isinstance(op, loop.ForOp)]
+    if not loops or any(op.regions or not only_has_effect(op, MemoryEffectKind.READ) for op in others):
+        return []
+    alike = all((op.bound, *op.bound_operands) == (loops[0].bound, *loops[0].bound_operands) for op in loops)
+    if len(loops) > 1 and (not alike or any(wheres(op.body.block) for op in loops)):
+        return []
+    return loops if _is_fixed(loops[0], launch) else []
+
+
+def _lift(launch: tile.LaunchOp, loops: Sequence[loop.ForOp]) -> None:
+    """Make loops of the launch body the last axis, and put their bodies in their place."""
+    axis = append_loop_axis(launch, loops[0], Binding.THREAD)
+    for inner in loops:
+        inner.iv.replace_all_uses_with(axis)
+        for op in list(inner.body.block.ops):
+            op.detach()
+            launch.body.block.insert_op_before(op, inner)
+        Rewriter.erase_op(inner)
