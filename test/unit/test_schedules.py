@@ -422,8 +422,8 @@ def test_random_schedule(program, cooperative, m, n, threads, memory, clean) -> 
     """Any options that the rules accept give a right kernel; what they refuse, they refuse before changing anything."""
     module, inputs = parse(program.text), program.draw(0)
     expected = evaluate(module, inputs)
-    tile = BlockifyLaunchPass(m=m, n=n) if program.text.count("%w[") else BlockifyLaunchPass(threads=threads)
-    for rule in (TileifyPass(), cooperative, tile, StageInputsPass(memory=memory)):
+    tiles = (BlockifyLaunchPass(m=m, n=n), BlockifyLaunchPass(threads=threads))
+    for rule in (TileifyPass(), cooperative, *tiles, StageInputsPass(memory=memory)):
         if rule is None:
             continue
         before = str(module)
