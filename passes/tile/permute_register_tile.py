@@ -213,12 +213,7 @@ def _lane_order(
     warps = [digit for letter in "mn" for digit in digits[len(digits) - len(axes) :] if digit.letter == letter]
     in_warp = digits[: len(digits) - len(axes)]
     order = [digit for digit in (*warps, *reversed(in_warp)) if digit.size > 1]
-    now = [
-        letter
-        for thread in launch.bound_to(Binding.THREAD)
-        for letter, axis in axes.items()
-        if axis is thread
-    ]
+    now = [letter for thread in launch.bound_to(Binding.THREAD) for letter, axis in axes.items() if axis is thread]
     return None if [digit.letter for digit in order] == now else (axes, order)
 
 

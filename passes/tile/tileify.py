@@ -113,7 +113,7 @@ def _is_fixed(inner: loop.ForOp, launch: tile.LaunchOp) -> bool:
 
 
 def _liftable(launch: tile.LaunchOp) -> list[loop.ForOp]:
-    """The loops of the body that become its next axis: the only one, or several alike; none where others would rerun."""
+    """The loops of the body that become its next axis: the only one, or several alike; none if others would rerun."""
     block = launch.body.block
     loops = [op for op in block.ops if isinstance(op, loop.ForOp)]
     others = [op for op in block.ops if not isinstance(op, loop.ForOp)]
