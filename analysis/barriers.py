@@ -27,9 +27,12 @@ from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Memory, memory_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Access:
-    """One operation's read or write of a shared buffer: `width` elements along the last dimension."""
+    """One operation's read or write of a shared buffer: `width` elements along the last dimension.
+
+    A walk makes one object for equal accesses, so that they are told apart quickly.
+    """
 
     op: Operation
     buffer: SSAValue
@@ -147,12 +150,11 @@ class _State:
             first, second, *rest = self.groups
             self.groups = [{**first, **second}, *rest]
 
-    def wait(self, op: kernel.WaitGroupOp) -> None:
-        """Land all groups but the last ones that the wait leaves in flight."""
-        landed = self.groups[: max(0, len(self.groups) - op.pending.value.data)]
-        self.groups = self.groups[len(landed) :]
-        for group in landed:
-            self.pending |= {replace(access, since=op): None for access in group}
+    def wait(self, pending: int) -> list[Access]:
+        """Land all groups but the `pending` last ones. Returns what they copy."""
+        count = max(0, len(self.groups) - pending)
+        landed, self.groups = self.groups[:count], self.groups[count:]
+        return [access for group in landed for access in group]
 
     def key(self) -> tuple[frozenset[Access], ...]:
         """What tells states apart."""
@@ -165,6 +167,9 @@ class _Walk:
     def __init__(self, function: kernel.FuncOp) -> None:
         self._thread = function.thread_id
         self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
+        self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], Access] = {}
+        self._placed: dict[tuple[Operation, tuple[int, ...]], list[Access]] = {}
+        self._repeats: dict[Operation, int | None] = {}
         self._fixed: dict[SSAValue, int] = {}
         self._around: list[SSAValue] = []
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
@@ -185,24 +190,28 @@ class _Walk:
                 case kernel.CommitGroupOp():
                     state.commit(self._most_pending)
                 case kernel.WaitGroupOp():
-                    state.wait(op)
+                    for access in state.wait(op.pending.value.data):
+                        state.pending[self._one(replace(access, since=op))] = None
                 case loop.ForOp():
-                    periods = self._periods(op)
-                    yield from self._all(op, state) if periods is None else self._stepwise(op, periods, state)
+                    if op not in self._repeats:
+                        self._repeats[op] = self._period(op)
+                    period = self._repeats[op]
+                    yield from self._all(op, state) if period is None else self._stepwise(op, period, state)
                 case loop.GuardOp():
                     yield from self._guard(op, state)
                 case _:
                     yield from self._access(op, state)
 
     def _access(self, op: Operation, state: _State) -> Iterator[Hazard]:
-        for access in map(self._placed, self._accesses[op]):
+        accesses = self._accesses_now(op)
+        for access in accesses:
             for other in state.in_flight():
                 if self._meet(other, access) and not (other in self._issued and self._is_repeated(other, access)):
                     yield Hazard(other, access, is_in_flight=True)
             for other in state.pending:
                 if self._conflict(other, access):
                     yield Hazard(other, access)
-        for access in map(self._placed, self._accesses[op]):
+        for access in accesses:
             is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
             (state.opened if is_async else state.pending)[access] = None
             if is_async and self._around:
@@ -258,7 +267,7 @@ class _Walk:
         if op.trips is None:
             state.become(after)
 
-    def _periods(self, op: loop.ForOp) -> int | None:
+    def _period(self, op: loop.ForOp) -> int | None:
         """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
         slots = {
             atom.divisor
@@ -297,12 +306,22 @@ class _Walk:
         """A condition in this iteration; one with quotients is left, as `_changes` does not say when it changes."""
         return form if any(isinstance(atom, Division) for atom, _ in form.terms) else self._now(form)
 
-    def _placed(self, access: Access) -> Access:
-        """An access in this iteration: its first subscript, where the slot of a ring is, as a number."""
+    def _accesses_now(self, op: Operation) -> list[Access]:
+        """The accesses of an operation in this iteration: the first subscript, a ring's slot, is a number."""
+        now = (op, tuple(self._fixed.values()))
+        if now not in self._placed:
+            self._placed[now] = [self._one(self._access_now(access)) for access in self._accesses[op]]
+        return self._placed[now]
+
+    def _access_now(self, access: Access) -> Access:
         if not self._fixed or not access.subscripts:
             return access
         first, *rest = access.subscripts
         return replace(access, subscripts=(self._now(first, is_slot=_slot(first) is not None), *rest))
+
+    def _one(self, access: Access) -> Access:
+        """The object that stands for all equal accesses."""
+        return self._known.setdefault((access.op, access.since, access.writes, access.subscripts), access)
 
     def _now(self, form: Linear, is_slot: bool = True) -> Linear:
         """A form with the variables of loops that are walked iteration by iteration as numbers.
@@ -328,8 +347,8 @@ class _Walk:
         return not any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs)
 
     def _is_repeated(self, first: Access, second: Access) -> bool:
-        """Whether two walks of one operation are of different iterations, so of different elements: those tell which."""
-        if first != second:
+        """Whether two walks of one operation are of different iterations, which their elements tell."""
+        if first is not second:
             return False
         roots = [self._thread, *self._around]
         return all(thread_of(root, second.subscripts, second.width) is not None for root in roots)
@@ -373,7 +392,8 @@ def _slot(form: Linear) -> Division | None:
     ((atom, coefficient),) = form.terms
     if not isinstance(atom, Division) or not atom.remainder or coefficient != 1:
         return None
-    variables = (
-        isinstance(root, BlockArgument) and isinstance(root.block.parent_op(), loop.ForOp) for root in form.roots()
-    )
-    return atom if all(variables) else None
+    return atom if all(_is_loop_variable(root) for root in form.roots()) else None
+
+
+def _is_loop_variable(root: SSAValue) -> bool:
+    return isinstance(root, BlockArgument) and isinstance(root.block.parent_op(), loop.ForOp)
