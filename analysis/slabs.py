@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IndexType, MemRefType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.alignment import aligned_width, element_bytes
@@ -106,3 +106,8 @@ class Slab:
         digits = [(along, sector, 1), (last, across, 1)]
         digits += [(along, self.shape[along] // sector, sector), (last, self.shape[last] // across, across)]
         return digits + [(dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last]
+
+
+def stand_in(extent: int) -> SSAValue:
+    """A root with this many values, to be substituted before it is emitted."""
+    return loop.ForOp(extent, Region(Block(arg_types=[IndexType()]))).iv

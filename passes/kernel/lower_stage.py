@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import Linear, extent_of
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, step_of
-from deplodock.analysis.slabs import Slab
+from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
@@ -112,16 +111,11 @@ def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
     if trips > 1:
         unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
         flat = Linear(((emitter.enter_loop(trips, "c", unroll=unroll), threads),)) + flat
-    chunk = _stand_in(total)
+    chunk = stand_in(total)
     coordinates = slab.coordinates(Linear(((chunk, 1),)))
     beyond: list[Condition] = [flat - Linear(constant=total)] if total % threads else []
     with emitter.guarded(beyond):
         _move(emitter, slab, coordinates, slab.copy_width(), is_async, lambda form: form.substitute(chunk, flat))
-
-
-def _stand_in(extent: int) -> SSAValue:
-    """A root with this many values, to be substituted before it is emitted."""
-    return loop.ForOp(extent, Region(Block(arg_types=[IndexType()]))).iv
 
 
 def _move(
@@ -144,11 +138,11 @@ def _move(
 def _outside(slab: Slab, subscripts: Sequence[Linear]) -> list[Condition]:
     """When subscripts lie inside the source, less what always holds under the slab's facts."""
     narrowed = _narrowed(slab.facts)
-    for root, stand_in in narrowed:
-        subscripts = [form.substitute(root, Linear(((stand_in, 1),))) for form in subscripts]
+    for root, other in narrowed:
+        subscripts = [form.substitute(root, Linear(((other, 1),))) for form in subscripts]
     conditions = in_shape(slab.type, subscripts)
-    for root, stand_in in narrowed:
-        conditions = [form.substitute(stand_in, Linear(((root, 1),))) for form in conditions]
+    for root, other in narrowed:
+        conditions = [form.substitute(other, Linear(((root, 1),))) for form in conditions]
     return conditions
 
 
@@ -163,5 +157,5 @@ def _narrowed(facts: Sequence[Condition]) -> list[tuple[SSAValue, SSAValue]]:
             continue
         extent, limit = extent_of(root), (-fact.constant - 1) // coefficient + 1
         if extent is not None and 0 < limit < extent:
-            found.append((root, _stand_in(limit)))
+            found.append((root, stand_in(limit)))
     return found
