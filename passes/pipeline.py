@@ -45,6 +45,7 @@ STAGES = (
     Stage("t", 9, "permute-register-tile", "deplodock.passes.tile.permute_register_tile", "PermuteRegisterTilePass"),
     Stage("t", 10, "double-buffer", "deplodock.passes.tile.double_buffer", "DoubleBufferPass"),
     Stage("t", 13, "async-copy", "deplodock.passes.tile.async_copy", "AsyncCopyPass"),
+    Stage("t", 14, "pad-smem", "deplodock.passes.tile.pad_smem", "PadSmemPass"),
     Stage("t", 15, "pipeline-k-outer", "deplodock.passes.tile.pipeline_k_outer", "PipelineKOuterPass"),
     Stage("t", 16, "mark-unroll", "deplodock.passes.tile.mark_unroll", "MarkUnrollPass"),
     Stage("k", 1, "materialize", "deplodock.passes.kernel.materialize", "MaterializePass"),

@@ -1,0 +1,118 @@
+"""t:014 pad-smem: pad the rows of shared slabs whose accesses collide in the banks of shared memory.
+
+    %xs = tile.stage %x[%m_b * 32 + d0, d1]           %xs = tile.stage %x[%m_b * 32 + d0, d1]
+      : .. to memref<32x32xf32, ..>             ->      : .. to memref<32x32xf32, strided<[36, 1]>, ..>
+    %v = loop.load %xs[%t, %i * 4 + %r]               %v = loop.load %xs[%t, %i * 4 + %r]
+
+Subscripts stay; only the type of the slab changes. The padding is the smallest with the fewest wavefronts for the copies
+that fill the slab and for its readers, and it keeps the width of each access. All slabs with all their buffers must fit
+in the shared memory of a CTA, with as many CTAs to an SM as the launch wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.banks import BANK_BYTES, BANKS, SlabBanks
+from deplodock.analysis.resources import buffer_elements, shared_budget
+from deplodock.analysis.schedule import Options
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Memory
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+
+
+@dataclass(frozen=True)
+class PadSmemPass(ModulePass):
+    """Pad the rows of shared slabs whose accesses collide in the banks of shared memory.
+
+    Parameters:
+        pad: elements to add to each row of every slab, whether or not accesses collide.
+    """
+
+    name = "pad-smem"
+    pad: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, pad_smem)
+
+
+def pad_smem(function: func.FuncOp, options: Options) -> None:
+    """Pad the slabs of every launch; Skip with the reasons if none is to be padded."""
+    pad = positive(options, "pad", 1) if "pad" in options else None
+    each_launch(function, lambda launch: _pad_launch(launch, pad))
+
+
+def _pad_launch(launch: tile.LaunchOp, pad: int | None) -> None:
+    if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
+        raise Skip("the slabs are slots of a ring already; run pad-smem before pipeline-k-outer")
+    stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
+    shared = [stage for stage in stages if tile.memory_of(stage.slab) is Memory.SHARED]
+    if not shared:
+        raise Skip("no slab is staged in shared memory; run stage-inputs first")
+    refusals = [refusal for stage in shared if (refusal := _pad_slab(launch, stage, shared, pad)) is not None]
+    if len(refusals) == len(shared):
+        raise Skip("; ".join(dict.fromkeys(refusals)))
+
+
+def _pad_slab(
+    launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp], pad: int | None
+) -> str | None:
+    """Pad a slab where it pays, or by `pad`. Returns the reason where it stays as it is."""
+    type, name = loop.memref_of(stage.slab), f"%{stage.source.name_hint or '?'}"
+    if not isinstance(type.layout, NoneAttr):
+        return f"{name}: its rows are padded already"
+    if len(type.get_shape()) < 2:
+        return f"{name}: its slab is a single row"
+    banks = SlabBanks(launch, stage)
+    now = banks.total(type)
+    if pad is None and not now.has_conflicts:
+        return f"{name}: no conflicts: {now}"
+    period = BANKS * BANK_BYTES // element_bytes(type.element_type)
+    wider = {n: padded(type, n) for n in ([pad] if pad is not None else range(1, period))}
+    kept = {n: wide for n, wide in wider.items() if _keeps_widths(banks, type, wide)}
+    if not kept:
+        return f"{name}: rows of {type.get_shape()[-1]} + {pad} elements would narrow its accesses"
+    fitting = {n: wide for n, wide in kept.items() if _fits(launch, stage, shared, wide)}
+    if not fitting:
+        return f"{name}: {min(kept)} more elements a row exceed the shared memory of a CTA"
+    needed = {n: banks.total(wide).needed for n, wide in fitting.items()}
+    best = min(needed, key=lambda n: (needed[n], n))
+    if pad is None and needed[best] >= now.needed:
+        return f"{name}: no padding takes fewer than {now}"
+    Rewriter.replace_value_with_new_type(stage.slab, fitting[best])
+    return None
+
+
+def padded(type: MemRefType[Attribute], pad: int) -> MemRefType[Attribute]:
+    """The type of a slab with `pad` more elements between rows, of rank 2 or more."""
+    shape = type.get_shape()
+    strides = [1, shape[-1] + pad]
+    for extent in reversed(shape[1:-1]):
+        strides.append(strides[-1] * extent)
+    return MemRefType(type.element_type, shape, StridedLayoutAttr(strides[::-1]), type.memory_space)
+
+
+def _keeps_widths(banks: SlabBanks, type: MemRefType[Attribute], wide: MemRefType[Attribute]) -> bool:
+    """Whether all accesses of a slab are as wide as they are, if it had the type `wide`."""
+    return all(new >= old for new, old in zip(banks.widths(wide), banks.widths(type), strict=True))
+
+
+def _fits(
+    launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp], wide: MemRefType[Attribute]
+) -> bool:
+    """Whether the slabs of a launch fit in shared memory if that of `stage` had the type `wide`."""
+    module = launch.get_toplevel_object()
+    assert isinstance(module, ModuleOp)
+    occupancy = 1 if launch.occupancy is None else launch.occupancy.value.data
+    types = [(op.depth, wide if op is stage else loop.memref_of(op.slab)) for op in shared]
+    size = sum(depth * buffer_elements(type) * element_bytes(type.element_type) for depth, type in types)
+    return size <= shared_budget(module, occupancy)
