@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.linear import Linear, fold, fold_map
+from deplodock.analysis.linear import Division, Linear, fold, fold_map
 from deplodock.analysis.roles import innermost_reduction
 from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.tile_ring import AllocOp, CopyOp, depth_of
 
 
 def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
@@ -27,16 +30,48 @@ def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
 
 
 def _is_outside(value: SSAValue, condition: Linear) -> bool:
-    """Whether a value is read from outside a global buffer, directly or through a slab, where a condition fails."""
+    """Whether a value is read from outside a global buffer, directly or through slabs, where a condition fails."""
     if not isinstance(load := value.owner, loop.LoadOp):
         return False
-    source, subscripts = load.source, fold_map(load.map.data, load.indices)
-    if isinstance(stage := source.owner, tile.StageOp):
-        subscripts = [fold(expr, stage.indices, subscripts) for expr in stage.map.data.results]
-        source = stage.source
-    if tile.memory_of(source) is not None:
-        return False
-    for form, extent in zip(subscripts, loop.memref_of(source).get_shape(), strict=True):
+    reads = _reads(load)
+    return bool(reads) and all(_leaves(buffer, subscripts, condition) for buffer, subscripts in reads)
+
+
+def _reads(load: loop.LoadOp) -> list[tuple[SSAValue, list[Linear]]]:
+    """The global buffers that the element of a load may come from, with its subscripts there; none if unknown."""
+    subscripts = fold_map(load.map.data, load.indices)
+    match load.source.owner:
+        case tile.StageOp() as stage:
+            return [(stage.source, [fold(expr, stage.indices, subscripts) for expr in stage.map.data.results])]
+        case AllocOp() as slots:
+            copies = [use.operation for use in slots.result.uses if isinstance(use.operation, CopyOp)]
+            reads = [_read_of_slot(copy, subscripts) for copy in copies]
+            return [read for read in reads if read is not None] if None not in reads else []
+        case _:
+            return [(load.source, subscripts)] if tile.memory_of(load.source) is None else []
+
+
+def _read_of_slot(copy: CopyOp, subscripts: Sequence[Linear]) -> tuple[SSAValue, list[Linear]] | None:
+    """What a copy puts where a load reads a slot of a ring, for the step that the load reads."""
+    (step,) = fold_map(copy.step.data, copy.step_indices)
+    if len(step.terms) != 1:
+        return None
+    ((root, coefficient),) = step.terms
+    if isinstance(root, Division) or coefficient != 1:
+        return None
+    slot, *inside = subscripts
+    match slot.terms:
+        case ((Division(form, divisor, True), 1),) if divisor == depth_of(copy.ring) and not slot.constant:
+            read = form
+        case _:
+            read = slot
+    forms = [fold(expr, copy.indices, inside) for expr in copy.map.data.results]
+    return copy.source, [form.substitute(root, read - Linear(constant=step.constant)) for form in forms]
+
+
+def _leaves(buffer: SSAValue, subscripts: Sequence[Linear], condition: Linear) -> bool:
+    """Whether a subscript is past the end of its dimension wherever a condition is not below 0."""
+    for form, extent in zip(subscripts, loop.memref_of(buffer).get_shape(), strict=True):
         beyond = (form - Linear(constant=extent) - condition).range()
         if beyond is not None and beyond[0] >= 0:
             return True
