@@ -84,7 +84,7 @@ class Linear:
         return _form(kept, self.constant), _form(rest, 0)
 
     def substitute(self, root: SSAValue, form: Linear) -> Linear:
-        """The form with a root replaced by another, whose values must be among the root's: the form may rely on them."""
+        """The form with a root replaced by another of values that the root can have: the form may rely on its range."""
         result = Linear(constant=self.constant)
         for atom, coefficient in self.terms:
             if isinstance(atom, Division):
