@@ -34,9 +34,9 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
-    NoneAttr,
     StringAttr,
     TensorType,
+    UnitAttr,
     f64,
     i1,
     i64,
@@ -84,7 +84,7 @@ class AtenOp(IRDLOperation):
                 if parameter.kind == "Tensor?[]":
                     properties[parameter.name] = _positions(given)
                 operands += [tensor for tensor in given if tensor is not None]
-                properties.update((name, NoneAttr()) for name in skipped)
+                properties.update((name, UnitAttr()) for name in skipped)
                 skipped = []
         return cls.create(operands=operands, properties=properties, result_types=result_types)
 
@@ -154,7 +154,7 @@ class AtenOp(IRDLOperation):
     def _verify_absent(self, parameter: Parameter) -> None:
         """Check the property in the place of a tensor operand: a number, or none."""
         attribute = self.properties.get(parameter.name)
-        if attribute is None or parameter.is_list or (parameter.optional and isinstance(attribute, NoneAttr)):
+        if attribute is None or parameter.is_list or (parameter.optional and isinstance(attribute, UnitAttr)):
             return
         if not self.schema().takes_number(parameter):
             raise VerifyException(f"{parameter.name} must be a tensor operand, not a number")
@@ -323,7 +323,7 @@ def python_value(attribute: Attribute) -> Any:
         return tuple(attribute.get_values())
     if isinstance(attribute, StringAttr):
         return attribute.data
-    return None if isinstance(attribute, NoneAttr) else attribute
+    return None if isinstance(attribute, UnitAttr) else attribute
 
 
 def _matches(attribute: Attribute, kind: str) -> bool:
@@ -336,6 +336,8 @@ def _print_entry(printer: Printer, name: str, attribute: Attribute) -> None:
     if isinstance(attribute, DenseArrayBase):
         with printer.in_square_brackets():
             printer.print_list(value, printer.print_int)
+    elif isinstance(attribute, UnitAttr):
+        printer.print_string("none")
     elif isinstance(value, bool):
         printer.print_string("true" if value else "false")
     elif isinstance(value, int):
@@ -358,7 +360,7 @@ def _parse_entry(parser: Parser, schema: Schema) -> tuple[str, Attribute]:
     parser.parse_punctuation("=")
     pos = parser.pos
     if parameter.is_tensor and not parameter.is_list and parser.parse_optional_keyword("none"):
-        return name, NoneAttr()
+        return name, UnitAttr()
     kind = "int[]" if parameter.is_list else "Scalar" if parameter.is_tensor else parameter.kind
     attribute = attribute_of(_parse_value(parser, kind), kind)
     if attribute is None:

@@ -70,3 +70,59 @@ func.func @dtype(%x: tensor<4xf32>) {
   %0 = torch.aten._to_copy %x {dtype = f64} : tensor<4xf32> -> tensor<4xf32>
   func.return
 }
+
+// -----
+
+// CHECK: torch.aten.lt.Tensor gives i1, not f32: cast with torch.aten._to_copy
+func.func @comparison(%x: tensor<4xf32>) {
+  %0 = torch.aten.lt.Tensor %x, %x : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: the operand is tensor<4xi64>, the other tensor<4xf32>: cast with torch.aten._to_copy
+func.func @compared(%x: tensor<4xf32>, %i: tensor<4xi64>) {
+  %0 = torch.aten.lt.Tensor %x, %i : tensor<4xf32>, tensor<4xi64> -> tensor<4xi1>
+  func.return
+}
+
+// -----
+
+// CHECK: condition must hold i1, not f32
+func.func @condition(%x: tensor<4xf32>) {
+  %0 = torch.aten.where.self %x, %x, %x : tensor<4xf32>, tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: indices must say where its 1 tensors stand in the list, such as {indices = [-1, 0]} for the first in the second place
+func.func @positions(%x: tensor<4xf32>, %i: tensor<4xi64>) {
+  %0 = torch.aten.index.Tensor %x, %i {indices = [1]} : tensor<4xf32>, tensor<4xi64> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: expected the tensor operands self, other; got 0 of them
+func.func @numbers_only() {
+  %0 = torch.aten.floor_divide {self = 5, other = 2} : -> tensor<4xi64>
+  func.return
+}
+
+// -----
+
+// CHECK: expected one result
+func.func @results(%x: tensor<4xf32>) {
+  %0, %1 = torch.aten.exp %x : tensor<4xf32> -> tensor<4xf32>, tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: approximate must be a string such as {approximate = "none"}
+func.func @string(%x: tensor<4xf32>) {
+  %0 = "torch.aten.gelu"(%x) <{approximate = 1 : i64}> : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}

@@ -58,3 +58,30 @@ func.func @pure(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %2 = torch.aten.softmax.int %x {dim = 0} : tensor<4xf32> -> tensor<4xf32>
   func.return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// No operands, several results, strings, and lists.
+// CHECK-LABEL: func.func @forms
+// CHECK-NEXT:    %{{.*}} = torch.aten.full {size = [2, 0], fill_value = 1.500000e+00} : -> tensor<2x0xf32>
+// CHECK-NEXT:    %{{.*}}, %{{.*}} = torch.aten.split.Tensor %x {split_size = 1} : tensor<2x8xf32> -> tensor<1x8xf32>, tensor<1x8xf32>
+// CHECK-NEXT:    %{{.*}} = torch.aten.gelu %x {approximate = "tanh"} : tensor<2x8xf32> -> tensor<2x8xf32>
+// CHECK-NEXT:    %{{.*}} = torch.aten.cat %x, %x {dim = 1} : tensor<2x8xf32>, tensor<2x8xf32> -> tensor<2x16xf32>
+// CHECK-NEXT:    %{{.*}} = torch.aten.clamp.Tensor %x, %x {min = none} : tensor<2x8xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
+// CHECK-NEXT:    %{{.*}} = torch.aten.index.Tensor %x, %i {indices = [-1, 0]} : tensor<2x8xf32>, tensor<3xi64> -> tensor<2x3xf32>
+// CHECK-NEXT:    %{{.*}} = torch.aten.floor_divide %x {self = 5} : tensor<2x8xf32> -> tensor<2x8xf32>
+// CHECK-NEXT:    %{{.*}} = torch.aten.lt.Tensor %x, %x : tensor<2x8xf32>, tensor<2x8xf32> -> tensor<2x8xi1>
+// GENERIC:       "torch.aten.full"() <{size = array<i64: 2, 0>, fill_value = 1.500000e+00 : f64}>
+// GENERIC:       "torch.aten.clamp.Tensor"(%x, %x) <{min}>
+// GENERIC:       "torch.aten.index.Tensor"(%x, %i) <{indices = array<i64: -1, 0>}>
+func.func @forms(%x: tensor<2x8xf32>, %i: tensor<3xi64>) {
+  %0 = torch.aten.full {size = [2, 0], fill_value = 1.5} : -> tensor<2x0xf32>
+  %1, %2 = torch.aten.split.Tensor %x {split_size = 1} : tensor<2x8xf32> -> tensor<1x8xf32>, tensor<1x8xf32>
+  %3 = torch.aten.gelu %x {approximate = "tanh"} : tensor<2x8xf32> -> tensor<2x8xf32>
+  %4 = torch.aten.cat %x, %x {dim = 1} : tensor<2x8xf32>, tensor<2x8xf32> -> tensor<2x16xf32>
+  %5 = torch.aten.clamp.Tensor %x, %x {min = none} : tensor<2x8xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
+  %6 = torch.aten.index.Tensor %x, %i {indices = [-1, 0]} : tensor<2x8xf32>, tensor<3xi64> -> tensor<2x3xf32>
+  %7 = torch.aten.floor_divide %x {self = 5} : tensor<2x8xf32> -> tensor<2x8xf32>
+  %8 = torch.aten.lt.Tensor %x, %x : tensor<2x8xf32>, tensor<2x8xf32> -> tensor<2x8xi1>
+  func.return
+}
