@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.linear import Division, Linear, Range, extent_of, fold, fold_map
+from deplodock.analysis.linear import Division, Linear, Range, fold, fold_map
 from deplodock.analysis.ownership import Path, thread_of
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.affine_syntax import condition_pairs
@@ -171,6 +171,8 @@ class _Walk:
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[Access]] = {}
         self._repeats: dict[Operation, int | None] = {}
         self._fixed: dict[SSAValue, int] = {}
+        self._endless: set[SSAValue] = set()
+        """The variables among them of loops without a known end."""
         self._around: list[SSAValue] = []
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
         self._issued: set[Access] = set()
@@ -240,6 +242,8 @@ class _Walk:
     def _stepwise(self, op: loop.ForOp, period: int, state: _State) -> Iterator[Hazard]:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes."""
         changes = [*self._changes(op), *([] if op.trips is None else [op.trips])]
+        if op.trips is None:
+            self._endless.add(op.iv)
         after = state.copy()
         around, issued = self._around, self._issued
         self._around, self._issued = [], set()
@@ -329,7 +333,7 @@ class _Walk:
         A loop without a known end would never repeat its state if it counted through anything but the slots.
         """
         for root, value in self._fixed.items():
-            if form.depends_on(root) and (is_slot or extent_of(root) is not None):
+            if form.depends_on(root) and (is_slot or root not in self._endless):
                 form = form.substitute(root, Linear(constant=value))
         return form
 

@@ -1,148 +1,132 @@
-"""What verify-barriers and place-barriers refuse, and that the rules refuse bad options."""
+"""Which accesses of shared memory need a barrier: slots of rings, guards, and copies in flight."""
+
+from __future__ import annotations
 
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.universe import Universe
-from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
-from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
-from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
-from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
-from deplodock.passes.tile.cooperative_reduce import CooperativeReducePass
-from deplodock.passes.tile.stage_inputs import StageInputsPass
-from deplodock.passes.tile.tileify import TileifyPass
+from deplodock.analysis.barriers import first_hazard
+from deplodock.dialects import kernel
 
 CONTEXT = Context()
 for _name, _factory in Universe.get_multiverse().all_dialects.items():
     CONTEXT.register_dialect(_name, _factory)
 
+S = "memref<3x64xf32, #tile.memory<shared>>"
+X = "memref<640xf32>"
 
-def kernel(body: str) -> ModuleOp:
-    """A kernel of 64 threads with a shared buffer s of 64 elements; `S` in the body is its type."""
-    shared = "memref<64xf32, #tile.memory<shared>>"
+
+def hazard(body: str, trips: str = "10") -> str | None:
+    """The first hazard of a loop over %k in a kernel of 64 threads %t, as text."""
     text = f"""
-    kernel.func @k(%x: memref<64xf32>, %out: memref<64xf32>) blocks(%block = 4) threads(%thread = 64) {{
-      %s = kernel.alloc : {shared}
-      %v = loop.load %x[%thread] : memref<64xf32>
-      {body.replace(": S", ": " + shared)}
+    kernel.func @k(%x: {X}, %n: index) blocks(%b = 1) threads(%t = 64) {{
+      %s = kernel.alloc : {S}
+      %v = loop.load %x[%t] : {X}
+      loop.for %k = 0 to {trips} {{
+        {body}
+      }}
     }}"""
     module = Parser(CONTEXT, text).parse_module()
     module.verify()
-    return module
+    (function,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
+    found = first_hazard(function)
+    return None if found is None else str(found)
 
 
-REFUSED = {
-    "%s is written by loop.store and then read by loop.load with no kernel.barrier between them; add one": """
-      loop.store %v, %s[%thread] : S
-      %w = loop.load %s[-%thread + 63] : S""",
-    "%s is read by loop.load and then overwritten by loop.store with no kernel.barrier between them; add one": """
-      loop.store %v, %s[%thread] : S
-      kernel.barrier
-      %w = loop.load %s[-%thread + 63] : S
-      loop.store %w, %s[%thread] : S""",
-    "kernel.barrier stands in a loop.guard that not all threads run alike; move it out": """
-      loop.guard where (%thread < 32) {
-        kernel.barrier
-      }""",
-    "kernel.barrier stands in a loop.for that not all threads run alike; move it out": """
-      loop.for %i = 0 to %thread {
-        loop.for %j = 0 to 4 {
-          kernel.barrier
-        }
-      }""",
-    "kernel.shuffle_xor stands in a loop.guard that not all threads run alike; move it out": """
-      loop.guard where (%thread < 48) {
-        %w = kernel.shuffle_xor %v, 16 : f32
-      }""",
-}
+def store(slot: str, at: str = "%t") -> str:
+    return f"loop.store %v, %s[{slot}, {at}] : {S}"
 
 
-@pytest.mark.parametrize("message", REFUSED)
-def test_verify_refuses(message) -> None:
-    """Hazards and barriers that not all threads reach are named."""
-    with pytest.raises(DiagnosticException) as error:
-        VerifyBarriersPass().apply(CONTEXT, kernel(REFUSED[message]))
-    assert str(error.value) == f"verify-barriers: @k: {message}"
+def load(slot: str, at: str = "63 - %t") -> str:
+    return f"%{len(slot)}r = loop.load %s[{slot}, {at}] : {S}".replace(f"%{len(slot)}r", "%r")
+
+
+def copy(slot: str) -> str:
+    return f"kernel.move 1 async %x[%k * 64 + %t] to %s[{slot}, %t] : {X} to {S}"
+
+
+BARRIER, COMMIT, WAIT = "kernel.barrier", "kernel.commit_group", "kernel.wait_group"
+READ_AFTER_WRITE = "%s is written by loop.store and then read by loop.load"
+WRITE_AFTER_READ = "%s is read by loop.load and then overwritten by loop.store"
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("lines", "expected"),
     [
-        "loop.guard where (%block < 2) {\n kernel.barrier\n }",
-        "loop.for %i = 0 to %block {\n kernel.barrier\n }",
-        "loop.store %v, %s[%thread] : S\n %w = loop.load %s[%thread] : S",
-        "loop.store %v, %s[%thread] : S\n kernel.barrier\n %w = loop.load %s[0] : S",
+        # The slot written is read one barrier later, and written again two barriers later.
+        ([store("%k mod 3"), BARRIER, load("%k mod 3")], None),
+        ([store("%k mod 2"), BARRIER, load("%k mod 2")], None),
+        # With one slot, a slow thread still reads when a fast one writes the next step.
+        ([store("%k mod 1"), BARRIER, load("%k mod 1")], WRITE_AFTER_READ),
+        ([store("0"), BARRIER, load("0")], WRITE_AFTER_READ),
+        ([store("0"), BARRIER, load("0"), BARRIER], None),
+        # Different slots of one step do not meet.
+        ([BARRIER, store("(%k + 2) mod 3"), load("%k mod 3")], None),
+        ([BARRIER, store("(%k + 3) mod 3"), load("%k mod 3")], READ_AFTER_WRITE),
+        # Nothing orders a step with the later one that has its slot.
+        ([store("(%k + 2) mod 3"), load("%k mod 3")], WRITE_AFTER_READ),
+        ([store("(%k + 1) mod 3"), load("%k mod 3")], READ_AFTER_WRITE),
+        # A thread's own elements need nothing.
+        ([store("%k mod 3"), load("%k mod 3", "%t")], None),
     ],
 )
-def test_verify_accepts(body) -> None:
-    """Uniform branches may hold barriers, and a thread sees its own writes."""
-    VerifyBarriersPass().apply(CONTEXT, kernel(body))
+def test_slots(lines: list[str], expected: str | None) -> None:
+    assert hazard("\n".join(lines)) == expected
+    assert hazard("\n".join(lines), trips="%n") == expected
 
 
-@pytest.mark.parametrize("around", ["loop.guard where (%thread < 32)", "loop.for %i = 0 to %thread"])
-def test_no_place_for_a_barrier(around) -> None:
-    """A hazard inside code that threads leave at different times cannot be mended by a barrier."""
-    body = f"{around} {{\n loop.store %v, %s[%thread] : S\n %w = loop.load %s[-%thread + 63] : S\n }}"
-    with pytest.raises(DiagnosticException, match="that not all threads run alike; split it"):
-        PlaceBarriersPass().apply(CONTEXT, kernel(body))
-
-
-ROWS = """
-func.func @k(%x: memref<6x64xf32>, %out: memref<6xf32>) ATTRIBUTES {
-  loop.for %i = 0 to 6 {
-    %s = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
-      %v = loop.load %x[%i, %k] : memref<6x64xf32>
-      loop.yield %v : f32
-    }
-    loop.store %s, %out[%i] : memref<6xf32>
-  }
-  func.return
-}
-"""
-
-
-def rows(schedule: str = "") -> ModuleOp:
-    attributes = f'attributes {{deplodock.schedule = "{schedule}"}}' if schedule else ""
-    return Parser(CONTEXT, ROWS.replace("ATTRIBUTES", attributes)).parse_module()
+IN_FLIGHT = "%s is read by loop.load while an async kernel.move to it is in flight"
 
 
 @pytest.mark.parametrize(
-    ("rule", "message"),
+    ("lines", "expected"),
     [
-        (CooperativeReducePass(threads=0), "the option threads must be a positive integer, got 0"),
-        (CooperativeReducePass(vector=-4), "the option vector must be a positive integer, got -4"),
-        (BlockifyLaunchPass(threads=0), "the option threads must be a positive integer, got 0"),
-        (BlockifyLaunchPass(m=8), "blockify-launch{m=8} applies to no kernel: @k: m and n tile a contraction"),
-        (StageInputsPass(memory="register"), "stage-inputs{memory=register} applies to no kernel: @k: %x: a thread"),
+        ([copy("%k mod 3"), COMMIT, f"{WAIT} 0", BARRIER, load("%k mod 3")], None),
+        ([copy("%k mod 3"), COMMIT, f"{WAIT} 0", load("%k mod 3", "%t")], None),
+        (
+            [copy("%k mod 3"), COMMIT, f"{WAIT} 0", load("%k mod 3")],
+            "%s is written by kernel.move and then read by loop.load",
+        ),
+        ([copy("%k mod 3"), COMMIT, f"{WAIT} 1", BARRIER, load("%k mod 3")], IN_FLIGHT),
+        ([copy("%k mod 3"), COMMIT, BARRIER, load("%k mod 3", "%t")], IN_FLIGHT),
+        ([copy("%k mod 3"), f"{WAIT} 0", COMMIT, BARRIER, load("%k mod 3")], IN_FLIGHT),
+        # What landed one step ago was published by this step's barrier, and its slot was read before it.
+        ([copy("%k mod 3"), COMMIT, f"{WAIT} 1", BARRIER, load("(%k + 2) mod 3")], None),
+        (
+            [copy("%k mod 2"), COMMIT, f"{WAIT} 1", BARRIER, load("(%k + 1) mod 2")],
+            "%s is read by loop.load and then overwritten by kernel.move",
+        ),
+        # Two steps in flight may not fill one slot.
+        (
+            [copy("%k mod 1"), COMMIT, f"{WAIT} 1"],
+            "%s is overwritten by kernel.move while an async kernel.move to it is in flight",
+        ),
     ],
 )
-def test_options_that_no_kernel_takes(rule, message) -> None:
-    """An option that was given and cannot apply is an error, and changes nothing."""
-    module = rows()
-    TileifyPass().apply(CONTEXT, module)
-    before = str(module)
-    with pytest.raises(PassFailedException) as error:
-        rule.apply(CONTEXT, module)
-    assert message in str(error.value)
-    assert str(module) == before
+def test_copies_in_flight(lines: list[str], expected: str | None) -> None:
+    assert hazard("\n".join(lines)) == expected
 
 
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        ("tileify,cooperative-reduce{lanes=2}", 'gives cooperative-reduce a bad option: Provided arguments ["lanes"]'),
-        ("tileify,cooperative-reduce{threads=many}", "gives cooperative-reduce a bad option: Incompatible types"),
-        ("tileify,cooperative-reduce{keep=some}", "gives cooperative-reduce a bad option: Incompatible types"),
-        ("tileify,cooperative-reduce{threads=0}", "the option threads must be a positive integer, got 0"),
-        ("tilefy,cooperative-reduce", "the schedule of @k names tilefy, which is not one of choose-schedule, tileify"),
-    ],
-)
-def test_bad_schedule(schedule, message) -> None:
-    """The options of a schedule are checked as if they were given to the passes."""
-    module = rows(schedule)
-    with pytest.raises(PassFailedException) as error:  # noqa: PT012
-        TileifyPass().apply(CONTEXT, module)
-        CooperativeReducePass().apply(CONTEXT, module)
-    assert message in str(error.value)
+def guarded(condition: str, *lines: str) -> str:
+    return "\n".join([f"loop.guard where ({condition}) {{", *lines, "}"])
+
+
+def test_a_guard_that_fails_in_the_last_steps() -> None:
+    """The commit must not be skipped: the waits of the last steps would leave the last copies in flight."""
+    read = [BARRIER, load("(%k + 2) mod 3")]
+    inside = [guarded("%k < 90", copy("%k mod 3")), COMMIT, f"{WAIT} 1", *read]
+    assert hazard("\n".join(inside), trips="100") is None
+    skipped = [guarded("%k < 90", copy("%k mod 3"), COMMIT), f"{WAIT} 1", *read]
+    assert hazard("\n".join(skipped), trips="90") is None
+    assert hazard("\n".join(skipped), trips="100") == IN_FLIGHT
+
+
+def test_a_hazard_in_one_late_step() -> None:
+    lines = [COMMIT, guarded("%k < 70", BARRIER), guarded("%k + 1 < 70", store("0")), guarded("68 < %k", load("0"))]
+    assert hazard("\n".join(lines), trips="70") is None
+    assert hazard("\n".join(lines), trips="71") is None
+    late = [COMMIT, guarded("%k < 69", BARRIER), *lines[2:]]
+    assert hazard("\n".join(late), trips="69") is None
+    assert hazard("\n".join(late), trips="70") == READ_AFTER_WRITE
