@@ -98,6 +98,7 @@ _INTEGER_OPERATIONS = {
     "arith.shrsi": "{0} >> {1}",
     "arith.shrui": "({T})(({U}){0} >> {1})",
     "math.absi": "{0} < 0 ? ({T})-({U}){0} : {0}",
+    "math.ipowi": "ipowi({0}, {1})",
     "math.ctlz": "__clz{ll}({0})",
     "math.cttz": "__clz{ll}(__brev{ll}({0}))",
     "math.ctpop": "__popc{ll}({0})",
@@ -266,6 +267,16 @@ __device__ __forceinline__ T floor_mod(T a, T b) {
 template <typename T>
 __device__ __forceinline__ T ceil_div(T a, T b) {
   return a / b + (a % b != 0 && (a < 0) == (b < 0));
+}
+""",
+    "ipowi": """\
+template <typename T>
+__device__ __forceinline__ T ipowi(T base, T exponent) {
+  if (exponent < 0) return base == 1 || base == -1 ? (exponent & 1 ? base : 1) : 0;
+  unsigned long long result = 1, power = base;
+  for (; exponent > 0; exponent >>= 1, power *= power)
+    if (exponent & 1) result *= power;
+  return (T)result;
 }
 """,
 }

@@ -56,7 +56,7 @@ def kernel(body: str, parameters: str = "%x: memref<64xf32>") -> str:
 
 REFUSED = {
     "no CUDA form; lower it": "%a = arith.constant 1 : i32\n%b, %c = arith.mulsi_extended %a, %a : i32",
-    "math.ipowi from i32 to i32 has no CUDA form": "%a = arith.constant 1 : i32\n%b = math.ipowi %a, %a : i32",
+    "arith.bitcast from i32 to i32 has no CUDA form": "%a = arith.constant 1 : i32\n%b = arith.bitcast %a : i32 to i32",
     "the type f16 has no CUDA form; use f32": "%a = kernel.alloc : memref<4xf16, #tile.memory<register>>",
     "the type i8 has no CUDA form": "%a = kernel.alloc : memref<4xi8, #tile.memory<register>>",
     "only scalar constants": "%a = arith.constant dense<1.0> : tensor<4xf32>",
@@ -108,11 +108,11 @@ def test_a_module_without_kernels_is_refused(ctx: Context):
 
 def test_the_message_has_the_position(tool: Callable[..., CompletedProcess[str]], tmp_path: Path):
     file = tmp_path / "bad.mlir"
-    file.write_text(kernel("  %a = arith.constant 1 : i32\n  %b = math.ipowi %a, %a : i32"))
+    file.write_text(kernel("  %a = arith.constant 1 : i32\n  %b = arith.bitcast %a : i32 to i32"))
     done = tool("deplodock-opt", str(file), "-t", "cuda")
     assert done.returncode == 1
     assert f"{file}:3:" in done.stderr.splitlines()[0]
-    assert "error: @k: math.ipowi from i32 to i32 has no CUDA form" in done.stderr
+    assert "error: @k: arith.bitcast from i32 to i32 has no CUDA form" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -180,3 +180,16 @@ def test_fused_multiply_add_rounds_once() -> None:
 def test_an_unknown_scalar_operation_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match=r"do not compute math\.ctpop"):
         scalar("math.ctpop %a0 : i32", ["i32"], "i32", np.zeros(2, np.int32))
+
+
+def test_integer_powers() -> None:
+    base, exponent = (np.array(side) for side in zip(*((b, e) for b in (-3, -1, 0, 1, 2) for e in (-2, -1, 0, 3, 70)), strict=True))
+    expected = [b**e if e >= 0 else 0 if abs(b) != 1 else b**-e for b, e in zip(base.tolist(), exponent.tolist(), strict=True)]
+    wrapped = [(value + 2**63) % 2**64 - 2**63 for value in expected]
+    np.testing.assert_array_equal(scalar("math.ipowi %a0, %a1 : i64", ["i64", "i64"], "i64", base, exponent), wrapped)
+
+
+def test_fma_of_doubles_rounds_once() -> None:
+    a, b = np.array([1 + 2.0**-30, 3.0]), np.array([1 - 2.0**-30, math.inf])
+    got = scalar("math.fma %a0, %a1, %a2 : f64", ["f64"] * 3, "f64", a, b, np.array([-1.0, -math.inf]))
+    np.testing.assert_array_equal(got, [-(2.0**-60), math.nan])
