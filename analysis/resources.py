@@ -20,6 +20,9 @@ STATIC_LIMIT = 48 * 1024
 RESERVED = 1024
 """The bytes of shared memory that the system takes for each resident CTA."""
 
+SHARED_UNIT = 128
+"""The bytes in which a CTA is given shared memory (`cuda_occupancy.h` of the CUDA toolkit)."""
+
 
 @dataclass(frozen=True)
 class SharedMemory:
@@ -94,4 +97,5 @@ def shared_budget(module: ModuleOp, occupancy: int) -> int:
     Every resident CTA takes 1 KB besides its own (CUDA C++ Programming Guide, "Compute Capability 8.x" and later).
     """
     target = target_of(module)
-    return min(target.fact("shared_per_block"), target.fact("shared_per_sm") // occupancy - RESERVED)
+    share = target.fact("shared_per_sm") // occupancy // SHARED_UNIT * SHARED_UNIT
+    return min(target.fact("shared_per_block"), share - RESERVED)

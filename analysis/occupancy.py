@@ -1,0 +1,147 @@
+"""How many CTAs share an SM, what limits them, and how many registers a thread can have.
+
+The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA toolkit), for sm_80 and later:
+registers are given to warps in units of 256, each of the four partitions of an SM holds a quarter of them, and a CTA's
+shared memory is given in units of 128 bytes, with 1 KB besides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.dependence import Dependence
+from deplodock.analysis.linear import extent_of
+from deplodock.analysis.resources import RESERVED, SHARED_UNIT
+from deplodock.analysis.roles import shares_accumulator
+from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.tile import Binding, Memory
+
+WARP = 32
+PARTITIONS = 4
+"""The parts of an SM that each hold a share of the warps and registers."""
+
+REGISTER_UNIT = 256
+"""The registers in which a warp is given them."""
+
+THREAD_UNIT = REGISTER_UNIT // WARP
+"""The registers in which a thread is given them."""
+
+REGISTER_BYTES = 4
+
+ADDRESSES = 32
+"""The registers of a thread besides its data, roughly: addresses, loop counters, what the compiler keeps."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """CTAs that share an SM, and what keeps it from more: threads, registers, shared memory or CTAs."""
+
+    ctas: int
+    limited_by: str
+    sms: int
+
+    def waves(self, blocks: int) -> float:
+        """How many times a grid fills the GPU, the last time perhaps in part; infinite where no CTA fits."""
+        return blocks / (self.ctas * self.sms) if self.ctas else math.inf
+
+    def __str__(self) -> str:
+        return f"{self.ctas} CTAs on an SM, limited by {self.limited_by}"
+
+
+def occupancy(target: TargetAttr, threads: int, registers: int, shared: int) -> Occupancy:
+    """The occupancy of CTAs of `threads`, with these registers a thread and bytes of shared memory a CTA."""
+    limits = {
+        "threads": _by_threads(target, threads),
+        "registers": _by_registers(target, threads, registers),
+        "shared memory": _by_shared(target, shared),
+        "CTAs": target.fact("blocks_per_sm"),
+    }
+    limiting = min(limits, key=lambda name: limits[name])
+    return Occupancy(limits[limiting], limiting, target.fact("sms"))
+
+
+def register_limit(target: TargetAttr, threads: int, ctas: int) -> int:
+    """The most registers of a thread with which `ctas` CTAs of `threads` share an SM; 0 if the threads are too many."""
+    if ctas > _by_threads(target, threads):
+        return 0
+    warps = -(-_warps(threads) * ctas // PARTITIONS)
+    each = target.fact("registers_per_sm") // PARTITIONS // warps
+    limit = min(each // REGISTER_UNIT * THREAD_UNIT, target.fact("registers_per_thread"))
+    return limit if _by_registers(target, threads, limit) >= ctas else 0
+
+
+def register_estimate(launch: tile.LaunchOp) -> int:
+    """The registers that a thread of a launch takes, roughly: accumulators, what is read for them, and addresses.
+
+    All that one block reads is taken to be alive together with the accumulators of the reductions around and before it;
+    other scalars are taken to replace what they are computed from.
+    """
+    return Registers(launch).of_block(launch.body.block) + ADDRESSES
+
+
+class Registers:
+    """The estimate for one launch, without addresses."""
+
+    def __init__(self, launch: tile.LaunchOp) -> None:
+        self._dependence = Dependence()
+        self._axes = launch.bound_to(Binding.REGISTER)
+
+    def of_block(self, block: Block) -> int:
+        """The registers of what a block reads and folds, and the most that one of its loops takes in its body."""
+        own = sum(self._of(op) for op in block.ops)
+        inner = (self.of_block(op.body.block) for op in block.ops if isinstance(op, loop.ForOp | loop.ReduceOp))
+        return own + max(inner, default=0)
+
+    def _of(self, op: Operation) -> int:
+        match op:
+            case loop.LoadOp() if tile.memory_of(op.source) is not Memory.REGISTER:
+                return self._size(op.result)
+            case tile.StageOp() if tile.memory_of(op.slab) is Memory.REGISTER:
+                type = loop.memref_of(op.slab)
+                return math.prod(type.get_shape()) * _registers(type.element_type)
+            case loop.ReduceOp():
+                around = op.parent_op()
+                shared = isinstance(around, loop.ReduceOp) and shares_accumulator(op, around)
+                return 0 if shared else sum(self._size(result) for result in op.results)
+            case _:
+                return 0
+
+    def _size(self, value: SSAValue) -> int:
+        """The registers of a value at all coordinates of the register axes that it varies along."""
+        found = self._dependence.of(value)
+        return math.prod(extent_of(axis) or 1 for axis in self._axes if axis in found) * _registers(value.type)
+
+
+def _registers(type: Attribute) -> int:
+    """The registers of one scalar."""
+    return -(-element_bytes(type) // REGISTER_BYTES)
+
+
+def _warps(threads: int) -> int:
+    return -(-threads // WARP)
+
+
+def _by_threads(target: TargetAttr, threads: int) -> int:
+    if threads > target.fact("threads_per_block"):
+        return 0
+    return target.fact("threads_per_sm") // WARP // _warps(threads)
+
+
+def _by_registers(target: TargetAttr, threads: int, registers: int) -> int:
+    """The CTAs that the registers allow. A CTA is started only if the warps of all partitions could take as many."""
+    per_warp = -(-max(registers, 1) * WARP // REGISTER_UNIT) * REGISTER_UNIT
+    total, assumed = target.fact("registers_per_sm"), -(-_warps(threads) // PARTITIONS) * PARTITIONS
+    if registers > target.fact("registers_per_thread") or per_warp * assumed > total:
+        return 0
+    return total // PARTITIONS // per_warp * PARTITIONS // _warps(threads)
+
+
+def _by_shared(target: TargetAttr, shared: int) -> int:
+    if shared > target.fact("shared_per_block"):
+        return 0
+    return target.fact("shared_per_sm") // (-(-(shared + RESERVED) // SHARED_UNIT) * SHARED_UNIT)
