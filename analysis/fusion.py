@@ -1,7 +1,7 @@
 """What fusion and the lowering to loops read off tensor operations.
 
-Along which dimensions values vary, which elements of its operands an operation needs, which reductions are
-contractions, and what a value costs to compute again.
+Along which dimensions values vary, which elements of its operands an operation needs, and which reductions are
+contractions.
 """
 
 from __future__ import annotations
@@ -23,28 +23,7 @@ from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMa
 TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
 
-_CHEAP = (
-    arith.ConstantOp,
-    arith.AddfOp,
-    arith.SubfOp,
-    arith.MulfOp,
-    arith.NegfOp,
-    arith.MaximumfOp,
-    arith.MinimumfOp,
-    arith.AddiOp,
-    arith.SubiOp,
-    arith.MuliOp,
-    arith.MaxSIOp,
-    arith.MinSIOp,
-    arith.AndIOp,
-    arith.OrIOp,
-    arith.XOrIOp,
-    arith.CmpfOp,
-    arith.CmpiOp,
-    arith.SelectOp,
-)
 _CASTS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
-_MANY = 1 << 16
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
@@ -167,48 +146,10 @@ def _factors(value: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> list[tu
     return [(op.inputs[argument.index], varies[op.inputs[argument.index]]) for argument in arguments]
 
 
-@dataclass(frozen=True)
-class Cone:
-    """What it takes to compute an element of a value from what is stored.
-
-    `work` counts scalar operations, those of shared values once for each use; `expensive` is whether one of them is
-    more than an addition, multiplication or comparison; `reduces` is whether a reduction is among them.
-    """
-
-    work: int = 0
-    expensive: bool = False
-    reduces: bool = False
-
-    @property
-    def is_cheap(self) -> bool:
-        """Whether computing the value again costs less than reading it."""
-        return self.work <= 4 and not self.expensive and not self.reduces
-
-
-def cones(block: Block) -> dict[SSAValue, Cone]:
-    """The cone of each value of a block of tensor operations, as if nothing between the inputs and it were stored."""
-    found: dict[SSAValue, Cone] = {argument: Cone() for argument in block.args}
+def reducing(block: Block) -> set[SSAValue]:
+    """The values of a block that a reduction takes part in computing."""
+    found: set[SSAValue] = set()
     for op in block.ops:
-        if isinstance(op, TensorOp):
-            sources = [found[value] for value in dict.fromkeys(op.operands)]
-            cone = Cone(
-                min(sum(source.work for source in sources) + _work(op), _MANY),
-                any(source.expensive for source in sources) or _is_expensive(op),
-                any(source.reduces for source in sources) or isinstance(op, ReduceOp),
-            )
-            found.update((result, cone) for result in op.results)
-        else:
-            found.update((result, Cone()) for result in op.results)
+        if isinstance(op, ReduceOp) or any(value in found for value in op.operands):
+            found.update(op.results)
     return found
-
-
-def _body_ops(op: TensorOp) -> list[Operation]:
-    return list(op.body.block.ops)[:-1] if isinstance(op, ElementwiseOp) else []
-
-
-def _work(op: TensorOp) -> int:
-    return sum(not isinstance(inner, (arith.ConstantOp, *_CASTS)) for inner in _body_ops(op))
-
-
-def _is_expensive(op: TensorOp) -> bool:
-    return any(not isinstance(inner, (*_CHEAP, *_CASTS)) for inner in _body_ops(op))

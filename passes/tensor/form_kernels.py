@@ -6,17 +6,16 @@
                                                             tensor_ext.yield %sum_1 : ..
                                                           }
 
-An operation joins the kernels that need it, computed again in each if it is cheap, or is stored once. A kernel keeps
-to these limits:
+An operation joins the kernel that needs it, or is computed again in each of several, or is stored once, whichever costs
+less on the module's target (`analysis/cost.py`). A kernel keeps to these limits:
 
 * its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of
   another reduction;
 * it holds one contraction, and its outputs have all the axes of its space or the rows;
-* what the loop of a reduction computes again for other rows (the x + bias of a matmul) is a few additions and
-  multiplications;
+* a concat is stored, its parts computed in place, and what a gather reads is in memory;
 * its parameters fit in 4096 bytes, and the kernels of a function do not wait for each other in a circle.
 
-`deplodock.fuse = "never" | "always"` on an operation overrides what is cheap. Kernels that are there already stay as
+`deplodock.fuse = "never" | "always"` on an operation overrides the cost. Kernels that are there already stay as
 they are. A function may return an argument; it returns a constant through a kernel that writes it.
 """
 
@@ -33,13 +32,16 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from deplodock.analysis.cost import Rates
 from deplodock.analysis.fusion import TensorOp
+from deplodock.analysis.targets import target_of
 from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
 from deplodock.passes.names import Names
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping
+from deplodock.passes.tensor.prepare import prepare
 
 
 @dataclass(frozen=True)
@@ -49,28 +51,31 @@ class FormKernelsPass(ModulePass):
     name = "form-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names = Names(op)
+        names, rates = Names(op), Rates.of(target_of(op))
         for function in op.walk():
             if isinstance(function, func.FuncOp) and any(map(_on_tensors, function.body.blocks)):
-                _form_kernels(function, names)
+                _form_kernels(function, names, rates)
 
 
 def _on_tensors(block: Block) -> bool:
     return any(isinstance(value.type, TensorType) for op in block.ops for value in (*op.operands, *op.results))
 
 
-def _form_kernels(function: func.FuncOp, names: Names) -> None:
+def _form_kernels(function: func.FuncOp, names: Names, rates: Rates) -> None:
     if len(function.body.blocks) != 1:
         raise failure(function, "form-kernels takes functions of one block")
     block = function.body.block
     for op in block.ops:
         _check(op)
+    prepare(block)
     old = [op for op in block.ops if isinstance(op, TensorOp)]
     positions = {op: position for position, op in enumerate(block.ops)}
     stored: dict[SSAValue, SSAValue] = {}
     last = block.last_op
     assert last is not None
-    for step in _ordered(Grouping(block).groups, [op for op in block.ops if isinstance(op, KernelOp)], positions):
+    for step in _ordered(
+        Grouping(block, rates).groups, [op for op in block.ops if isinstance(op, KernelOp)], positions
+    ):
         if isinstance(step, KernelOp):
             step.detach()
             kernel = step
@@ -127,9 +132,7 @@ def _ordered(
     return order
 
 
-def _outline(
-    group: Group, positions: dict[Operation, int], stored: dict[SSAValue, SSAValue], names: Names
-) -> KernelOp:
+def _outline(group: Group, positions: dict[Operation, int], stored: dict[SSAValue, SSAValue], names: Names) -> KernelOp:
     """Build the kernel of a group and note where its outputs are."""
     ops = sorted(group.indices, key=lambda op: positions[op])
     outputs = sorted(group.outputs, key=lambda value: _position(value, positions))
@@ -171,4 +174,6 @@ def _kind(group: Group) -> str:
         return "reduce"
     if any(isinstance(op, ElementwiseOp) for op in group.indices):
         return "elementwise"
+    if group.parts:
+        return "concat"
     return "constant" if all(isinstance(op, arith.ConstantOp) for op in group.indices) else "copy"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.cost import Rates, Work, element_work
 from deplodock.analysis.fusion import Demand, TensorOp, is_contraction, long_axes, shape_of
 from deplodock.analysis.fusion_index import (
     ZERO,
@@ -19,10 +22,15 @@ from deplodock.analysis.fusion_index import (
     substitute,
     walked_axes,
 )
-from deplodock.dialects.tensor import ConcatOp, ReduceOp
+from deplodock.analysis.linear import extent_of
+from deplodock.analysis.schedule import CELLS, CTA_THREADS, WARP
+from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, tensor_of
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
+
+WORD = 4
+"""Bytes of a value that a row keeps on chip."""
 
 MAX_PARAMETERS = 4096 // 8
 """The pointers that fit in the parameters of a kernel, which are 4096 bytes on every target."""
@@ -34,7 +42,8 @@ class Group:
 
     `axes` span the space of the kernel's largest output. `rows` are the axes that all reductions leave free (None
     before the first): an output has all axes, or the rows. A kernel that stores a concat has a space for each of its
-    parts instead, and no reductions.
+    parts instead, and no reductions. `reads` are the values it loads, and where; `work` is what it computes, by the
+    axes that the indices have.
     """
 
     number: int
@@ -42,10 +51,9 @@ class Group:
     rows: frozenset[SSAValue] | None = None
     indices: dict[Operation, list[Index]] = field(default_factory=dict[Operation, list[Index]])
     outputs: dict[SSAValue, Index] = field(default_factory=dict[SSAValue, Index])
-    reads: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
-    reduction_axes: dict[Operation, tuple[SSAValue, ...]] = field(
-        default_factory=dict[Operation, tuple[SSAValue, ...]]
-    )
+    reads: dict[SSAValue, dict[Index, None]] = field(default_factory=dict[SSAValue, dict[Index, None]])
+    work: dict[frozenset[SSAValue], Work] = field(default_factory=dict[frozenset[SSAValue], Work])
+    reduction_axes: dict[Operation, tuple[SSAValue, ...]] = field(default_factory=dict[Operation, tuple[SSAValue, ...]])
     contraction: ReduceOp | None = None
     parts: tuple[Index, ...] = ()
     refusals: list[str] = field(default_factory=list[str])
@@ -71,9 +79,82 @@ class Group:
         self.indices[op] = list(indices)
         for result in op.results:
             self.reads.pop(result, None)
-        for value in op.operands:
-            if not isinstance(value.owner, arith.ConstantOp):
-                self.reads[value] = None
+        self._account(op, indices, demand)
+
+    def _account(self, op: TensorOp, indices: Iterable[Index], demand: Demand) -> None:
+        """Note what computing `op` at `indices` reads and takes."""
+        for index in indices:
+            self._add_work(op, index)
+            for value, needed in self._operands(op, index, demand):
+                if not isinstance(value.owner, arith.ConstantOp) and value.owner not in self.indices:
+                    self.reads.setdefault(value, {})[needed] = None
+
+    def _add_work(self, op: Operation, index: Index) -> None:
+        used = frozenset(axes_in(index)).union(self.reduction_axes.get(op, ()))
+        self.work[used] = self.work.get(used, Work()) + element_work(op)
+
+    def _operands(self, op: TensorOp, index: Index, demand: Demand) -> list[tuple[SSAValue, Index]]:
+        """All operands with an index that has the axes along which they are read."""
+        if isinstance(op, ConcatOp):
+            return list(zip(op.inputs, self.parts, strict=True))
+        source = [(op.source, index)] if isinstance(op, GatherOp) else []
+        return [*source, *demand.operands(op, index, self.reduction_axes.get(op, ()))]
+
+    def fork(self) -> Group:
+        """A copy to try something on."""
+        return replace(
+            self,
+            indices=dict(self.indices),
+            outputs=dict(self.outputs),
+            reads={value: dict(indices) for value, indices in self.reads.items()},
+            work=dict(self.work),
+            reduction_axes=dict(self.reduction_axes),
+        )
+
+    def nanoseconds(self, rates: Rates) -> float:
+        """What the kernel costs, its launch included."""
+        work = Work()
+        for axes, share in self.work.items():
+            work += share * self._points(axes)
+        moved = sum(map(_size_of, self.outputs))
+        for value, indices in self.reads.items():
+            touched = sum(_volume(axes_in(index)) for index in indices) * _element_size(value)
+            moved += touched if self._rows_overflow(rates) else min(touched, _size_of(value))
+        return rates.kernel_ns(moved, work, self._ctas())
+
+    def computes_often(self, index: Index, shape: Sequence[int]) -> bool:
+        """Whether the loops around an index of a value of `shape` run more often than the value has elements."""
+        return self._points(frozenset(axes_in(index))) > prod(shape)
+
+    def _points(self, axes: frozenset[SSAValue]) -> int:
+        """How often the loops that have these axes run: those around them too, as loops nest.
+
+        An operand of a contraction is computed once for each `CELLS` outputs along the axes that it lacks.
+        """
+        for op, reduced in self.reduction_axes.items():
+            if axes.isdisjoint(reduced):
+                continue
+            around = axes_in(self.indices[op][0])
+            lacks = [axis for axis in around if axis not in axes] if op is self.contraction else []
+            return _volume([*around, *reduced]) // min(CELLS, _volume(lacks)) if lacks else _volume([*around, *reduced])
+        if self.rows is not None and axes <= self.rows:
+            return _volume(self.rows)
+        return _volume(next((part for part in map(axes_in, self.parts) if axes <= set(part)), self.axes))
+
+    def _rows_overflow(self, rates: Rates) -> bool:
+        """Whether a row is too long to stay on chip between the loops over it."""
+        rows = [_volume(axes) for op, axes in self.reduction_axes.items() if op is not self.contraction]
+        return max(rows, default=0) * WORD > rates.shared_bytes
+
+    def _ctas(self) -> int:
+        """How many CTAs the kernel is likely to have: those of a CTA share a row only along contiguous memory."""
+        if self.rows is None:
+            spaces = [axes_in(part) for part in self.parts] or [self.axes]
+            return -(-sum(map(_volume, spaces)) // CTA_THREADS)
+        threads = 1
+        if self.contraction is None:
+            threads = min((_row_threads(op, axes) for op, axes in self.reduction_axes.items()), default=1)
+        return -(-_volume(self.rows) * threads // CTA_THREADS)
 
     def _add_reduction(self, op: ReduceOp, index: Index, demand: Demand) -> None:
         shape = shape_of(op.inputs[0])
@@ -124,14 +205,6 @@ class Group:
             return "a kernel holds one contraction"
         return None
 
-    def repeats(self, index: Index) -> bool:
-        """Whether a reduction's loop computes this index again for different rows."""
-        used = axes_in(index)
-        for op, axes in self.reduction_axes.items():
-            if any(axis in used for axis in axes):
-                return any(axis not in used for axis in axes_in(self.indices[op][0]))
-        return False
-
     def can_output(self, index: Index, shape: Sequence[int], reduces: bool) -> bool:
         """Whether a value of `shape` computed at `index` can be one more output: it has all axes, or the rows.
 
@@ -154,19 +227,46 @@ class Group:
         def moved(index: Index) -> Index:
             return tuple(substitute(form, forms) for form in index)
 
-        for op, indices in other.indices.items():
-            self.indices[op] = list(dict.fromkeys([*self.indices.get(op, []), *map(moved, indices)]))
         self.outputs |= {value: moved(index) for value, index in other.outputs.items()}
         self.reduction_axes |= other.reduction_axes
+        for op, indices in other.indices.items():
+            known = self.indices.setdefault(op, [])
+            for index in map(moved, indices):
+                if index not in known:
+                    known.append(index)
+                    self._add_work(op, index)
         if self.rows is None and other.rows is not None:
             self.rows = frozenset(values[axis] for axis in other.rows)
         if self.rows is None and len(values) < len(self.axes):
             self.rows = frozenset(values.values())
         self.contraction = self.contraction or other.contraction
         self.refusals += other.refusals
-        self.reads = {v: None for v in (*self.reads, *other.reads) if v.owner not in self.indices}
+        for value, indices in other.reads.items():
+            self.reads.setdefault(value, {}).update(dict.fromkeys(map(moved, indices)))
+        self.reads = {value: indices for value, indices in self.reads.items() if value.owner not in self.indices}
 
 
 def _new_index(value: SSAValue) -> Index:
     """An index with an axis of its own along each dimension that is not 1."""
     return tuple(ZERO if extent == 1 else along(new_loop(extent).iv) for extent in shape_of(value))
+
+
+def _volume(axes: Iterable[SSAValue]) -> int:
+    return prod(extent_of(axis) or 0 for axis in axes)
+
+
+def _element_size(value: SSAValue) -> int:
+    return element_bytes(tensor_of(value).element_type)
+
+
+def _size_of(value: SSAValue) -> int:
+    return prod(shape_of(value)) * _element_size(value)
+
+
+def _row_threads(op: Operation, axes: Sequence[SSAValue]) -> int:
+    """The threads that share a row: those of a CTA along contiguous memory, else one."""
+    assert isinstance(op, ReduceOp)
+    shape = shape_of(op.inputs[0])
+    long = [d for d, extent in enumerate(shape) if extent != 1]
+    contiguous = bool(long) and long[-1] in op.reduced and shape[long[-1]] >= WARP
+    return min(CTA_THREADS, _volume(axes)) if contiguous else 1

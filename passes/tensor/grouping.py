@@ -8,12 +8,14 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.fusion import Demand, TensorOp, cones, dependence, shape_of
+from deplodock.analysis.cost import Rates
+from deplodock.analysis.fusion import Demand, TensorOp, dependence, reducing, shape_of
 from deplodock.analysis.fusion_index import Index, axis_of, unify
 from deplodock.analysis.linear import extent_of
-from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, KernelOp, ReduceOp
+from deplodock.dialects.tensor import GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import MAX_INDICES, MAX_PARAMETERS, Group
+from deplodock.passes.tensor.pricing import Pricing
 
 FUSE = "deplodock.fuse"
 """The attribute that overrides fusion: "never" stores the operation's results, "always" never does."""
@@ -26,15 +28,17 @@ class Grouping:
     """The kernels of a block of tensor operations.
 
     Every operation is decided once, after all that use it: it joins the kernel that needs it, or is computed in each
-    of several, or is stored by a kernel of its own. A decision looks at the operation's users and keeps at most
-    MAX_INDICES indices for each kernel, so the time is linear in the size of the block.
+    of several, or is stored by a kernel of its own, whichever costs less. A decision looks at the operation's users
+    and at a bounded number of operations behind it, and keeps at most MAX_INDICES indices for each kernel.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, rates: Rates) -> None:
         self.groups: list[Group] = []
         self._created = 0
-        self._cones = cones(block)
+        self._reducing = reducing(block)
         self._demand = Demand(dependence(block))
+        positions = {op: position for position, op in enumerate(block.ops)}
+        self._pricing = Pricing(self._demand, rates, positions)
         self._homes: dict[Operation, list[Group]] = {}
         for op in reversed(list(block.ops)):
             if isinstance(op, TensorOp):
@@ -83,9 +87,13 @@ class Grouping:
         if any(_gathers_from(use.operation, result) for result in op.results for use in result.uses):
             return "a gather reads it where an index tensor says"
         refusal = self._kept_refusal(op, needs) if kept else None
-        refusal = refusal or self._cost_refusal(op, needs, always)
+        if isinstance(op, ReduceOp) and len(needs) > 1:
+            refusal = refusal or "several kernels need the reduction"
         for group, indices in needs.items():
             refusal = refusal or group.refusal(op, indices, self._demand)
+        if refusal is None and not always and not self._is_free(op, needs):
+            price = self._pricing.of(op, needs)
+            refusal = None if price.joined <= price.stored else str(price)
         if refusal is not None:
             return refusal
         for group, indices in needs.items():
@@ -113,21 +121,16 @@ class Grouping:
             return "it is returned, and several kernels need it"
         ((group, indices),) = needs.items()
         shape = shape_of(op.results[0])
-        if len(indices) > 1 or not group.can_output(indices[0], shape, self._cones[op.results[0]].reduces):
+        if len(indices) > 1 or not group.can_output(indices[0], shape, op.results[0] in self._reducing):
             return "it is returned, and the kernel does not compute each of its elements once"
         return None
 
-    def _cost_refusal(self, op: TensorOp, needs: Needs, always: bool) -> str | None:
-        """Why storing `op` is better than computing it where it is needed."""
-        if isinstance(op, ReduceOp):
-            return "several kernels need the reduction" if len(needs) > 1 else None
-        if always or not isinstance(op, ElementwiseOp) or self._cones[op.results[0]].is_cheap:
-            return None
-        if len(needs) > 1:
-            return "several kernels need it, and it is not cheap to compute again"
-        if any(group.repeats(index) for group, indices in needs.items() for index in indices):
-            return "the loop of a reduction would compute it again for other rows, and it is not cheap"
-        return None
+    def _is_free(self, op: TensorOp, needs: Needs) -> bool:
+        """Whether computing `op` where it is needed surely costs less than storing it."""
+        if isinstance(op, ReduceOp) or len(needs) > 1:
+            return isinstance(op, IndexMapOp | IotaOp)
+        ((group, indices),) = needs.items()
+        return len(indices) < 2 and not any(group.computes_often(i, shape_of(op.results[0])) for i in indices)
 
     def _merged(self, op: TensorOp, needs: Needs) -> Needs:
         """The needs after merging kernels that compute `op` at the same points, so that they share it."""
@@ -163,7 +166,7 @@ class Grouping:
         if base.rows is not None and moved is not None and base.rows != moved:
             return None
         rows = moved if base.rows is None else base.rows
-        if rows is None and self._cones[op.results[0]].reduces:
+        if rows is None and op.results[0] in self._reducing:
             rows = image
         if image not in (frozenset(base.axes), rows):
             return None
@@ -215,5 +218,3 @@ def _fuse_mode(op: Operation) -> str | None:
 def _name_of(op: Operation) -> str:
     hint = op.results[0].name_hint
     return f"%{hint}" if hint else op.name
-
-

@@ -1,0 +1,102 @@
+"""Rewrites before fusion, after which more operations can share a kernel.
+
+* A gather from an index map reads through both maps at once.
+* An elementwise operation on a concat becomes a concat of elementwise operations on its parts: a concat is stored, and
+  what is done to it then happens on the way to memory. (A rotation of pairs of halves is computed in one kernel.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.fusion import shape_of
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, tensor_of
+
+MAX_PARTS = 4
+"""The most parts of a concat for which operations are repeated."""
+
+
+def prepare(block: Block) -> None:
+    """Rewrite the tensor operations of a block in place; what nobody needs any more stays."""
+    for op in list(block.ops):
+        match op:
+            case GatherOp():
+                _fold_maps(op)
+            case ElementwiseOp() if not op.attributes and (concat := _sinkable(op)) is not None:
+                _sink(op, concat)
+            case _:
+                pass
+
+
+def _fold_maps(op: GatherOp) -> None:
+    """`gather(index_map(x, f), g)` is `gather(x, f . g)`."""
+    source, map = op.source, op.map.data
+    while isinstance(source.owner, IndexMapOp):
+        outer = source.owner.map.data
+        exprs = tuple(expr.replace_dims_and_symbols(map.results, ()) for expr in outer.results)
+        source, map = source.owner.source, AffineMap(map.num_dims, map.num_symbols, exprs)
+    if source is not op.source:
+        folded = GatherOp(source, op.indices, map)
+        folded.attributes |= op.attributes
+        _replace(op, [folded], [folded.result])
+
+
+def _sinkable(op: ElementwiseOp) -> ConcatOp | None:
+    """A concat among the operands that only elementwise operations read."""
+    for value in op.inputs:
+        concat = value.owner
+        if isinstance(concat, ConcatOp) and len(concat.inputs) <= MAX_PARTS and not concat.attributes:
+            users = [use.operation for use in concat.result.uses]
+            if all(isinstance(user, ElementwiseOp) and not user.attributes for user in users):
+                return concat
+    return None
+
+
+def _sink(op: ElementwiseOp, concat: ConcatOp) -> None:
+    dim, start = concat.dim.value.data, 0
+    parts: list[ElementwiseOp] = []
+    made: list[Operation] = []
+    for position, part in enumerate(concat.inputs):
+        shape = shape_of(part)
+        operands: list[SSAValue] = []
+        for value in op.inputs:
+            if isinstance(value.owner, ConcatOp) and _alike(value.owner, concat):
+                operands.append(value.owner.inputs[position])
+            else:
+                operands.append(_slice(value, dim, start, shape, made))
+        types = [type(tensor_of(out))(tensor_of(out).element_type, shape) for out in op.outputs]
+        parts.append(ElementwiseOp(operands, types, op.body.clone()))
+        made.append(parts[-1])
+        start += shape[dim]
+    joined = [ConcatOp([part.outputs[i] for part in parts], dim) for i in range(len(op.outputs))]
+    _replace(op, [*made, *joined], [whole.result for whole in joined])
+
+
+def _alike(op: ConcatOp, other: ConcatOp) -> bool:
+    return op.dim == other.dim and [v.type for v in op.inputs] == [v.type for v in other.inputs]
+
+
+def _slice(value: SSAValue, dim: int, start: int, shape: Sequence[int], made: list[Operation]) -> SSAValue:
+    """A part of a value along a dimension, read by a new index map."""
+    exprs = [AffineExpr.dimension(d) + (start if d == dim else 0) for d in range(len(shape))]
+    op = IndexMapOp(value, AffineMap(len(shape), 0, tuple(exprs)), shape)
+    made.append(op)
+    return op.result
+
+
+def _replace(op: Operation, new: Sequence[Operation], results: Sequence[SSAValue]) -> None:
+    """Put operations in the place of one, with its name and location."""
+    for value in (result for made in new for result in made.results):
+        value.name_hint = op.results[0].name_hint
+    for made in new:
+        made.location = op.location
+    block = op.parent
+    assert block is not None
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    for old, result in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(result)
+    Rewriter.erase_op(op)

@@ -1,0 +1,115 @@
+"""Prices the two fates of an operation: computed in the kernels that need it, or stored once by a kernel of its own.
+
+Either way the elementwise operations that it is computed from go with it, as far as the nearest reductions and
+arguments: what stops halfway costs a launch as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import prod
+
+from xdsl.dialects import arith
+from xdsl.ir import Operation
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.cost import Rates
+from deplodock.analysis.fusion import Demand, TensorOp, shape_of
+from deplodock.analysis.fusion_index import Index
+from deplodock.dialects.tensor import ConcatOp, ReduceOp, tensor_of
+from deplodock.passes.tensor.group import MAX_INDICES, Group
+
+_MAX_CONE = 32
+"""How many operations behind the one that is decided are looked at, so that a decision takes a bounded time."""
+
+Frontier = dict[ReduceOp, list[Index]]
+"""The reductions that a cone ends at, and the indices at which it needs them."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Nanoseconds that the two fates of an operation add to the program."""
+
+    joined: float
+    stored: float
+
+    def __str__(self) -> str:
+        return f"computing it there costs {self.joined / 1000:.3f} us, storing it {self.stored / 1000:.3f} us"
+
+
+class Pricing:
+    """The prices of the operations of a block, whose `positions` are those in the text."""
+
+    def __init__(self, demand: Demand, rates: Rates, positions: Mapping[Operation, int]) -> None:
+        self._demand = demand
+        self._rates = rates
+        self._positions = positions
+
+    def of(self, op: TensorOp, needs: Mapping[Group, Sequence[Index]]) -> Price:
+        """The price of `op`, which the kernels `needs` need at these indices.
+
+        A reduction behind it that cannot join them takes a kernel in any case: one of its own, or that of `op`, where
+        it need not go through memory.
+        """
+        joined, apart = 0.0, dict[ReduceOp, None]()
+        for group, indices in needs.items():
+            trial = group.fork()
+            frontier = self._extend(trial, op, indices)
+            joined += trial.nanoseconds(self._rates) - group.nanoseconds(self._rates)
+            apart |= dict.fromkeys(
+                reduction
+                for reduction, found in frontier.items()
+                if len(needs) > 1 or trial.refusal(reduction, found, self._demand) is not None
+            )
+        own = Group.around(len(self._positions), op, self._demand)
+        index = next(iter(own.outputs.values()))
+        frontier = self._extend(own, op, [self._demand.normal(op.results[0], index)])
+        stored = own.nanoseconds(self._rates)
+        held = self._held(own, frontier)
+        left = [reduction for reduction in apart if reduction not in held]
+        stored += self._rates.launch_ns * len(left)
+        joined += self._rates.launch_ns * len(apart) + self._moving_ns(apart) - self._moving_ns(left)
+        return Price(joined, stored - self._moving_ns(reduction for reduction in held if reduction in apart))
+
+    def _held(self, group: Group, frontier: Frontier) -> list[ReduceOp]:
+        """The reductions at a frontier that a kernel can hold together."""
+        held: list[ReduceOp] = []
+        for reduction, indices in frontier.items():
+            if group.refusal(reduction, indices, self._demand) is None:
+                group.add(reduction, indices, self._demand)
+                held.append(reduction)
+        return held
+
+    def _moving_ns(self, ops: Iterable[Operation]) -> float:
+        """The time to move the results of operations to or from memory."""
+        values = [value for op in ops for value in op.results]
+        moved = sum(prod(shape_of(value)) * element_bytes(tensor_of(value).element_type) for value in values)
+        return moved / self._rates.bytes
+
+    def _extend(self, group: Group, op: TensorOp, indices: Sequence[Index]) -> Frontier:
+        """Put `op` and what it is computed from into a kernel, up to reductions and whatever is in memory."""
+        wanted: dict[Operation, dict[Index, None]] = {op: dict.fromkeys(indices)}
+        pending: list[tuple[int, TensorOp]] = [(-self._positions[op], op)]
+        frontier: Frontier = {}
+        size = 0
+        while pending and size < _MAX_CONE:
+            _, current = heappop(pending)
+            found = list(wanted[current])
+            if isinstance(current, ReduceOp) and current is not op:
+                frontier[current] = found
+                continue
+            if len(found) > MAX_INDICES:
+                continue
+            size += 1
+            group.add(current, found, self._demand)
+            for value in dict.fromkeys(current.operands):
+                source = value.owner
+                if not isinstance(source, TensorOp) or isinstance(source, arith.ConstantOp | ConcatOp):
+                    continue
+                needed = group.demands_on(current, value, self._demand)
+                if source not in wanted:
+                    heappush(pending, (-self._positions[source], source))
+                wanted.setdefault(source, {}).update(dict.fromkeys(needed))
+        return frontier
