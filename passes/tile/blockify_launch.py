@@ -28,7 +28,7 @@ from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import Skip, apply_rule, positive
+from deplodock.passes.tile.rule import Skip, apply_rule, positive, staged
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch has block axes already")
     if not launch.axes:
         raise Skip("the launch has no axes")
-    if any(isinstance(op, tile.StageOp) for op in launch.body.walk()):
+    if staged(launch):
         raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
     if any(axis not in _folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")

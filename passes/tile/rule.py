@@ -65,7 +65,7 @@ def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None])
 
 def staged(launch: tile.LaunchOp) -> bool:
     """Whether the launch copies slabs of its inputs on chip."""
-    return any(isinstance(op, tile.StageOp) for op in launch.body.walk())
+    return any(isinstance(op, tile.StageOp | tile.CopyOp) for op in launch.body.walk())
 
 
 def positive(options: Options, name: str, default: int) -> int:
