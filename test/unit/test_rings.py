@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from xdsl.context import Context
@@ -11,12 +13,14 @@ from xdsl.universe import Universe
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
+from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop, tile
 from deplodock.errors import Error
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import Simulation, simulate
 from deplodock.passes.kernel.verify_barriers import verify_barriers
 from deplodock.passes.pipeline import PASSES
+from deplodock.runtime.nvcc import compile_cubin
 
 CONTEXT = Context()
 for _name, _factory in Universe.get_multiverse().all_dialects.items():
@@ -351,3 +355,15 @@ def test_the_ring_is_one_buffer_with_its_slots_first() -> None:
     module = apply(parse(matmul(20, 24, 50, transposed=True)), scheduled(3, 2))
     shapes = [tile.memref_of(op.result).get_shape() for op in module.walk() if isinstance(op, tile.AllocOp)]
     assert shapes == [(3, 16, 8), (3, 16, 8)]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_compiles_without_spills(nvcc: Path, arch: str, transposed: bool) -> None:
+    """A ragged product with narrow, wide and zero-filling copies."""
+    pipeline = scheduled(3, 2, bk=16, tile=64).replace("double-buffer", "register-tile{m=8 n=4},double-buffer")
+    module = apply(parse(matmul(500, 300, 130, transposed=transposed)), f"{pipeline},{LOWER}")
+    source = print_module(module)
+    assert "cp.async.wait_group 1;" in source
+    (report,) = compile_cubin(source, arch, nvcc=nvcc).reports.values()
+    assert report.spill_stores == report.spill_loads == 0
