@@ -183,8 +183,9 @@ def test_an_unknown_scalar_operation_is_refused_by_name() -> None:
 
 
 def test_integer_powers() -> None:
-    base, exponent = (np.array(side) for side in zip(*((b, e) for b in (-3, -1, 0, 1, 2) for e in (-2, -1, 0, 3, 70)), strict=True))
-    expected = [b**e if e >= 0 else 0 if abs(b) != 1 else b**-e for b, e in zip(base.tolist(), exponent.tolist(), strict=True)]
+    pairs = [(b, e) for b in (-3, -1, 0, 1, 2) for e in (-2, -1, 0, 3, 70)]
+    base, exponent = (np.array(side) for side in zip(*pairs, strict=True))
+    expected = [b**e if e >= 0 else 0 if abs(b) != 1 else b**-e for b, e in pairs]
     wrapped = [(value + 2**63) % 2**64 - 2**63 for value in expected]
     np.testing.assert_array_equal(scalar("math.ipowi %a0, %a1 : i64", ["i64", "i64"], "i64", base, exponent), wrapped)
 
