@@ -14,15 +14,26 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType, i32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.universe import Universe
 
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
 from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
 from deplodock.passes import remarks
+from deplodock.passes.driver import Level, lower
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.passes.tensor.form_kernels import FormKernelsPass
 
 SCALAR_OPS = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.MaxSIOp)
 Draw = Callable[[st.SearchStrategy], object]
+
+
+def context() -> Context:
+    """A context with the dialects of all levels."""
+    found = Context()
+    for name, dialect in Universe.get_multiverse().all_dialects.items():
+        found.register_dialect(name, dialect)
+    return found
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
@@ -54,7 +65,8 @@ class Program:
     def _step(self) -> SSAValue:
         value = self._pick(self.values[-4:] if self._draw(st.booleans()) else self.values)
         kinds = [self._binary, self._binary, self._with_constant, self._reduce, self._permute, self._reshape]
-        return self._draw(st.sampled_from([*kinds, self._slice, self._broadcast, self._matmul]))(value)
+        kinds += [self._slice, self._broadcast, self._matmul, self._count, self._gather, self._concat]
+        return self._draw(st.sampled_from(kinds))(value)
 
     def _binary(self, value: SSAValue) -> SSAValue:
         other = self._pick([v for v in self.values if shape_of(v) == shape_of(value)])
@@ -65,6 +77,47 @@ class Program:
         splat = DenseIntOrFPElementsAttr.from_list(tensor_of(value), [self._draw(st.integers(-3, 3))])
         constant = self._build.insert(arith.ConstantOp(splat)).result
         return self._build.insert(ElementwiseOp.of(self._draw(st.sampled_from(SCALAR_OPS)), value, constant)).outputs[0]
+
+    def _bounded(self, value: SSAValue, extent: int) -> SSAValue:
+        """The value, moved into the range below an extent."""
+        for op_class, bound in ((arith.MaxSIOp, 0), (arith.MinSIOp, extent - 1)):
+            splat = DenseIntOrFPElementsAttr.from_list(tensor_of(value), [bound])
+            constant = self._build.insert(arith.ConstantOp(splat)).result
+            value = self._build.insert(ElementwiseOp.of(op_class, value, constant)).outputs[0]
+        return value
+
+    def _count(self, value: SSAValue) -> SSAValue:
+        if not shape_of(value):
+            return self._with_constant(value)
+        dim = self._draw(st.integers(0, len(shape_of(value)) - 1))
+        return self._build.insert(IotaOp(dim, value.type)).result
+
+    def _gather(self, value: SSAValue) -> SSAValue:
+        """Read another value along a random choice of dimensions at this one, bounded."""
+        source = self._pick([v for v in self.values if shape_of(v)] or [value])
+        if not shape_of(source) or 0 in shape_of(source):
+            return self._with_constant(value)
+        exprs, indices = list[AffineExpr](), list[SSAValue]()
+        shape = shape_of(value)
+        for extent in shape_of(source):
+            fitting = [d for d, own in enumerate(shape) if own <= extent]
+            if fitting and indices and self._draw(st.booleans()):
+                exprs.append(AffineExpr.dimension(self._draw(st.sampled_from(fitting))))
+            else:
+                exprs.append(AffineExpr.symbol(len(indices)))
+                indices.append(self._bounded(value, extent))
+        map = AffineMap(len(shape), len(indices), tuple(exprs))
+        return self._build.insert(GatherOp(source, indices, map)).result
+
+    def _concat(self, value: SSAValue) -> SSAValue:
+        shape = shape_of(value)
+        if not shape or prod(shape) > 200:
+            return self._with_constant(value)
+        dim = self._draw(st.integers(0, len(shape) - 1))
+        rest = (*shape[:dim], *shape[dim + 1 :])
+        fitting = [v for v in self.values if len(shape_of(v)) == len(shape)]
+        fitting = [v for v in fitting if (*shape_of(v)[:dim], *shape_of(v)[dim + 1 :]) == rest]
+        return self._build.insert(ConcatOp([value, *(self._pick(fitting) for _ in range(2))], dim)).result
 
     def _reduce(self, value: SSAValue) -> SSAValue:
         dims = [d for d in range(len(shape_of(value))) if self._draw(st.booleans())]
@@ -148,3 +201,20 @@ def test_random_programs_keep_their_bits(data: st.DataObject) -> None:
 def test_programs_with_empty_dimensions_keep_their_bits(data: st.DataObject) -> None:
     program = Program(data, (0, 1, 3), data.draw(st.integers(1, 8)))
     check(program.module, program.inputs)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_random_programs_are_right_on_the_simulator(data: st.DataObject) -> None:
+    program = Program(data, (1, 2, 3, 5, 33), data.draw(st.integers(1, 8)))
+    expected = evaluate(program.module, program.inputs)
+    for level in (Level.TENSOR, Level.LOOP, Level.TILE):
+        with remarks.collect():
+            lower(program.module, context(), level)
+        for got, want in zip(evaluate(program.module, program.inputs), expected, strict=True):
+            np.testing.assert_array_equal(got, want, level)
+    lower(program.module, context(), Level.KERNEL)
+    simulation = simulate(program.module, program.inputs)
+    assert not simulation.findings
+    for got, want in zip(simulation.outputs, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
