@@ -1,7 +1,8 @@
 """Bank conflicts of shared memory: the wavefronts that accesses take, from the linear forms of their addresses.
 
-Shared memory has 32 banks of 4 bytes; a wavefront serves one word of each. The 32 lanes of a warp access together,
-of an 8-byte access half a warp at a time and those of a 16-byte access a quarter; lanes that touch one word share it.
+Shared memory has 32 banks of 4 bytes; a wavefront serves one word of each. The 32 lanes of a warp access
+together, those of an 8-byte access half a warp at a time and those of a 16-byte access a quarter; lanes that touch one
+word share it.
 That is how NVIDIA GPUs are observed to behave, and what the simulator counts; no document guarantees it.
 
 Wavefronts depend only on where lanes are from each other. So coordinates that are the same for all lanes are taken at

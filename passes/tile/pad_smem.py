@@ -4,9 +4,9 @@
       : .. to memref<32x32xf32, ..>             ->      : .. to memref<32x32xf32, strided<[36, 1]>, ..>
     %v = loop.load %xs[%t, %i * 4 + %r]               %v = loop.load %xs[%t, %i * 4 + %r]
 
-Subscripts stay; only the type of the slab changes. The padding is the smallest with the fewest wavefronts for the copies
-that fill the slab and for its readers, and it keeps the width of each access. All slabs with all their buffers must fit
-in the shared memory of a CTA, with as many CTAs to an SM as the launch wants.
+Subscripts stay; only the type of the slab changes. The padding is the smallest with the fewest wavefronts for the
+copies that fill the slab and for its readers, and it keeps the width of each access. All slabs with all their buffers
+must fit in the shared memory of a CTA, with as many CTAs to an SM as the launch wants.
 """
 
 from __future__ import annotations
