@@ -155,6 +155,8 @@ _TABLE = (
     (Rule.SAME, ANY, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
     (Rule.SAME, ANY, "min(Tensor self) -> Tensor"),
     (Rule.SAME, ANY, "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+    (Rule.FREE, (i64,), "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, (i64,), "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
     (Rule.FREE, BOOL, "any(Tensor self) -> Tensor"),
     (Rule.FREE, BOOL, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
     (Rule.FREE, BOOL, "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),

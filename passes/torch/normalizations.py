@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import wrap_dims
-from deplodock.passes.torch.pattern import AtenPattern, reduced_dims
-from deplodock.passes.torch.reductions import squared_deviations, with_dims
+from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
+from deplodock.passes.torch.reductions import squared_deviations
 from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
 
 

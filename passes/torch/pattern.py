@@ -69,6 +69,8 @@ def reduced_dims(op: AtenOp, rank: int, *, empty_is_all: bool = True) -> list[in
     return wrap_dims([given] if isinstance(given, int) else given, rank)
 
 
-def keeps_dims(op: AtenOp) -> bool:
-    """Whether a reduction leaves its dimensions as ones."""
-    return any(p.name == "keepdim" for p in op.schema().parameters) and op.value("keepdim")
+def with_dims(op: AtenOp, build: TensorBuilder, value: SSAValue, dims: Sequence[int], shape: Sequence[int]) -> SSAValue:
+    """The result of reducing `dims` of a tensor of this shape, with ones for them if the operation keeps them."""
+    if not any(p.name == "keepdim" for p in op.schema().parameters) or not op.value("keepdim"):
+        return value
+    return build.spread(value, dims, [1 if dim in dims else n for dim, n in enumerate(shape)])

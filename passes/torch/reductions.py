@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
 from deplodock.dialects.torch import AtenOp
-from deplodock.passes.torch.pattern import AtenPattern, keeps_dims, reduced_dims
+from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
 from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
 
 _OPERATIONS = {
@@ -66,13 +66,6 @@ def squared_deviations(build: TensorBuilder, x: SSAValue, mean: SSAValue, dims: 
     """`(x - mean)^2` for a mean over `dims`."""
     centred = build.map(arith.SubfOp, x, build.spread(mean, dims, shape_of(x)), name="centred")
     return build.map(arith.MulfOp, centred, centred, name="sq")
-
-
-def with_dims(op: AtenOp, build: TensorBuilder, value: SSAValue, dims: Sequence[int], shape: Sequence[int]) -> SSAValue:
-    """The result of reducing `dims` of a tensor of this shape, with ones for them if the operation keeps them."""
-    if not keeps_dims(op):
-        return value
-    return build.spread(value, dims, [1 if dim in dims else n for dim, n in enumerate(shape)])
 
 
 def _correction(op: AtenOp) -> float:

@@ -80,7 +80,7 @@ class TensorBuilder:
         """
         number = _number(value, element)
         type = cast(TensorType[AnyFloat], TensorType(element, []))
-        scalar = self._insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
+        scalar = self.insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
         return self.broadcast(scalar, shape)
 
     def constant_like(self, value: float, like: SSAValue) -> SSAValue:
@@ -89,7 +89,7 @@ class TensorBuilder:
 
     def map(self, op_class: type[Operation], *inputs: SSAValue, name: str | None = None) -> SSAValue:
         """One scalar operation at every index of inputs of one shape."""
-        return self._named(self._insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0], name)
+        return self._named(self.insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0], name)
 
     def apply(self, operation: str, *inputs: SSAValue, name: str | None = None) -> SSAValue:
         """`add`, `sub`, `mul`, `div`, `pow`, `maximum`, `minimum` or `abs` in the form for the element type."""
@@ -100,7 +100,7 @@ class TensorBuilder:
         if not dims:
             return value
         op = tensor.ReduceOp.of(self._op_class(operation, value), value, sorted(dims))
-        return self._named(self._insert(op).outputs[0], name)
+        return self._named(self.insert(op).outputs[0], name)
 
     def compare(self, predicate: str, x: SSAValue, y: SSAValue, name: str | None = None) -> SSAValue:
         """`eq`, `ne`, `lt`, `le`, `gt` or `ge` at every index; with NaN only `ne` holds."""
@@ -113,7 +113,7 @@ class TensorBuilder:
             op = arith.CmpiOp(block.args[0], block.args[1], on_bools if element == i1 else on_integers)
         block.add_ops([op, tensor.YieldOp(op.result)])
         result = tensor.ElementwiseOp([x, y], [TensorType(i1, shape_of(x))], Region(block))
-        return self._named(self._insert(result).outputs[0], name)
+        return self._named(self.insert(result).outputs[0], name)
 
     def compare_with(self, predicate: str, x: SSAValue, number: float, name: str | None = None) -> SSAValue:
         """A comparison with a number."""
@@ -122,25 +122,25 @@ class TensorBuilder:
     def select(self, condition: SSAValue, x: SSAValue, y: SSAValue, name: str | None = None) -> SSAValue:
         """`x` where the condition holds, else `y`."""
         op = tensor.ElementwiseOp.of(arith.SelectOp, condition, x, y, result_element=element_of(x))
-        return self._named(self._insert(op).outputs[0], name)
+        return self._named(self.insert(op).outputs[0], name)
 
     def iota(self, dim: int, shape: Sequence[int], element: Attribute = i64) -> SSAValue:
         """The coordinate along a dimension at every index of a shape."""
-        return self._insert(tensor.IotaOp(dim, TensorType(element, shape))).result
+        return self.insert(tensor.IotaOp(dim, TensorType(element, shape))).result
 
     def gather(self, source: SSAValue, indices: Sequence[SSAValue], map: AffineMap) -> SSAValue:
         """Read `source` through a map whose symbols are the elements of `indices`."""
-        return self._insert(tensor.GatherOp(source, indices, map)).result
+        return self.insert(tensor.GatherOp(source, indices, map)).result
 
     def concat(self, values: Sequence[SSAValue], dim: int) -> SSAValue:
         """Tensors one after the other along a dimension; the tensor itself if it is one."""
-        return values[0] if len(values) == 1 else self._insert(tensor.ConcatOp(values, dim)).result
+        return values[0] if len(values) == 1 else self.insert(tensor.ConcatOp(values, dim)).result
 
     def index_map(self, value: SSAValue, map: AffineMap, shape: Sequence[int], name: str | None = None) -> SSAValue:
         """Read `value` through a map; the value itself if that changes nothing."""
         if tuple(shape) == shape_of(value) and map == AffineMap.identity(len(shape)):
             return value
-        op = self._insert(tensor.IndexMapOp(value, map, shape))
+        op = self.insert(tensor.IndexMapOp(value, map, shape))
         return self._named(op.result, name or value.name_hint)
 
     def broadcast(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
@@ -183,7 +183,7 @@ class TensorBuilder:
             op = tensor.ElementwiseOp([value], [TensorType(i1, shape_of(value))], body)
         else:
             op = tensor.ElementwiseOp.of(_cast_op(source, element), value, result_element=element)
-        return self._insert(op).outputs[0]
+        return self.insert(op).outputs[0]
 
     def _op_class(self, operation: str, value: SSAValue) -> type[Operation]:
         on_floats, on_integers = _OPS[operation]
@@ -191,7 +191,8 @@ class TensorBuilder:
             return _BOOL_OPS.get(operation, on_integers)
         return on_floats if isinstance(element_of(value), AnyFloat) else on_integers
 
-    def _insert(self, op: _Op) -> _Op:
+    def insert(self, op: _Op) -> _Op:
+        """Insert an operation before the one that is rewritten, with its source position."""
         op.location = self.location
         return self.rewriter.insert(op)
 

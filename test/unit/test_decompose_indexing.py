@@ -176,6 +176,19 @@ CASES: dict[str, Case] = {
         ),
         (x, b, i, e),
     ),
+    "argmax argmin": (
+        lambda x, c, k, s: (
+            *(c.argmax(), (c.mT + 0.5).argmin(), c.argmax(1), c.argmin(-1, keepdim=True), k.argmax(0), k.argmin(1)),
+            *(s.argmax(1), s.argmin(1), s.argmax(0), s.argmax(), k[0, 0].argmax(), k[0, 0].argmin(0), x.argmin(0)),
+            *(c.argmax(keepdim=True), k.argmax()),
+        ),
+        (
+            x,
+            cube,
+            torch.tensor([[3, 1, 3], [1, 1, 3]]),
+            torch.tensor([[-INF, -INF], [NAN, INF], [NAN, NAN], [INF, INF]]),
+        ),
+    ),
     "max min amax amin bool": (lambda b, x: (b.max(), b.min(), b.amax(0), b.amin(1), x.min(), x.amin(0)), (b, x)),
     "same input twice": (lambda x, y: (x + y, x * y, torch.cat([x, y])), (x, x)),
     "strided inputs": (lambda x, y: (x + 1, y * 2, x.reshape(-1)), (x.t(), z.expand(3, 4))),
