@@ -14,13 +14,15 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
 from deplodock.analysis.alignment import aligned_width, element_bytes
+from deplodock.analysis.contractions import contraction_options
 from deplodock.analysis.dependence import varying_bound
 from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.nest import Nest, nests
 from deplodock.analysis.roles import contraction
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.targets import DEFAULT, target, target_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tile import Binding
 
 ATTRIBUTE = "deplodock.schedule"
@@ -105,11 +107,16 @@ def format_schedule(schedule: Schedule) -> str:
 def choose(function: func.FuncOp) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify."""
     nest = next(nests(function))
-    if contraction(nest) is not None:
-        return _contraction_schedule()
+    if (found := contraction(nest)) is not None:
+        return contraction_options(found, _target(function))
     if (rows := _row_options(nest)) is not None:
         return {"tileify": {}, "cooperative-reduce": rows, **_cta(max(CTA_THREADS, int(rows["threads"])))}
     return {"tileify": {}, **_cta(CTA_THREADS)}
+
+
+def _target(function: func.FuncOp) -> TargetAttr:
+    module = function.get_toplevel_object()
+    return target_of(module) if isinstance(module, ModuleOp) else target(DEFAULT)
 
 
 def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:
@@ -135,11 +142,6 @@ def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:
 
 def _cta(threads: int) -> Schedule:
     return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
-
-
-def _contraction_schedule() -> Schedule:
-    tile = {"m": CONTRACTION_TILE, "n": CONTRACTION_TILE}
-    return {"tileify": {}, "blockify-launch": tile, "stage-inputs": {}}
 
 
 def _row_options(nest: Nest) -> dict[str, int | str] | None:

@@ -17,7 +17,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import Options, Schedule, schedule_of
+from deplodock.analysis.schedule import ATTRIBUTE, Options, Schedule, schedule_of
 from deplodock.dialects import tile
 from deplodock.passes import remarks
 from deplodock.passes.pipeline import STAGES
@@ -81,9 +81,9 @@ def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | 
     _check_schedule(rule, function.sym_name.data, scheduled)
     if given:
         return {**scheduled.get(rule.name, {}), **given}
-    if rule.name not in scheduled:
+    if rule.name not in scheduled and ATTRIBUTE in function.attributes:
         raise Skip("the kernel's schedule leaves it out")
-    return scheduled[rule.name]
+    return scheduled.get(rule.name, {})
 
 
 def _check_schedule(rule: ModulePass, symbol: str, schedule: Schedule) -> None:

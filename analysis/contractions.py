@@ -1,0 +1,95 @@
+"""The heuristic schedule of a contraction: its CTA tile, the cells of a thread, and the ring of slabs along k."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.linear import extent_of
+from deplodock.analysis.roles import Contraction
+from deplodock.dialects.kernel import TargetAttr
+
+CHUNK = 32
+"""Elements of k in a slab: fewer spend more on the ring's steps (16 lost to 32, measured on an H100)."""
+
+PAD = 4
+"""Elements that pad-smem may add to a row of a slab."""
+
+RESERVED_SHARED = 1024
+"""Bytes of shared memory that the system takes for each CTA (CUDA programming guide, compute capability 8.0 and up)."""
+
+LANES = "nmnnm"
+"""8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A CTA tile of m x n outputs, cells_m x cells_n for each thread, meant for `occupancy` CTAs per SM.
+
+    `rate` is the share of the largest tile's speed that its inner loop reaches: issue slots per FFMA, bank conflicts
+    included, read off the SASS of the kernels that these tiles give.
+    """
+
+    m: int
+    n: int
+    cells_m: int
+    cells_n: int
+    occupancy: int
+    rate: float
+
+
+TILES = (
+    Tile(128, 128, 16, 8, 2, 1.0),
+    Tile(64, 128, 8, 8, 2, 0.94),
+    Tile(64, 64, 8, 4, 4, 0.88),
+    Tile(32, 64, 4, 4, 4, 0.66),
+    Tile(32, 32, 4, 4, 8, 0.5),
+    Tile(16, 16, 1, 1, 2, 0.16),
+)
+
+
+def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dict[str, int | str]]:
+    """The rules for a contraction and their options.
+
+    The tile is the one whose grid finishes first. A reduction of more than two chunks is a ring of asynchronously
+    filled slabs, as deep as shared memory allows at the tile's occupancy.
+    """
+    size = element_bytes(found.reduction.results[0].type)
+    tile = min((t for t in TILES if t.cells_m * t.cells_n * size <= 512), key=lambda t: _time(t, found, target))
+    trips = found.reduction.trips
+    is_ring = trips is not None and trips > 2 * CHUNK
+    occupancy, depth = _ring(tile, size, target) if is_ring else (tile.occupancy, 1)
+    rules: dict[str, dict[str, int | str]] = {"tileify": {}}
+    if is_ring:
+        rules["chunk-matmul-k"] = {"bk": CHUNK}
+    rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
+    rules["stage-inputs"] = {"transpose": "auto"}
+    if tile.cells_m * tile.cells_n > 1:
+        rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
+        rules["permute-register-tile"] = {"m": "strips", "n": "strips", "lanes": LANES}
+    if depth > 1:
+        rules |= {"double-buffer": {"depth": depth}, "async-copy": {}}
+    rules["pad-smem"] = {}
+    if depth > 1:
+        rules["pipeline-k-outer"] = {"distance": depth - 1}
+    rules["mark-unroll"] = {}
+    return rules
+
+
+def _time(tile: Tile, found: Contraction, target: TargetAttr) -> float:
+    """The time of a grid in units of one output of the largest tile on one SM."""
+    m, n, batch = (math.prod(extent_of(axis) or 1 for axis in axes) for axes in (found.m, found.n, found.batch))
+    blocks = batch * -(-m // tile.m) * -(-n // tile.n)
+    return -(-blocks // target.fact("sms")) * tile.m * tile.n / tile.rate
+
+
+def _ring(tile: Tile, size: int, target: TargetAttr) -> tuple[int, int]:
+    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
+    slab = CHUNK * (tile.m + tile.n + 2 * PAD) * size
+    per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
+    for occupancy in range(tile.occupancy, 0, -1):
+        for depth in (3, 2):
+            if depth * slab <= per_block and occupancy * (depth * slab + RESERVED_SHARED) <= per_sm:
+                return occupancy, depth
+    return 1, 1
