@@ -113,8 +113,9 @@ class Lanes:
         columns: dict[SSAValue, Column] = {}
         count, stride = math.prod(_values(root) for root in self.threads), 1
         for root in reversed(self.threads):
-            columns[root] = [number // stride % _values(root) for number in range(count)]
-            stride *= _values(root)
+            extent = _values(root)
+            columns[root] = [number // stride % extent for number in range(count)]
+            stride *= extent
         matter = self._repeats_that_matter(every)
         combinations = itertools.product(*(range(_values(root)) for root in matter))
         return [

@@ -22,8 +22,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.banks import BANK_BYTES, BANKS, SlabBanks
-from deplodock.analysis.resources import buffer_elements, shared_budget
+from deplodock.analysis.banks import BANK_BYTES, BANKS, SlabBanks, Wavefronts
+from deplodock.analysis.resources import buffer_bytes, buffer_elements, shared_budget
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Memory
@@ -73,23 +73,45 @@ def _pad_slab(
     if len(type.get_shape()) < 2:
         return f"{name}: its slab is a single row"
     banks = SlabBanks(launch, stage)
-    now = banks.total(type)
-    if pad is None and not now.has_conflicts:
-        return f"{name}: no conflicts: {now}"
-    period = BANKS * BANK_BYTES // element_bytes(type.element_type)
-    wider = {n: padded(type, n) for n in ([pad] if pad is not None else range(1, period))}
-    kept = {n: wide for n, wide in wider.items() if _keeps_widths(banks, type, wide)}
-    if not kept:
-        return f"{name}: rows of {type.get_shape()[-1]} + {pad} elements would narrow its accesses"
-    fitting = {n: wide for n, wide in kept.items() if _fits(launch, stage, shared, wide)}
-    if not fitting:
-        return f"{name}: {min(kept)} more elements a row exceed the shared memory of a CTA"
-    needed = {n: banks.total(wide).needed for n, wide in fitting.items()}
-    best = min(needed, key=lambda n: (needed[n], n))
-    if pad is None and needed[best] >= now.needed:
-        return f"{name}: no padding takes fewer than {now}"
-    Rewriter.replace_value_with_new_type(stage.slab, fitting[best])
+    room = _room(launch, stage, shared)
+    if pad is not None:
+        wide, reason = _best(banks, type, [pad], None, room)
+    else:
+        now = banks.total(type)
+        if not now.has_conflicts:
+            return f"{name}: no conflicts: {now}"
+        period = BANKS * BANK_BYTES // element_bytes(type.element_type)
+        wide, reason = _best(banks, type, range(1, period), now, room)
+    if wide is None:
+        return f"{name}: {reason}"
+    Rewriter.replace_value_with_new_type(stage.slab, wide)
     return None
+
+
+def _best(
+    banks: SlabBanks, type: MemRefType[Attribute], pads: Sequence[int], now: Wavefronts | None, room: int
+) -> tuple[MemRefType[Attribute] | None, str]:
+    """The type with the smallest padding of least wavefronts, or None and the reason.
+
+    It must take fewer wavefronts than `now`, where that is given, and `room` bytes at most.
+    """
+    reason = f"rows of {type.get_shape()[-1]} + {pads[0]} elements would narrow its accesses"
+    widths = banks.widths(type)
+    least, best = None if now is None else now.needed, None
+    for pad in pads:
+        wide = padded(type, pad)
+        if any(new < old for new, old in zip(banks.widths(wide), widths, strict=True)):
+            continue
+        if buffer_elements(wide) * element_bytes(type.element_type) > room:
+            reason = f"{pad} more elements a row exceed the shared memory of a CTA"
+            break
+        reason = f"no padding takes fewer than {now}"
+        total = banks.total(wide)
+        if least is None or total.needed < least:
+            best, least = wide, total.needed
+        if not total.has_conflicts:
+            break
+    return best, reason
 
 
 def padded(type: MemRefType[Attribute], pad: int) -> MemRefType[Attribute]:
@@ -101,18 +123,10 @@ def padded(type: MemRefType[Attribute], pad: int) -> MemRefType[Attribute]:
     return MemRefType(type.element_type, shape, StridedLayoutAttr(strides[::-1]), type.memory_space)
 
 
-def _keeps_widths(banks: SlabBanks, type: MemRefType[Attribute], wide: MemRefType[Attribute]) -> bool:
-    """Whether all accesses of a slab are as wide as they are, if it had the type `wide`."""
-    return all(new >= old for new, old in zip(banks.widths(wide), banks.widths(type), strict=True))
-
-
-def _fits(
-    launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp], wide: MemRefType[Attribute]
-) -> bool:
-    """Whether the slabs of a launch fit in shared memory if that of `stage` had the type `wide`."""
+def _room(launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp]) -> int:
+    """The bytes of shared memory that each buffer of a slab can take beside the other slabs."""
     module = launch.get_toplevel_object()
     assert isinstance(module, ModuleOp)
     occupancy = 1 if launch.occupancy is None else launch.occupancy.value.data
-    types = [(op.depth, wide if op is stage else loop.memref_of(op.slab)) for op in shared]
-    size = sum(depth * buffer_elements(type) * element_bytes(type.element_type) for depth, type in types)
-    return size <= shared_budget(module, occupancy)
+    others = sum(op.depth * buffer_bytes(op.slab) for op in shared if op is not stage)
+    return (shared_budget(module, occupancy) - others) // stage.depth
