@@ -6,6 +6,7 @@ function in `deplodock.schedule`. There is one heuristic for each class of kerne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
@@ -17,7 +18,7 @@ from deplodock.analysis.alignment import aligned_width, element_bytes
 from deplodock.analysis.contractions import contraction_options
 from deplodock.analysis.dependence import varying_bound
 from deplodock.analysis.footprint import shared_footprint
-from deplodock.analysis.linear import Linear, fold_map
+from deplodock.analysis.linear import Linear, extent_of, fold_map
 from deplodock.analysis.nest import Nest, nests
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.targets import DEFAULT, target, target_of
@@ -111,6 +112,8 @@ def choose(function: func.FuncOp) -> Schedule:
         return contraction_options(found, _target(function))
     if (rows := _row_options(nest)) is not None:
         return {"tileify": {}, "cooperative-reduce": rows, **_cta(max(CTA_THREADS, int(rows["threads"])))}
+    if (vector := _free_width(nest, _target(function).fact("sms"))) > 1:
+        return {"tileify": {}, **_cta(CTA_THREADS * vector), "register-tile": {"vector": vector}}
     return {"tileify": {}, **_cta(CTA_THREADS)}
 
 
@@ -162,6 +165,27 @@ def _row_options(nest: Nest) -> dict[str, int | str] | None:
     while threads < MAX_CTA_THREADS and extent > threads * (THREAD_VALUES if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
     return {"threads": threads, "vector": vector}
+
+
+def _free_width(nest: Nest, sms: int) -> int:
+    """The widest access that suits all accesses of a nest along its last free axis.
+
+    It is 1 where the nest has loops and too few outputs to fill the GPU with a thread for every `VECTOR` of them.
+    """
+    if not nest.axes:
+        return 1
+    axis = nest.axes[-1]
+    outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
+    if nest.row_loops() and outputs < sms * CTA_THREADS * VECTOR:
+        return 1
+    widths = [VECTOR]
+    for op in nest.body.walk():
+        if isinstance(op, loop.LoadOp | loop.StoreOp):
+            buffer = op.source if isinstance(op, loop.LoadOp) else op.destination
+            forms = fold_map(op.map.data, op.indices)
+            if any(form.depends_on(axis) for form in forms):
+                widths.append(aligned_width(loop.memref_of(buffer), forms, axis, extent_of(axis) or 1))
+    return min(widths)
 
 
 def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[loop.LoadOp | loop.StoreOp, Sequence[Linear]]]:
