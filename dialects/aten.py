@@ -39,7 +39,7 @@ OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
     "index": (i32, i64),
     "indices": (i32, i64),
 }
-"""Tensor parameters that keep their own element type whatever the operation computes on, and the ones they may have."""
+"""Tensor parameters and results that have an element type of their own whatever the operation computes on: which."""
 
 _MAKE = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 _LIKE = f"{_MAKE}, MemoryFormat? memory_format=None"
@@ -155,6 +155,8 @@ _TABLE = (
     (Rule.SAME, ANY, "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
     (Rule.SAME, ANY, "min(Tensor self) -> Tensor"),
     (Rule.SAME, ANY, "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+    (Rule.SAME, NUMBER, "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    (Rule.SAME, NUMBER, "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
     (Rule.FREE, (i64,), "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
     (Rule.FREE, (i64,), "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
     (Rule.FREE, BOOL, "any(Tensor self) -> Tensor"),
@@ -365,6 +367,13 @@ class Schema:
     def has_many_results(self) -> bool:
         """Whether the operation gives a list or tuple of tensors."""
         return not self.text.endswith(("-> Tensor", "-> Tensor(a)"))
+
+    def result_elements(self, position: int) -> tuple[Attribute, ...]:
+        """The element types that a result may have."""
+        names = re.findall(r"Tensor (\w+)", self.text.rpartition(" -> ")[2])
+        if position < len(names) and names[position] in OWN_ELEMENTS:
+            return OWN_ELEMENTS[names[position]]
+        return BOOL if self.rule is Rule.COMPARE else self.elements
 
     def takes_number(self, parameter: Parameter) -> bool:
         """Whether this tensor parameter may be a number instead, as in `x + 1`."""

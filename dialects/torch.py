@@ -48,7 +48,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.aten import ANY, BOOL, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+from deplodock.dialects.aten import ANY, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
 
 
 class AtenOp(IRDLOperation):
@@ -191,9 +191,10 @@ class AtenOp(IRDLOperation):
         schema, results = self.schema(), [value.type for value in self.outputs]
         if not results or (len(results) > 1 and not schema.has_many_results):
             raise VerifyException(f"expected {'results' if schema.has_many_results else 'one result'}")
-        for type in results:
-            wanted = BOOL if schema.rule is Rule.COMPARE else schema.elements
-            if type.element_type not in wanted or type.element_type != results[0].element_type:
+        for position, type in enumerate(results):
+            wanted = schema.result_elements(position)
+            same = wanted != schema.elements or type.element_type == results[0].element_type
+            if type.element_type not in wanted or not same:
                 raise self._computes_on(wanted, type.element_type)
         common = None if schema.rule is Rule.COMPARE else results[0]
         for name, type in self._operand_types():

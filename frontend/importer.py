@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.aten import ALIASES, BOOL, OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.dialects.torch import ATEN_OPS, AtenOp, attribute_of
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.program import ASSERT_METADATA
@@ -108,13 +108,13 @@ class _Importer:
         values = list(found) if isinstance(found, list | tuple) else [found]
         if not values:
             raise self.error(node, f"{node.target} that gives no tensor is not supported")
-        for value in values:
+        for position, value in enumerate(values):
             self.check_device(node, value)
             try:
                 element = tensor_type(value, f"the result of {node.target}").element_type
             except UnsupportedError as error:
                 raise self.error(node, str(error)) from None
-            if element not in (BOOL if schema.rule is Rule.COMPARE else schema.elements):
+            if element not in schema.result_elements(position):
                 raise self.error(node, f"{node.target} on {value.dtype} is not supported")
         return [tensor_type(value, "a result") for value in values]
 

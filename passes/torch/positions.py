@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects import arith
@@ -16,15 +17,15 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, sha
 
 
 class LowerPosition(AtenPattern):
-    """The first position of the extreme element along `dim`, or in row-major order; NaN is more extreme than all.
+    """The extreme element along `dim`, or in row-major order, and its first position; NaN is more extreme than all.
 
     Values and positions are reduced together: the pair of the better value stays, of equal ones that of the lower
     position.
     """
 
-    overloads = ("argmax", "argmin")
+    overloads = ("argmax", "argmin", "max.dim", "min.dim")
 
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue | Sequence[SSAValue]:
         x, shape = op.operand("self"), shape_of(op.operand("self"))
         dims = reduced_dims(op, len(shape))
         if any(shape[dim] == 0 for dim in dims):
@@ -35,9 +36,10 @@ class LowerPosition(AtenPattern):
             x = build.reshape(x, (1,))
         along = 0 if len(shape_of(x)) == 1 else dims[0]
         position = build.iota(along, shape_of(x))
-        extreme = arith.MaximumfOp if op.schema().name == "argmax" else arith.MinimumfOp
+        extreme = arith.MaximumfOp if op.schema().name in ("argmax", "max.dim") else arith.MinimumfOp
         reduced = build.insert(tensor.ReduceOp([x, position], [along], *_combiner(element_of(x), extreme)))
-        return with_dims(op, build, reduced.outputs[1], dims, shape)
+        value, found = (with_dims(op, build, result, dims, shape) for result in reduced.outputs)
+        return (value, found) if len(op.outputs) > 1 else found
 
 
 def _combiner(

@@ -176,11 +176,11 @@ CASES: dict[str, Case] = {
         ),
         (x, b, i, e),
     ),
-    "argmax argmin": (
+    "argmax argmin max.dim min.dim": (
         lambda x, c, k, s: (
             *(c.argmax(), (c.mT + 0.5).argmin(), c.argmax(1), c.argmin(-1, keepdim=True), k.argmax(0), k.argmin(1)),
             *(s.argmax(1), s.argmin(1), s.argmax(0), s.argmax(), k[0, 0].argmax(), k[0, 0].argmin(0), x.argmin(0)),
-            *(c.argmax(keepdim=True), k.argmax()),
+            *(c.argmax(keepdim=True), k.argmax(), *k.max(1), *s.max(0), *c.min(-1, keepdim=True), k.min(0)[0]),
         ),
         (
             x,
