@@ -72,8 +72,7 @@ OPERATIONS = {
     "tile.ring": ("%r = tile.ring 2", ("alloc r",)),
     "tile.alloc": (f"%r = tile.alloc : {RING}", ("alloc r",)),
     "tile.copy": (
-        f"%q = tile.ring 2\n%r = tile.alloc : {RING}\n"
-        f"tile.copy %x[d0] to %r at %q[%i] async : memref<8xf32> to {RING}",
+        f"%q = tile.ring 2\n%r = tile.alloc : {RING}\ntile.copy %x[d0] to %r at %q[%i] async : memref<8xf32> to {RING}",
         ("read x", "write q", "write r"),
     ),
     "tile.wait": ("%q = tile.ring 2\ntile.wait %q[%i]", ("write q",)),

@@ -1,16 +1,13 @@
-// RUN: deplodock-opt %s -p 'double-buffer{depth=3}' -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
+// RUN: deplodock-opt %s -p 'double-buffer{depth=3}' --check-semantics -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
-// RUN: deplodock-opt %s -p 'double-buffer{depth=3}' --check-semantics
 // RUN: not deplodock-opt %t.once -p 'double-buffer{depth=3}' 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: not deplodock-opt %s -p 'double-buffer{depth=0}' 2>&1 | filecheck %s --check-prefix ZERO
-// RUN: not deplodock-opt %s -p 'double-buffer{depth=1}' 2>&1 | filecheck %s --check-prefix ONE
 
 // SKIP: t:010_double_buffer skipped at @crowded: 3 buffers take 4224 bytes of shared memory, one of each 1408; a CTA has 3072 where 57 share an SM
 // SKIP: t:010_double_buffer skipped at @single: the reductions that fill slabs have a single step
 // SKIP: t:010_double_buffer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
 // TWICE: double-buffer{depth=3} applies to no kernel: @matmul: the slabs have several buffers already
 // ZERO: the option depth must be a positive integer, got 0
-// ONE: @matmul: depth 1 is what a slab has without this rule
 
 // Every slab that the loop fills gets the depth; other slabs stay.
 // CHECK-LABEL: func.func @matmul

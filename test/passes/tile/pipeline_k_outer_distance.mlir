@@ -1,0 +1,27 @@
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=0}' 2>&1 | filecheck %s --check-prefix ZERO
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=3}' 2>&1 | filecheck %s --check-prefix FAR
+// RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=1},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix NEAR
+
+// ZERO: the option distance must be a positive integer, got 0
+// FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read
+// NEAR-LABEL:  func.func @matmul
+// NEAR:        loop.for %{{.*}} = 0 to 1 unroll
+// NEAR:        at %ring[%ko + 1] async where (%ko + 1 < 7)
+func.func @matmul(%x: memref<20x50xf32>, %w: memref<50x24xf32>, %out: memref<20x24xf32>) {
+  tile.launch (%m = 20 : thread, %n = 24 : thread) {
+    %acc = loop.reduce {arith.addf} %ko = 0 to 7 : f32 {
+      %k0 = loop.index [%ko * 8]
+      %xs = tile.stage %x[d0, %k0 + d1] buffers 3 async : memref<20x50xf32> to memref<20x8xf32, #tile.memory<shared>>
+      %ws = tile.stage %w[%ko * 8 + d0, d1] buffers 3 : memref<50x24xf32> to memref<8x24xf32, #tile.memory<shared>>
+      %part = loop.reduce {arith.addf} %ki = 0 to 8 : f32 {
+        %a = loop.load %xs[%m, %ki] : memref<20x8xf32, #tile.memory<shared>>
+        %b = loop.load %ws[%ki, %n] : memref<8x24xf32, #tile.memory<shared>>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.yield %part : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<20x24xf32>
+  }
+  func.return
+}
