@@ -8,7 +8,7 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.dependence import Dependence, without
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import Nest, only_loop
 from deplodock.dialects import loop, scalar_regions
 
 
@@ -60,6 +60,21 @@ def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
             return reduction
         reduction = inner
     return reduction
+
+
+def row_chain(op: loop.ForOp | loop.ReduceOp) -> list[loop.ForOp | loop.ReduceOp]:
+    """The loops that run through one row together, outermost first: perfectly nested, all of constant bounds."""
+    chain = [op]
+    while (inner := _next_in_row(chain[-1])) is not None and inner.trips is not None:
+        chain.append(inner)
+    return chain
+
+
+def _next_in_row(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
+    if isinstance(op, loop.ForOp):
+        return only_loop(op.body.block)
+    inner = op.yielded[0].owner
+    return inner if isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, op) else None
 
 
 def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:

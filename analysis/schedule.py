@@ -20,7 +20,7 @@ from deplodock.analysis.dependence import varying_bound
 from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_map
 from deplodock.analysis.nest import Nest, nests
-from deplodock.analysis.roles import contraction
+from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.targets import DEFAULT, target, target_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import TargetAttr
@@ -111,7 +111,13 @@ def choose(function: func.FuncOp) -> Schedule:
     if (found := contraction(nest)) is not None:
         return contraction_options(found, _target(function))
     if (rows := _row_options(nest)) is not None:
-        return {"tileify": {}, "cooperative-reduce": rows, **_cta(max(CTA_THREADS, int(rows["threads"])))}
+        return {
+            "tileify": {},
+            "cooperative-reduce": rows,
+            **_cta(max(CTA_THREADS, int(rows["threads"]) * int(rows.get("outer", 1)))),
+        }
+    if (columns := _column_options(nest, _target(function).fact("sms"))) is not None:
+        return {"tileify": {}, "cooperative-reduce": columns, **_cta(CTA_THREADS)}
     if (vector := _free_width(nest, _target(function).fact("sms"))) > 1:
         return {"tileify": {}, **_cta(CTA_THREADS * vector), "register-tile": {"vector": vector}}
     return {"tileify": {}, **_cta(CTA_THREADS)}
@@ -151,20 +157,50 @@ def _row_options(nest: Nest) -> dict[str, int | str] | None:
     """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
 
     The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
-    has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`.
+    has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`. Where a row has several
+    loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
     """
-    reductions = nest.reductions()
-    extents = [op.trips for op in reductions]
-    if not reductions or any(extent is None for extent in extents):
+    chains = [row_chain(op) for op in nest.reductions()]
+    if not chains or any(op.trips is None for chain in chains for op in chain):
         return None
-    extent = max(extent or 0 for extent in extents)
-    if extent < WARP or not all(_walks_memory(op) for op in reductions):
+    extent = max(chain[-1].trips or 0 for chain in chains)
+    outer = max(chain[0].trips or 0 if len(chain) > 1 else 1 for chain in chains)
+    if extent * outer < WARP or not all(_walks_memory(chain[-1]) for chain in chains):
         return None
-    vector = min(_row_width(op) for op in nest.row_loops() if op.trips is not None)
+    vector = min(_row_width(row_chain(op)[-1]) for op in nest.row_loops() if op.trips is not None)
     threads = WARP
     while threads < MAX_CTA_THREADS and extent > threads * (THREAD_VALUES if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
-    return {"threads": threads, "vector": vector}
+    options: dict[str, int | str] = {"threads": threads, "vector": vector}
+    if outer == 1:
+        return options
+    threads = min(threads, _power_above(-(-extent // vector)))
+    limit = CTA_THREADS if nest.axes else MAX_CTA_THREADS
+    shared = max(1, min(limit // threads, _power_above(outer)))
+    return options | {"threads": threads} | ({"outer": shared} if shared > 1 else {})
+
+
+def _power_above(count: int) -> int:
+    """The least power of two that is not below a positive count."""
+    return 1 << (count - 1).bit_length()
+
+
+def _column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
+    """Threads for each column of a kernel that reduces along strided memory, or None if one will do.
+
+    Neighbouring threads stay on neighbouring columns; each column gets the power of two that gives every SM two CTAs,
+    while a thread keeps at least `THREAD_VALUES` elements.
+    """
+    extents = [op.trips for op in nest.reductions()]
+    if not extents or not nest.axes or any(extent is None for extent in extents):
+        return None
+    outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
+    threads = 1
+    while threads < WARP and outputs * threads < 2 * sms * CTA_THREADS:
+        if min(extent or 0 for extent in extents) < 2 * threads * THREAD_VALUES:
+            break
+        threads *= 2
+    return {"threads": threads, "lanes": "free"} if threads > 1 else None
 
 
 def _free_width(nest: Nest, sms: int) -> int:
@@ -199,7 +235,7 @@ def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[loop.LoadOp | loop.S
     return found
 
 
-def _walks_memory(op: loop.ReduceOp) -> bool:
+def _walks_memory(op: loop.ForOp | loop.ReduceOp) -> bool:
     """Whether a loop's accesses step through contiguous memory, or it has none."""
     return all(forms[-1].coefficient(op.iv) == 1 for _, forms in _accesses(op))
 

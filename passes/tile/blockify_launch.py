@@ -80,15 +80,14 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch fits one CTA")
     if "occupancy" in options:
         launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
-    shared = _folded(launch)
-    folded = [axis for axis in launch.bound_to(Binding.THREAD) if axis in shared]
+    chosen = dict(sizes)
     blocks: list[SSAValue] = []
     threads: list[SSAValue] = []
-    for axis, size in sizes:
-        outer, inner = _bind(launch, axis, size)
+    for axis in launch.bound_to(Binding.THREAD):
+        outer, inner = _bind(launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
         blocks += outer
         threads += inner
-    reorder(launch, [*blocks, *threads, *folded, *launch.bound_to(Binding.REGISTER)])
+    reorder(launch, [*blocks, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
 def _tile_sizes(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:

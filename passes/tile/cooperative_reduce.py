@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -29,13 +29,17 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.dependence import varying_bound, wheres
+from deplodock.analysis.linear import extent_of
 from deplodock.analysis.nest import Nest, launches
-from deplodock.analysis.roles import contraction
+from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
-from deplodock.passes.tile.edits import Axis, append_axis, recompute
+from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
 from deplodock.passes.tile.rule import Skip, apply_rule, positive
+
+Part: TypeAlias = tuple[SSAValue, int]
+"""An axis that a row is distributed over, and the step of its coordinates along the row."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,16 @@ class CooperativeReducePass(ModulePass):
         threads: threads that share a row.
         vector: consecutive elements of a row that one thread owns.
         keep: whether the rest of the row stays a loop of each thread (loops) or becomes a register axis (axes).
+        outer: threads that share the outermost loop of a row of several loops; `threads` share the innermost.
+        lanes: whether neighbouring threads share a row (row) or work on neighbouring rows (free).
     """
 
     name = "cooperative-reduce"
     threads: int | None = None
     vector: int | None = None
     keep: Literal["loops", "axes"] | None = None
+    outer: int | None = None
+    lanes: Literal["row", "free"] | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, cooperative_reduce)
@@ -99,19 +107,28 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     if (buffer := _exchanged(launch)) is not None:
         raise Skip(f"%{buffer.name_hint} is written and read in the launch, and another thread may be the one to read")
 
-    step = threads * vector
-    if as_axes and (extent := rows[0].trips) is not None and extent > step:
-        serial = [(append_axis(launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step)]
-    else:
-        serial = []
-    shared: list[tuple[SSAValue, int]] = [(append_axis(launch, Axis(threads, Binding.THREAD, "t")), vector)]
+    outer_threads = positive(options, "outer", 1)
+    if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
+        raise Skip("outer is for rows of several loops, with keep=loops")
+
+    extent, step = rows[0].trips, threads * vector
+    known = len(launch.axes)
+    outer: list[Part] = []
+    shared: list[Part] = []
+    if as_axes and extent is not None and extent > step:
+        shared.append((append_axis(launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step))
+    if outer_threads > 1:
+        outer.append((append_axis(launch, Axis(outer_threads, Binding.THREAD, "u")), 1))
+    shared.append((append_axis(launch, Axis(threads, Binding.THREAD, "t")), vector))
     if vector > 1:
         shared.append((append_axis(launch, Axis(vector, Binding.REGISTER, "v")), 1))
     if as_axes:
-        _become_axes(launch, rows, [*serial, *shared], step)
+        _become_axes(launch, rows, shared)
     else:
         for op in rows:
-            _stride(op, shared, step)
+            _share(op, outer, shared)
+    if options.get("lanes") == "free":
+        reorder(launch, [*launch.axes[known:], *launch.axes[:known]])
 
 
 def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
@@ -121,9 +138,23 @@ def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
     return next((buffer for buffer in written if buffer in read), None)
 
 
-def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[tuple[SSAValue, int]], step: int) -> None:
-    """Leave a loop over every `step`-th element, the rest distributed over the shared axes."""
-    extent = op.trips
+def _share(op: loop.ForOp | loop.ReduceOp, outer: Sequence[Part], shared: Sequence[Part]) -> None:
+    """Distribute a row over the shared axes; of several loops these share the innermost, the outer the outermost."""
+    chain = row_chain(op)
+    first = chain[0]
+    if len(chain) == 1:
+        first = _stride(first, shared)
+    else:
+        _stride(chain[-1], shared)
+        first = _stride(first, outer) if outer else first
+    if isinstance(first, loop.ReduceOp):
+        axes = [axis for axis, _ in (*(outer if len(chain) > 1 else ()), *shared)]
+        _combine(first, first.results, axes, InsertPoint.after(first))
+
+
+def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[Part]) -> loop.ForOp | loop.ReduceOp:
+    """Leave a loop over every so many elements, the rest distributed over the shared axes; its results are partial."""
+    extent, step = op.trips, _step(shared)
     assert extent is not None
     body = Region(op.body.detach_block(op.body.block))
     trips = -(-extent // step)
@@ -131,27 +162,18 @@ def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[tuple[SSAValue, int
         narrowed = loop.ForOp(trips, body, unroll=op.unroll is not None)
     else:
         narrowed = loop.ReduceOp(trips, body, op.identities, op.combiner.clone(), unroll=op.unroll is not None)
-    Rewriter.insert_op(narrowed, InsertPoint.before(op))
     old = narrowed.iv
     serial = body.block.insert_arg(IndexType(), 1)
     serial.name_hint = "i"
     recompute(old, [(serial, step), *shared], body.block, extent if extent % step else None)
     body.block.erase_arg(old)
-    if isinstance(op, loop.ReduceOp):
-        for old_result, partial in zip(op.results, narrowed.results, strict=True):
-            partial.name_hint = old_result.name_hint
-        _combine(op, narrowed.results, [axis for axis, _ in shared])
-    Rewriter.erase_op(op)
+    Rewriter.replace_op(op, narrowed)
+    return narrowed
 
 
-def _become_axes(
-    launch: tile.LaunchOp,
-    rows: Sequence[loop.ForOp | loop.ReduceOp],
-    parts: Sequence[tuple[SSAValue, int]],
-    step: int,
-) -> None:
+def _become_axes(launch: tile.LaunchOp, rows: Sequence[loop.ForOp | loop.ReduceOp], parts: Sequence[Part]) -> None:
     """Dissolve the row loops, all of one extent, into the launch; what the threads do not cover is a register axis."""
-    extent = rows[0].trips
+    extent, step = rows[0].trips, _step(parts)
     assert extent is not None
     for op in rows[1:]:
         op.iv.replace_all_uses_with(rows[0].iv)
@@ -163,15 +185,21 @@ def _become_axes(
         if isinstance(op, loop.ReduceOp):
             terminator = op.prev_op
             assert isinstance(terminator, loop.YieldOp)
-            _combine(op, terminator.operands, [axis for axis, _ in parts])
+            _combine(op, terminator.operands, [axis for axis, _ in parts], InsertPoint.before(op))
             Rewriter.erase_op(terminator)
         Rewriter.erase_op(op)
 
 
-def _combine(op: loop.ReduceOp, partial: Sequence[SSAValue], axes: Sequence[SSAValue]) -> None:
-    """Replace the results of a reduction by the fold of each thread's partial results over the axes."""
+def _combine(op: loop.ReduceOp, partial: Sequence[SSAValue], axes: Sequence[SSAValue], place: InsertPoint) -> None:
+    """Give the users of a reduction the fold of partial results over the axes instead of its results."""
     combined = tile.CombineOp(partial, axes, op.identities, op.combiner.clone())
-    Rewriter.insert_op(combined, InsertPoint.before(op))
+    Rewriter.insert_op(combined, place)
     for old, new in zip(op.results, combined.results, strict=True):
         new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
+        old.replace_uses_with_if(new, lambda use: use.operation is not combined)
+
+
+def _step(parts: Sequence[Part]) -> int:
+    """The elements of a row that the axes cover together."""
+    axis, stride = parts[0]
+    return stride * (extent_of(axis) or 1)
