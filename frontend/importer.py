@@ -44,6 +44,8 @@ def tensor_type(value: torch.Tensor, what: str) -> TensorType[Attribute]:
         raise UnsupportedError(f"{what} is of {value.dtype}; supported are {known}")
     if value.layout != torch.strided:
         raise UnsupportedError(f"{what} is of layout {value.layout}; supported are dense tensors: use .to_dense()")
+    if not all(isinstance(extent, int) for extent in value.shape):
+        raise UnsupportedError(f"{what} has a shape that depends on the values of a tensor")
     return TensorType(_ELEMENTS[value.dtype], list(value.shape))
 
 
