@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnregisteredOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.dialects.tensor import IndexMapOp
@@ -102,18 +102,6 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
 """One pattern for each family of operations."""
 
 
-class _ByOverload(RewritePattern):
-    """Applies to each ATen operation the pattern for its overload."""
-
-    def __init__(self) -> None:
-        self._patterns = {name: pattern() for pattern in PATTERNS for name in pattern.overloads}
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        """Lower one operation."""
-        if isinstance(op, AtenOp) and op.schema().name in self._patterns:
-            self._patterns[op.schema().name].match_and_rewrite(op, rewriter)
-
-
 @dataclass(frozen=True)
 class DecomposePass(ModulePass):
     """Lowers every operation of the `torch` dialect to `tensor_ext` operations and splat constants.
@@ -134,7 +122,12 @@ class DecomposePass(ModulePass):
     name = "decompose"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(_ByOverload(), apply_recursively=False).rewrite_module(op)
+        # A plain walk: xDSL's driver wraps errors of a pattern in a dump of the module.
+        patterns = {name: pattern() for pattern in PATTERNS for name in pattern.overloads}
+        for inner in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
+            pattern = patterns.get(inner.schema().name)
+            if pattern is not None:
+                pattern.match_and_rewrite(inner, PatternRewriter(inner))
         left = [inner for inner in op.walk() if _name(inner).startswith("torch.")]
         if left:
             names = ", ".join(sorted({_name(inner) for inner in left}))
