@@ -6,7 +6,7 @@
 
 // A contraction gets a tile.
 // CHECK-LABEL: func.func @relu_matmul
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{m=16 n=16},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{m=16 n=16{{.*}}},stage-inputs
 func.func @relu_matmul(%x: memref<16x64xf32>, %bias: memref<64xf32>, %w: memref<64x16xf32>, %out: memref<16x16xf32>) {
   loop.for %m = 0 to 16 {
     loop.for %n = 0 to 16 {
@@ -72,9 +72,9 @@ func.func @odd_row(%x: memref<6x65xf32>, %out: memref<6xf32>) {
 
 // -----
 
-// A column is summed by one thread, beside those of its neighbours.
+// Columns are summed by rows of threads, so that neighbouring threads walk contiguous memory.
 // CHECK-LABEL: func.func @column
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=8 lanes=free},blockify-launch{threads=256},stage-inputs"}
 func.func @column(%x: memref<64x65xf32>, %out: memref<65xf32>) {
   loop.for %i = 0 to 65 {
     %s = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
