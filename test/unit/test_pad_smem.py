@@ -8,6 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.parser import Parser
 from xdsl.universe import Universe
+from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.resources import RESERVED
 from deplodock.analysis.targets import target
@@ -124,3 +125,19 @@ def test_slabs_with_all_their_buffers_must_fit() -> None:
         before = slabs(module)
         PadSmemPass().apply(CONTEXT, module)
         assert (slabs(module) != before) is pads
+
+
+@pytest.mark.parametrize(
+    ("pad", "reason"),
+    [
+        (1, "rows of 32 \\+ 1 elements would narrow its accesses"),
+        (60_000, "60000 more elements a row exceed the shared memory of a CTA"),
+    ],
+)
+def test_a_padding_that_no_slab_can_have_is_an_error(pad: int, reason: str) -> None:
+    module = contraction(64, 64, 96)
+    schedule(module, "auto")
+    with pytest.raises(
+        PassFailedException, match=f"pad-smem{{pad={pad}}} applies to no kernel: @k_linear: %x: {reason}"
+    ):
+        PadSmemPass(pad=pad).apply(CONTEXT, module)
