@@ -1,0 +1,73 @@
+"""In which order the threads of a CTA fill a slab."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from xdsl.context import Context
+from xdsl.parser import Parser
+from xdsl.universe import Universe
+
+from deplodock.analysis.linear import Linear
+from deplodock.analysis.slabs import Slab
+from deplodock.dialects import loop, tile
+
+
+def slab(source: str, subscripts: str, destination: str) -> Slab:
+    context = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, factory)
+    text = f"""
+    func.func @k(%x: memref<{source}>) {{
+      tile.launch (%t = 32 : thread) {{
+        %s = tile.stage %x[{subscripts}] : memref<{source}> to memref<{destination}, #tile.memory<shared>>
+      }}
+      func.return
+    }}
+    """
+    (op,) = (op for op in Parser(context, text).parse_module().walk() if isinstance(op, tile.StageOp))
+    return Slab(op.source, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape())
+
+
+def starts(found: Slab) -> list[tuple[int, ...]]:
+    """Where each copy starts, by number."""
+    return [
+        tuple(form.constant for form in found.coordinates(Linear(constant=number))) for number in range(found.copies())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "subscripts", "destination"),
+    [
+        ("64x64xf32", "d0, d1", "16x32xf32"),
+        ("64x64xf32", "d1, d0", "32x16xf32"),
+        ("64x63xf32", "d1, d0", "32x16xf32"),
+        ("64x64xf32", "d1, d0", "31x16xf32"),
+        ("64x64xf32", "d1, d0", "32x15xf32"),
+        ("64x64xf64", "d1, d0", "32x16xf64"),
+        ("64x64xi1", "d1, d0", "32x16xi1"),
+        ("4x64x64xf32", "d1, d2, d0", "16x3x8xf32"),
+        ("4x64x64xf32", "d2, d1, d0", "16x3x4xf32"),
+        ("64xf32", "d0", "20xf32"),
+        ("64xf32", "3", "f32"),
+    ],
+)
+def test_every_element_is_copied_once(source: str, subscripts: str, destination: str) -> None:
+    found = slab(source, subscripts, destination)
+    copied = starts(found)
+    width = found.copy_width()
+    elements = [(*place[:-1], place[-1] + i) if place else () for place in copied for i in range(width)]
+    assert sorted(elements) == sorted(product(*(range(extent) for extent in found.shape)))
+
+
+def test_neighbours_follow_the_source() -> None:
+    assert starts(slab("64x64xf32", "d0, d1", "16x32xf32"))[:9] == [*((0, 4 * i) for i in range(8)), (1, 0)]
+    assert starts(slab("64x64xf32", "d1, d0", "31x16xf32"))[:32] == [*((i, 0) for i in range(31)), (0, 1)]
+
+
+def test_a_warp_transposes_sectors() -> None:
+    copied = starts(slab("64x64xf32", "d1, d0", "32x16xf32"))
+    assert copied[:32] == [(k, m) for m in range(4) for k in range(8)]
+    assert copied[32] == (8, 0)
+    assert copied[128] == (0, 4)
