@@ -37,6 +37,7 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_launch import lower_body
+from deplodock.passes.names import Names
 
 MAX_BLOCKS = 2**31 - 1
 """The most CTAs along x (CUDA programming guide, technical specifications per compute capability)."""
@@ -61,8 +62,9 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
     found = launches(function)
     if not found:
         raise DiagnosticException(f"materialize: @{function.sym_name.data} holds no launch; run tileify first")
+    base = function.sym_name.data
     for number, launch in enumerate(found):
-        name = function.sym_name.data + (f"_{number}" if len(found) > 1 else "")
+        name = base if len(found) == 1 else Names(module).fresh(f"{base}_{number}")
         outlined = lower_launch(function, launch, name, module)
         Rewriter.insert_op(outlined, InsertPoint.before(function))
         buffers = _buffers(function, launch)
