@@ -136,7 +136,7 @@ class Group:
                 continue
             around = axes_in(self.indices[op][0])
             lacks = [axis for axis in around if axis not in axes] if op is self.contraction else []
-            return _volume([*around, *reduced]) // min(CELLS, _volume(lacks)) if lacks else _volume([*around, *reduced])
+            return _volume([*around, *reduced]) // max(1, min(CELLS, _volume(lacks)))
         if self.rows is not None and axes <= self.rows:
             return _volume(self.rows)
         return _volume(next((part for part in map(axes_in, self.parts) if axes <= set(part)), self.axes))

@@ -21,7 +21,7 @@ from deplodock.analysis.fusion_index import Index
 from deplodock.dialects.tensor import ConcatOp, ReduceOp, tensor_of
 from deplodock.passes.tensor.group import MAX_INDICES, Group
 
-_MAX_CONE = 32
+_MAX_CONE = 16
 """How many operations behind the one that is decided are looked at, so that a decision takes a bounded time."""
 
 Frontier = dict[ReduceOp, list[Index]]
