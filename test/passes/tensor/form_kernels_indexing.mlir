@@ -1,0 +1,60 @@
+// RUN: deplodock-opt %s -p form-kernels --split-input-file 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
+
+// A gather reads memory, through its own map and the index maps before it; the index is computed in place.
+// CHECK-LABEL: func.func @lookup
+// CHECK-NEXT:    %{{.*}} = tensor_ext.kernel @k_y(%{{.*}} = %t : tensor<4x9xf32>, %{{.*}} = %ids : tensor<3xi64>)
+// CHECK:           tensor_ext.gather %{{.*}} at %{{.*}} affine_map<(d0, d1)[s0] -> (d1, s0)>
+func.func @lookup(%t: tensor<4x9xf32>, %ids: tensor<3xi64>) -> tensor<3x4xf32> {
+  %u = tensor_ext.index_map %t affine_map<(d0, d1) -> (d1, d0)> : tensor<4x9xf32> -> tensor<9x4xf32>
+  %i = tensor_ext.index_map %ids affine_map<(d0, d1) -> (d0)> : tensor<3xi64> -> tensor<3x4xi64>
+  %r = tensor_ext.gather %u at %i affine_map<(d0, d1)[s0] -> (s0, d1)> : tensor<9x4xf32> at tensor<3x4xi64> -> tensor<3x4xf32>
+  %y = tensor_ext.elementwise {math.exp} %r : tensor<3x4xf32>
+  func.return %y : tensor<3x4xf32>
+}
+
+// -----
+
+// REMARK: at @k_r: %e is stored, not fused: a gather reads it where an index tensor says
+// CHECK-LABEL: func.func @computed_table
+// CHECK-NEXT:    %[[E:.*]] = tensor_ext.kernel @k_e
+// CHECK:         tensor_ext.kernel @k_r({{.*}} = %[[E]] : tensor<9xf32>)
+func.func @computed_table(%t: tensor<9xf32>, %i: tensor<3xi64>) -> tensor<3xf32> {
+  %e = tensor_ext.elementwise {math.exp} %t : tensor<9xf32>
+  %r = tensor_ext.gather %e at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<3xi64> -> tensor<3xf32>
+  func.return %r : tensor<3xf32>
+}
+
+// -----
+
+// The rotation of RoPE: what is done to a concat is done to its parts, in one kernel.
+// CHECK-LABEL: func.func @rotate
+// CHECK-NEXT:    %{{.*}} = tensor_ext.kernel @k_y(%{{.*}} = %x : tensor<8xf32>, %{{.*}} = %s : tensor<8xf32>) -> tensor<8xf32> {
+// CHECK:           %[[C:.*]] = tensor_ext.concat
+// CHECK-NEXT:      tensor_ext.yield %[[C]]
+// CHECK-NOT:     tensor_ext.kernel
+func.func @rotate(%x: tensor<8xf32>, %s: tensor<8xf32>) -> tensor<8xf32> {
+  %a = tensor_ext.index_map %x affine_map<(d0) -> (d0)> : tensor<8xf32> -> tensor<4xf32>
+  %b = tensor_ext.index_map %x affine_map<(d0) -> (d0 + 4)> : tensor<8xf32> -> tensor<4xf32>
+  %n = tensor_ext.elementwise {arith.negf} %b : tensor<4xf32>
+  %c = tensor_ext.concat %n, %a dim 0 : tensor<4xf32>, tensor<4xf32> -> tensor<8xf32>
+  %m = tensor_ext.elementwise {arith.mulf} %c, %s : tensor<8xf32>
+  %y = tensor_ext.elementwise {arith.addf} %m, %x : tensor<8xf32>
+  func.return %y : tensor<8xf32>
+}
+
+// -----
+
+// A concat that something else reads is stored; a part that is a reduction is stored before it.
+// REMARK: at @k_c: %r is stored, not fused: the kernel stores a concat, whose parts have spaces of their own
+// REMARK: at @k_s: %c is stored, not fused: its parts are stored side by side
+// CHECK-LABEL: func.func @stored
+// CHECK-NEXT:    %[[R:.*]] = tensor_ext.kernel @k_r
+// CHECK:         %[[C:.*]] = tensor_ext.kernel @k_c({{.*}} = %[[R]] : tensor<8xf32>)
+// CHECK:         tensor_ext.kernel @k_s({{.*}} = %[[C]] : tensor<16xf32>)
+func.func @stored(%x: tensor<8x8xf32>, %y: tensor<8xf32>) -> tensor<f32> {
+  %r = tensor_ext.reduce {arith.addf} %x dims [1] : tensor<8x8xf32> -> tensor<8xf32>
+  %c = tensor_ext.concat %r, %y dim 0 : tensor<8xf32>, tensor<8xf32> -> tensor<16xf32>
+  %s = tensor_ext.reduce {arith.maximumf} %c dims [0] : tensor<16xf32> -> tensor<f32>
+  func.return %s : tensor<f32>
+}

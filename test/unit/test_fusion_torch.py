@@ -1,0 +1,87 @@
+"""How many kernels the building blocks of transformers take, and what is never computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from xdsl.context import Context
+from xdsl.dialects import math
+from xdsl.universe import Universe
+
+from deplodock.dialects.tensor import KernelOp, ReduceOp
+from deplodock.frontend.capture import export
+from deplodock.passes import remarks
+from deplodock.passes.driver import Level, lower
+
+
+def kernels(function: Callable[..., object], *shapes: tuple[int, ...]) -> list[KernelOp]:
+    ctx = Context()
+    for name, dialect in Universe.get_multiverse().all_dialects.items():
+        ctx.register_dialect(name, dialect)
+    module = export(function, tuple(torch.zeros(shape) for shape in shapes)).module
+    with remarks.collect():
+        lower(module, ctx, Level.TENSOR)
+    return [op for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+
+
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    even, odd = x[..., ::2], x[..., 1::2]
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+
+
+def swiglu(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+
+
+def heads(x: Tensor, w: Tensor) -> Tensor:
+    return F.linear(x, w).view(2, 5, 4, 8).transpose(1, 2)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def shared(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    for _ in range(48):
+        a, b = 0.8 * a - 0.6 * b, 0.6 * a + 0.8 * b + 0.01 * torch.tanh(a * b)
+    return a + b, a * b
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "count"),
+    [
+        (lambda x, w: F.rms_norm(x, (1000,), w), [(512, 1000), (1000,)], 1),
+        (lambda x, w, b: F.layer_norm(x, (100,), w, b), [(7, 100), (100,), (100,)], 1),
+        (lambda x: F.softmax(x, -1), [(64, 1000)], 1),
+        (lambda x, w, b: F.gelu(F.linear(x, w, b)), [(50, 96), (130, 96), (130,)], 1),
+        (lambda x, w: heads(x, w) * 2, [(2, 5, 16), (32, 16)], 1),
+        (lambda x: x / x.sum(), [(1000, 1000)], 2),
+        (lambda x: x / x.sum(), [(10, 10)], 1),
+        (lambda x: torch.tril(x).softmax(-1), [(9, 9)], 1),
+        (rotate, [(2, 4, 5, 16), (5, 16), (5, 16)], 1),
+        (rotate_pairs, [(2, 4, 5, 16), (5, 8), (5, 8)], 2),
+        (swiglu, [(16, 32), (48, 32), (48, 32), (32, 48)], 3),
+        (swiglu, [(512, 2048), (5632, 2048), (5632, 2048), (2048, 5632)], 3),
+        (attention, [(1, 4, 33, 16)] * 3, 3),
+        (attention, [(1, 32, 512, 64)] * 3, 3),
+        (shared, [(5, 33)] * 2, 1),
+    ],
+)
+def test_number_of_kernels(function: Callable[..., object], shapes: list[tuple[int, ...]], count: int) -> None:
+    assert len(kernels(function, *shapes)) == count
+
+
+def test_a_softmax_is_not_computed_again_for_each_column_of_a_matmul() -> None:
+    for kernel in kernels(attention, *[(1, 4, 33, 16)] * 3):
+        exponentials = [op for op in kernel.walk() if isinstance(op, math.ExpOp)]
+        contracts = any(len(op.inputs[0].type.get_shape()) > 4 for op in kernel.walk() if isinstance(op, ReduceOp))
+        assert not (exponentials and contracts)
