@@ -1,6 +1,7 @@
 """Rewrites before fusion, after which more operations can share a kernel.
 
 * A gather from an index map reads through both maps at once.
+* A concat of concats along one dimension is one concat.
 * An elementwise operation on a concat becomes a concat of elementwise operations on its parts: a concat is stored, and
   what is done to it then happens on the way to memory. (A rotation of pairs of halves is computed in one kernel.)
 """
@@ -26,6 +27,8 @@ def prepare(block: Block) -> None:
         match op:
             case GatherOp():
                 _fold_maps(op)
+            case ConcatOp() if not op.attributes:
+                _flatten(op)
             case ElementwiseOp() if not op.attributes and (concat := _sinkable(op)) is not None:
                 _sink(op, concat)
             case _:
@@ -43,6 +46,21 @@ def _fold_maps(op: GatherOp) -> None:
         folded = GatherOp(source, op.indices, map)
         folded.attributes |= op.attributes
         _replace(op, [folded], [folded.result])
+
+
+def _flatten(op: ConcatOp) -> None:
+    """`concat(concat(a, b), c)` is `concat(a, b, c)` where no other operation reads the inner one."""
+    inputs: list[SSAValue] = []
+    for value in op.inputs:
+        inner = value.owner
+        alone = all(isinstance(use.operation, ConcatOp) for use in value.uses)
+        if alone and isinstance(inner, ConcatOp) and inner.dim == op.dim and not inner.attributes:
+            inputs += inner.inputs
+        else:
+            inputs.append(value)
+    if len(inputs) > len(op.inputs):
+        flattened = ConcatOp(inputs, op.dim.value.data)
+        _replace(op, [flattened], [flattened.result])
 
 
 def _sinkable(op: ElementwiseOp) -> ConcatOp | None:

@@ -58,3 +58,14 @@ func.func @stored(%x: tensor<8x8xf32>, %y: tensor<8xf32>) -> tensor<f32> {
   %s = tensor_ext.reduce {arith.maximumf} %c dims [0] : tensor<16xf32> -> tensor<f32>
   func.return %s : tensor<f32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @nested
+// CHECK-NEXT:    %{{.*}} = tensor_ext.kernel @k_d
+// CHECK-NEXT:      tensor_ext.concat %{{.*}}, %{{.*}}, %{{.*}} dim 0 : tensor<4xf32>, tensor<2xf32>, tensor<4xf32> -> tensor<10xf32>
+func.func @nested(%x: tensor<4xf32>, %y: tensor<2xf32>) -> tensor<10xf32> {
+  %c = tensor_ext.concat %x, %y dim 0 : tensor<4xf32>, tensor<2xf32> -> tensor<6xf32>
+  %d = tensor_ext.concat %c, %x dim 0 : tensor<6xf32>, tensor<4xf32> -> tensor<10xf32>
+  func.return %d : tensor<10xf32>
+}

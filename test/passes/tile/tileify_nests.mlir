@@ -1,0 +1,45 @@
+// RUN: deplodock-opt %s -p tileify --split-input-file | filecheck %s
+
+// Nests side by side become a launch each, with the reads and scalars that both use.
+// CHECK-LABEL: func.func @k_cat
+// CHECK:         tile.launch (%{{.*}} = 3 : thread) {
+// CHECK:           loop.load %s[]
+// CHECK:           loop.store
+// CHECK:         }
+// CHECK-NEXT:    tile.launch (%{{.*}} = 5 : thread) {
+// CHECK:           loop.load %s[]
+// CHECK:           loop.store
+func.func @k_cat(%x: memref<3xf32>, %y: memref<5xf32>, %s: memref<f32>, %out: memref<8xf32>) {
+  %f = loop.load %s[] : memref<f32>
+  loop.for %i = 0 to 3 {
+    %a = loop.load %x[%i] : memref<3xf32>
+    %m = arith.mulf %a, %f : f32
+    loop.store %m, %out[%i] : memref<8xf32>
+  }
+  loop.for %j = 0 to 5 {
+    %b = loop.load %y[%j] : memref<5xf32>
+    %n = arith.mulf %b, %f : f32
+    loop.store %n, %out[%j + 3] : memref<8xf32>
+  }
+  func.return
+}
+
+// -----
+
+// Not where they share a reduction.
+// CHECK-LABEL: func.func @k_shared
+// CHECK:         tile.launch () {
+// CHECK-NOT:     tile.launch
+func.func @k_shared(%x: memref<3xf32>, %o0: memref<3xf32>, %o1: memref<5xf32>) {
+  %t = loop.reduce {arith.addf} %k = 0 to 3 : f32 {
+    %v = loop.load %x[%k] : memref<3xf32>
+    loop.yield %v : f32
+  }
+  loop.for %i = 0 to 3 {
+    loop.store %t, %o0[%i] : memref<3xf32>
+  }
+  loop.for %j = 0 to 5 {
+    loop.store %t, %o1[%j] : memref<5xf32>
+  }
+  func.return
+}
