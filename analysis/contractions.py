@@ -64,8 +64,9 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
     if is_ring:
         rules["chunk-matmul-k"] = {"bk": CHUNK}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
-    rules["stage-inputs"] = {"transpose": "auto"}
+    rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
+        rules["stage-inputs"] = {"transpose": "auto"}
         rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
         rules["permute-register-tile"] = {"m": "strips", "n": "strips", "lanes": LANES}
     if depth > 1:

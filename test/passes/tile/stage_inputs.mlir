@@ -14,14 +14,14 @@
 // SKIP:      t:007_stage_inputs skipped at @divergent: %x: not all threads run the loop over %j alike
 // WORD:    error: pass 'stage-inputs{memory="texture"}': Incompatible types: given ('texture',), expected
 
-// Threads of several warps read x, bias and w more than once: shared slabs, that of x with k first.
+// Threads of several warps read x, bias and w more than once: shared slabs.
 // CHECK-LABEL: func.func @relu_matmul(%x: memref<16x64xf32>, %bias: memref<64xf32>, %w: memref<64x16xf32>, %out: memref<16x16xf32>) {
 // CHECK-NEXT:    tile.launch (%[[M:.*]] = 16 : thread, %[[N:.*]] = 16 : thread) {
-// CHECK-NEXT:      %[[X_SMEM:.*]] = tile.stage %x[d1, d0] : memref<16x64xf32> to memref<64x16xf32, #tile.memory<shared>>
+// CHECK-NEXT:      %[[X_SMEM:.*]] = tile.stage %x[d0, d1] : memref<16x64xf32> to memref<16x64xf32, #tile.memory<shared>>
 // CHECK-NEXT:      %[[BIAS_SMEM:.*]] = tile.stage %bias[d0] : memref<64xf32> to memref<64xf32, #tile.memory<shared>>
 // CHECK-NEXT:      %[[W_SMEM:.*]] = tile.stage %w[d0, d1] : memref<64x16xf32> to memref<64x16xf32, #tile.memory<shared>>
 // CHECK-NEXT:      %[[ACC:.*]] = loop.reduce {arith.addf} %[[K:.*]] = 0 to 64 : f32 {
-// CHECK-NEXT:        %[[A:.*]] = loop.load %[[X_SMEM]][%[[K]], %[[M]]] : memref<64x16xf32, #tile.memory<shared>>
+// CHECK-NEXT:        %[[A:.*]] = loop.load %[[X_SMEM]][%[[M]], %[[K]]] : memref<16x64xf32, #tile.memory<shared>>
 // CHECK-NEXT:        %[[B:.*]] = loop.load %[[BIAS_SMEM]][%[[K]]] : memref<64xf32, #tile.memory<shared>>
 // CHECK-NEXT:        %[[S:.*]] = arith.addf %[[A]], %[[B]] : f32
 // CHECK-NEXT:        %[[C:.*]] = loop.load %[[W_SMEM]][%[[K]], %[[N]]] : memref<64x16xf32, #tile.memory<shared>>
