@@ -12,8 +12,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
+from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
@@ -67,6 +69,7 @@ def lower(
     to_level: Level,
     *,
     target: str | TargetAttr | None = None,
+    schedule: str | None = None,
     observer: Observer | None = None,
     verify: bool = True,
     verifiers: bool = False,
@@ -78,6 +81,7 @@ def lower(
         ctx: a context with the dialects that the module may come to use.
         to_level: where to stop; `cuda` runs the same stages as `kernel`.
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
+        schedule: the schedule of every kernel, as a pass pipeline; by default its own, else the heuristics' choice.
         observer: called after each stage.
         verify: whether the op verifiers run after each stage that changes the module.
         verifiers: whether the passes that check facts across ops run after each stage.
@@ -89,7 +93,7 @@ def lower(
     set_target(module, target)
     for stage in stages(level_of(module), to_level):
         try:
-            run = _run(stage, module, ctx, verify, verifiers)
+            run = _run(stage, _pass(stage, schedule), module, ctx, verify, verifiers)
         except (Error, DiagnosticException, VerifyException) as error:
             error.add_note(f"note: in pass {stage.name}")
             raise
@@ -155,10 +159,20 @@ def _parents(op: Operation) -> Iterator[Operation]:
         parent = parent.parent_op()
 
 
-def _run(stage: Stage, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
+def _pass(stage: Stage, schedule: str | None) -> ModulePass:
+    """The pass of a stage; one stage takes the schedule, where it is given."""
+    cls = stage.load()
+    if schedule is None or stage.name != "choose-schedule":
+        return cls()
+    return cls.from_pass_spec(ArgSpec(stage.name, {"schedule": (schedule,)}))
+
+
+def _run(
+    stage: Stage, stage_pass: ModulePass, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool
+) -> StageRun:
     start, before = time.perf_counter(), _contents(module)
     with collect() as remarks:
-        stage.load()().apply(ctx, module)
+        stage_pass.apply(ctx, module)
     if _contents(module) != before:
         CanonicalizePass().apply(ctx, module)
         CommonSubexpressionElimination().apply(ctx, module)

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass: its level's letter, its number there, its name, and where its class is."""
+    """One pass: its level's letter, its number there, its name, and where its class is.
+
+    `is_planned`: the pass only says that it is not there yet; no pipeline runs it by default.
+    """
 
     letter: str
     number: int
     name: str
     module: str
     cls: str
+    is_planned: bool = False
 
     @property
     def label(self) -> str:
@@ -30,13 +34,14 @@ class Stage:
         return getattr(importlib.import_module(self.module), self.cls)
 
 
-STAGES = (
+_LISTED = (
     Stage("d", 1, "decompose", "deplodock.passes.torch.decompose", "DecomposePass"),
     Stage("o", 1, "form-kernels", "deplodock.passes.tensor.form_kernels", "FormKernelsPass"),
     Stage("l", 1, "lower-to-loops", "deplodock.passes.loop.lower_to_loops", "LowerToLoopsPass"),
     Stage("t", 0, "choose-schedule", "deplodock.passes.tile.choose_schedule", "ChooseSchedulePass"),
     Stage("t", 1, "tileify", "deplodock.passes.tile.tileify", "TileifyPass"),
     Stage("t", 2, "chunk-matmul-k", "deplodock.passes.tile.chunk_matmul_k", "ChunkMatmulKPass"),
+    Stage("t", 3, "split-matmul-k", "deplodock.passes.tile.planned", "SplitMatmulKPass", is_planned=True),
     Stage("t", 4, "cooperative-reduce", "deplodock.passes.tile.cooperative_reduce", "CooperativeReducePass"),
     Stage("t", 5, "blockify-launch", "deplodock.passes.tile.blockify_launch", "BlockifyLaunchPass"),
     Stage("t", 6, "chunk-reduce", "deplodock.passes.tile.chunk_reduce", "ChunkReducePass"),
@@ -44,6 +49,10 @@ STAGES = (
     Stage("t", 8, "register-tile", "deplodock.passes.tile.register_tile", "RegisterTilePass"),
     Stage("t", 9, "permute-register-tile", "deplodock.passes.tile.permute_register_tile", "PermuteRegisterTilePass"),
     Stage("t", 10, "double-buffer", "deplodock.passes.tile.double_buffer", "DoubleBufferPass"),
+    Stage("t", 11, "tma-copy", "deplodock.passes.tile.planned", "TmaCopyPass", is_planned=True),
+    Stage(
+        "t", 12, "split-inner-for-swizzle", "deplodock.passes.tile.planned", "SplitInnerForSwizzlePass", is_planned=True
+    ),
     Stage("t", 13, "async-copy", "deplodock.passes.tile.async_copy", "AsyncCopyPass"),
     Stage("t", 14, "pad-smem", "deplodock.passes.tile.pad_smem", "PadSmemPass"),
     Stage("t", 15, "pipeline-k-outer", "deplodock.passes.tile.pipeline_k_outer", "PipelineKOuterPass"),
@@ -53,7 +62,10 @@ STAGES = (
     Stage("k", 3, "fuse-multiply-add", "deplodock.passes.kernel.fuse_multiply_add", "FuseMultiplyAddPass"),
     Stage("k", 4, "verify-barriers", "deplodock.passes.kernel.verify_barriers", "VerifyBarriersPass"),
 )
-"""All passes in pipeline order."""
+"""All passes of the levels in order."""
+
+STAGES = tuple(stage for stage in _LISTED if not stage.is_planned)
+"""The passes of the pipeline in order."""
 
 VERIFIERS = (
     Stage("v", 1, "verify-dominance", "deplodock.passes.verify_dominance", "VerifyDominancePass"),
@@ -61,5 +73,5 @@ VERIFIERS = (
 )
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
-PASSES = tuple(dict.fromkeys((*STAGES, *VERIFIERS)))
+PASSES = tuple(dict.fromkeys((*_LISTED, *VERIFIERS)))
 """Every pass once."""

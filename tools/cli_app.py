@@ -37,6 +37,10 @@ Target = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="architecture or card to compile for, such as sm_90 or h100  [default: sm_90]"),
 ]
+Schedule = Annotated[
+    str | None,
+    typer.Option(metavar="PIPELINE", help="the rules for every kernel, as a{x=1 y=2},b  [default: chosen for each]"),
+]
 Verbose = Annotated[
     int,
     typer.Option("-v", count=True, show_default=False, help="note times, and what nvcc says; -vv: trace each pass"),
@@ -69,6 +73,7 @@ def compile_command(
     expression: Expression = None,
     ir: Annotated[Level, typer.Option(help="level to print")] = Level.CUDA,
     target: Target = None,
+    schedule: Schedule = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="write there instead of to stdout")] = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
@@ -77,7 +82,9 @@ def compile_command(
     seed: Seed = 0,
 ) -> None:
     """Compile a program and print it at a level."""
-    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir))
+    if schedule is not None and ir in (Level.TORCH, Level.TENSOR, Level.LOOP):
+        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
+    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
     module = _read(session, file, expression).module
     session.lower(module, ir)
     text = session.text(module, ir)
@@ -104,6 +111,7 @@ def run_command(
     ] = None,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: Target = None,
+    schedule: Schedule = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
     print_op_generic: Generic = False,
@@ -115,7 +123,7 @@ def run_command(
     A Python program is compared with PyTorch, IR text with the evaluator of the same text, both in float64. The exit
     code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
     """
-    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir))
+    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
     program = _read(session, file, expression)
     if replacement is not None and program.captured is None:
         raise typer.BadParameter("--from takes its inputs from a Python program: give -c EXPR or a .py file")

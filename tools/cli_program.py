@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects.kernel import FuncOp
+from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, set_target
 from deplodock.passes.trace import Trace
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
@@ -47,6 +48,7 @@ class Options:
     color: bool = False
     generic: bool = False
     dump_dir: Path | None = None
+    schedule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ class Session:
             except VerifyException as error:
                 raise explain(error, module, file, text, None) from None
         set_target(module, self.options.target)
+        level = level_of(module)
+        if self.options.schedule is not None and level in (Level.TILE, Level.KERNEL):
+            raise InvalidInputError(f"--schedule is for programs above tile level; {name} is at {level} level")
         return module
 
     def lower(self, module: ModuleOp, level: Level) -> None:
@@ -117,7 +122,7 @@ class Session:
                 trace(run, changed)
             self._dump(run.stage.label.replace(":", ""), changed)
 
-        lower(module, self.ctx, level, observer=observe)
+        lower(module, self.ctx, level, schedule=self.options.schedule, observer=observe)
 
     def text(self, module: ModuleOp, level: Level) -> str:
         """The text of a module: CUDA, or IR as `deplodock-opt` prints it."""

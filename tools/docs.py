@@ -74,7 +74,8 @@ def _effects(op: type[Operation]) -> str:
 
 def _pass(stage: Stage) -> str:
     cls = stage.load()
-    parts = [f"## {stage.label}: {stage.name}", _markdown(_module_doc(cls))]
+    doc = (inspect.getdoc(cls) or "") if stage.is_planned else _module_doc(cls)
+    parts = [f"## {stage.label}: {stage.name}", _markdown(doc)]
     meanings = dict(re.findall(r"^    (\w+): (.+)", inspect.getdoc(cls) or "", re.MULTILINE))
     options = [
         f"- `{name}: {_plain(type_)}"

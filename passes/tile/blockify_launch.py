@@ -28,7 +28,7 @@ from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import Skip, apply_rule, positive, staged
+from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, positive, staged
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,21 @@ class BlockifyLaunchPass(ModulePass):
 
 def blockify_launch(function: func.FuncOp, options: Options) -> None:
     """Blockify every launch of the function; Skip with the reason if none can be."""
-    refusals: list[str] = []
+    refusals: list[Skip] = []
     for launch in (found := launches(function)):
         try:
             _blockify(launch, options)
         except Skip as skip:
-            refusals.append(str(skip))
+            refusals.append(skip)
     if len(refusals) == len(found):
-        raise Skip(refusals[0] if refusals else "no launch; run tileify first")
+        raise refusals[0] if refusals else Skip("no launch; run tileify first")
 
 
 def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     if launch.bound_to(Binding.BLOCK):
         raise Skip("the launch has block axes already")
     if not launch.axes:
-        raise Skip("the launch has no axes")
+        raise NothingToDo("the launch has no axes")
     if staged(launch):
         raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
     if any(axis not in _folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
@@ -77,7 +77,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("an axis has an extent that is not constant")
     sizes = _tile_sizes(launch, options)
     if all(size == launch.extent(axis) for axis, size in sizes):
-        raise Skip("the launch fits one CTA")
+        raise NothingToDo("the launch fits one CTA")
     if "occupancy" in options:
         launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
     chosen = dict(sizes)

@@ -2,6 +2,9 @@
 
 func.func @k(..) {..}
   ->  func.func @k(..) attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},.."} {..}
+
+A given schedule is written on every kernel, also in place of the one that a kernel has. Options that it leaves out are
+those that the heuristics choose, so what is written says all of them.
 """
 
 from __future__ import annotations
@@ -11,23 +14,41 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import ATTRIBUTE, choose, format_schedule
+from deplodock.analysis.schedule import ATTRIBUTE, Schedule, choose, format_schedule
 from deplodock.passes import remarks
+from deplodock.passes.tile.rule import read_schedule
 
 
 @dataclass(frozen=True)
 class ChooseSchedulePass(ModulePass):
-    """Write the schedule that the heuristics choose on each kernel that has none."""
+    """Write the schedule that the heuristics choose on each kernel that has none.
+
+    Parameters:
+        schedule: the schedule to write on every kernel instead.
+    """
 
     name = "choose-schedule"
+    schedule: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        given = None if self.schedule is None else read_schedule(self.schedule)
+        found = [function for function in kernels(op) if not launches(function)]
+        if given is not None and not found:
+            raise PassFailedException("the module has no kernel at loop level to write a schedule on")
         for function in kernels(op):
-            if ATTRIBUTE in function.attributes:
-                remarks.skip(self.name, function.sym_name.data, "the kernel has a schedule")
-            elif launches(function):
+            if launches(function):
                 remarks.skip(self.name, function.sym_name.data, "the kernel is a launch already")
+            elif given is None and ATTRIBUTE in function.attributes:
+                remarks.skip(self.name, function.sym_name.data, "the kernel has a schedule")
             else:
-                function.attributes[ATTRIBUTE] = StringAttr(format_schedule(choose(function)))
+                chosen = choose(function)
+                schedule = chosen if given is None else _completed(given, chosen)
+                function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))
+
+
+def _completed(given: Schedule, chosen: Schedule) -> Schedule:
+    """A given schedule with the options that it leaves out."""
+    return {rule: {**chosen.get(rule, {}), **options} for rule, options in given.items()}

@@ -17,14 +17,21 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import ATTRIBUTE, Options, Schedule, schedule_of
+from deplodock.analysis.schedule import ATTRIBUTE, Options, Schedule, parse_schedule, schedule_of
 from deplodock.dialects import tile
 from deplodock.passes import remarks
-from deplodock.passes.pipeline import STAGES
+from deplodock.passes.pipeline import PASSES
+
+RULES = {stage.name: stage for stage in PASSES if stage.letter == "t" and stage.number > 0}
+"""The rules that a schedule may name, in their order."""
 
 
 class Skip(Exception):
     """The rule does not apply to a kernel, for the reason in its text."""
+
+
+class NothingToDo(Skip):
+    """The kernel is as the rule would make it, so options given to the rule are no mistake."""
 
 
 def apply_rule(rule: ModulePass, module: ModuleOp, rewrite: Callable[[func.FuncOp, Options], None]) -> None:
@@ -33,20 +40,38 @@ def apply_rule(rule: ModulePass, module: ModuleOp, rewrite: Callable[[func.FuncO
     Raises PassFailedException if an option was given and no kernel takes the rule.
     """
     given = {f.name: value for f in fields(rule) if f.name != "name" and (value := getattr(rule, f.name)) is not None}
-    refusals: list[tuple[str, str]] = []
+    refusals: list[tuple[str, Skip]] = []
     found = kernels(module)
     for function in found:
         symbol = function.sym_name.data
         try:
             rewrite(function, _options(rule, function, given))
         except Skip as skip:
-            refusals.append((symbol, str(skip)))
-    if given and len(refusals) == len(found):
+            refusals.append((symbol, skip))
+    refused = [(symbol, reason) for symbol, reason in refusals if not isinstance(reason, NothingToDo)]
+    if given and len(refused) == len(found):
         options = " ".join(f"{name}={value}" for name, value in given.items())
         reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in refusals) or "the module has no kernel"
         raise PassFailedException(f"{rule.name}{{{options}}} applies to no kernel: {reasons}")
     for symbol, reason in refusals:
-        remarks.skip(rule.name, symbol, reason)
+        remarks.skip(rule.name, symbol, str(reason))
+
+
+def read_schedule(text: str) -> Schedule:
+    """Read a schedule and check its rules and their options.
+
+    Raises:
+        VerifyException: it is malformed.
+        PassFailedException: it names a rule or an option that there is not, or a rule that is not there yet.
+    """
+    schedule = parse_schedule(text)
+    try:
+        _check_names(schedule)
+        for name, options in schedule.items():
+            _check_options(RULES[name].load(), options)
+    except PassFailedException as error:
+        raise PassFailedException(f"the schedule {text!r} {error}") from error
+    return schedule
 
 
 def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None]) -> None:
@@ -78,7 +103,11 @@ def positive(options: Options, name: str, default: int) -> int:
 
 def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | str]) -> Options:
     scheduled = schedule_of(function)
-    _check_schedule(rule, function.sym_name.data, scheduled)
+    try:
+        _check_names(scheduled)
+        _check_options(type(rule), scheduled.get(rule.name, {}))
+    except PassFailedException as error:
+        raise PassFailedException(f"the schedule of @{function.sym_name.data} {error}") from error
     if given:
         return {**scheduled.get(rule.name, {}), **given}
     if rule.name not in scheduled and ATTRIBUTE in function.attributes:
@@ -86,13 +115,19 @@ def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | 
     return scheduled.get(rule.name, {})
 
 
-def _check_schedule(rule: ModulePass, symbol: str, schedule: Schedule) -> None:
-    """Check the names of a schedule's rules, and the options it gives this one as if they were given to the pass."""
-    rules = [stage.name for stage in STAGES if stage.letter == "t"]
-    if (unknown := next((name for name in schedule if name not in rules), None)) is not None:
-        raise PassFailedException(f"the schedule of @{symbol} names {unknown}, which is not one of {', '.join(rules)}")
-    options = {name: (value,) for name, value in schedule.get(rule.name, {}).items()}
+def _check_names(schedule: Schedule) -> None:
+    """Refuse a schedule with a rule that there is none of, or not yet."""
+    for name in schedule:
+        if name not in RULES:
+            built = (rule for rule, stage in RULES.items() if not stage.is_planned)
+            raise PassFailedException(f"names {name}, which is not one of {', '.join(built)}")
+        if RULES[name].is_planned:
+            raise PassFailedException(f"names {name}, which is not there yet")
+
+
+def _check_options(rule: type[ModulePass], options: Options) -> None:
+    """Check the options that a schedule gives a rule as if they were given to the pass."""
     try:
-        type(rule).from_pass_spec(ArgSpec(rule.name, dict(options)))
+        rule.from_pass_spec(ArgSpec(rule.name, {name: (value,) for name, value in options.items()}))
     except ValueError as error:
-        raise PassFailedException(f"the schedule of @{symbol} gives {rule.name} a bad option: {error}") from error
+        raise PassFailedException(f"gives {rule.name} a bad option: {error}") from error

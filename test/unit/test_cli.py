@@ -79,6 +79,86 @@ def test_lowering_the_text_of_a_level_gives_the_same_kernel(
         assert succeed("compile", str(path), "--ir", "kernel") == kernel_texts[name], level
 
 
+REPLAYED = {
+    **EXPRESSIONS,
+    "ring": "F.linear(torch.randn(64, 130), torch.randn(96, 130))",
+    "register tile": "F.linear(torch.randn(512, 130), torch.randn(512, 130))",
+    "one block": "torch.randn(3, 5) + 1",
+    "no axes": "torch.randn(3, 5).sum()",
+}
+SCHEDULED = {
+    "E1": "tileify,cooperative-reduce{threads=64 vector=2},blockify-launch{threads=128},stage-inputs",
+    "E2": "tileify,chunk-matmul-k{bk=16},blockify-launch{m=8 n=16},stage-inputs{memory=shared}",
+    "ring": (
+        "tileify,chunk-matmul-k{bk=8},blockify-launch{m=32 n=16},stage-inputs{memory=shared},register-tile{m=4 n=2},"
+        "double-buffer{depth=4},async-copy{bytes=4},pipeline-k-outer{distance=3}"
+    ),
+}
+
+
+def replay(expression: str, schedule: str, folder: Path) -> str:
+    """The tile IR that the rules of a schedule give, as a pipeline run on the printed loop IR."""
+    source, printed = folder / "loop.mlir", folder / "tile.mlir"
+    succeed("compile", "-c", expression, "--ir", "loop", "-o", str(source))
+    OptMain([str(source), f"--pass-pipeline={schedule},canonicalize,cse", "-o", str(printed)]).run()
+    return printed.read_text()
+
+
+def printed_schedule(text: str) -> tuple[str, str]:
+    """The schedule that tile IR of one kernel shows, and the IR without it."""
+    (schedule,) = re.findall(r'deplodock\.schedule = "([^"]*)"', text)
+    return schedule, text.replace(f' attributes {{deplodock.schedule = "{schedule}"}}', "")
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_schedule_in_tile_ir_replays_as_a_pipeline(name: str, tmp_path: Path) -> None:
+    schedule, text = printed_schedule(succeed("compile", "-c", REPLAYED[name], "--ir", "tile"))
+    assert ("pipeline-k-outer" in schedule) == (name in ("ring", "register tile"))
+    assert replay(REPLAYED[name], schedule, tmp_path) == text
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_a_given_schedule_is_written_applied_and_replays(name: str, tmp_path: Path) -> None:
+    schedule, text = printed_schedule(
+        succeed("compile", "-c", REPLAYED[name], "--schedule", SCHEDULED[name], "--ir", "tile")
+    )
+    for rule in re.findall(r"([\w-]+)(?:\{([^}]*)\})?", SCHEDULED[name]):
+        (written,) = re.findall(rf"{rule[0]}(?:{{([^}}]*)}})?", schedule)
+        assert set(rule[1].split()) <= set(written.split())
+    assert text != printed_schedule(succeed("compile", "-c", REPLAYED[name], "--ir", "tile"))[1]
+    assert replay(REPLAYED[name], schedule, tmp_path) == text
+    report = succeed("run", "-c", REPLAYED[name], "--schedule", SCHEDULED[name])
+    assert report.endswith("passed: the result agrees with PyTorch in float64, no findings\n")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("tileify,tile-it", "names tile-it, which is not one of tileify, chunk-matmul-k, "),
+        ("tileify,split-matmul-k", "names split-matmul-k, which is not there yet"),
+        ("tileify,blockify-launch{rows=2}", "gives blockify-launch a bad option: "),
+        ("tileify,blockify-launch{threads=many}", "gives blockify-launch a bad option: "),
+        ("tileify,tileify", "names tileify twice"),
+        ("tileify{", "malformed schedule"),
+    ],
+)
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_bad_schedules(command: str, schedule: str, message: str) -> None:
+    text = fails(command, "-c", SMALL, "--schedule", schedule)
+    assert text.startswith("deplodock: error: ")
+    assert message in text
+    assert schedule in text
+    assert "Traceback" not in text
+
+
+def test_a_schedule_that_comes_too_late(tmp_path: Path) -> None:
+    path = tmp_path / "k.mlir"
+    succeed("compile", "-c", SMALL, "--ir", "tile", "-o", str(path))
+    assert "is for programs above tile level" in fails("compile", str(path), "--schedule", "tileify")
+    code, _, stderr = cli("compile", "-c", SMALL, "--schedule", "tileify", "--ir", "loop")
+    assert (code, "acts below loop level" in stderr) == (2, True)
+
+
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_each_expression_is_one_kernel_and_right(name: str) -> None:
     lines = succeed("run", "-c", EXPRESSIONS[name]).splitlines()
