@@ -1,0 +1,152 @@
+"""Bugs planted in the printed IR of real kernels: `deplodock run FILE` names each, with the operation and its place."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deplodock.tools.cli_app import app
+from deplodock.tools.diagnostics import run_tool
+
+pytest.importorskip("torch")
+
+RING = (
+    "tileify,chunk-matmul-k{bk=8},blockify-launch{m=16 n=16},stage-inputs{memory=shared},double-buffer{depth=3},"
+    "async-copy,pipeline-k-outer{distance=2}"
+)
+PROGRAMS = {
+    "ring": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", RING)),
+    "rows": ("torch.nn.RMSNorm(600)(torch.randn(3, 600))", ()),
+}
+
+
+def deplodock(*args: str) -> tuple[int, str]:
+    """The exit code and output of a command, run in this process."""
+    result = CliRunner().invoke(app, list(args))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+@cache
+def kernel_text(program: str) -> str:
+    expression, options = PROGRAMS[program]
+    code, text = deplodock("compile", "-c", expression, *options, "--ir", "kernel")
+    assert code == 0
+    return text
+
+
+@dataclass(frozen=True)
+class Bug:
+    """An edit of a kernel's text, and what is to be found: of this kind, at an operation whose line holds `at`."""
+
+    program: str
+    pattern: str
+    replacement: str
+    kind: str
+    at: str
+
+
+BUGS = {
+    "dropped barrier of a ring": Bug(
+        "ring", r"(wait_group 1\n) *kernel\.barrier\n", r"\1", "data race", "loop.load %x_smem["
+    ),
+    "dropped barrier of a combine": Bug(
+        "rows", r"kernel\.barrier\n( *loop\.for %warp)", r"\1", "data race", "loop.load %sum_part["
+    ),
+    "wrong slot": Bug(
+        "ring",
+        r"%x_smem\[\(%a2o \+ 2\) mod 3",
+        "%x_smem[%a2o mod 3",
+        "read in flight",
+        "loop.load %x_smem[%a2o mod 3",
+    ),
+    "copy before the wait": Bug(
+        "ring",
+        r"( *kernel\.wait_group 1\n *kernel\.barrier\n)((?s:.*?)kernel\.commit_group\n)",
+        r"\2\1",
+        "data race",
+        "kernel.move 2 async %x[",
+    ),
+    "wait for too few groups": Bug(
+        "ring", r"wait_group 1", "wait_group 2", "read in flight", "loop.load %x_smem[%a2o mod 3"
+    ),
+    "unclamped copy": Bug(
+        "ring",
+        r"(kernel\.move 2 async %y.*) where \(%a1_b \* 16 \+ %thread floordiv 4 < 24\)",
+        r"\1",
+        "out of bounds",
+        "kernel.move 2 async %y[",
+    ),
+    "unclamped load": Bug(
+        "rows", r"(kernel\.move 4 %x\[.*?) where \([^)]*\)", r"\1", "out of bounds", "kernel.move 4 %x["
+    ),
+    "replicated store": Bug(
+        "rows",
+        r"where \(%thread mod 32 < 1\)",
+        "where (%thread mod 32 < 32)",
+        "data race",
+        "loop.store %sum_4, %sum_part",
+    ),
+    "missing guard": Bug(
+        "ring",
+        r"loop\.guard where \(%a1_b \* 16 \+ %a1_t < 24, %a0_b \* 16 \+ %a0_t < 20\) \{\n(.*\n) *\}\n",
+        r"\1",
+        "out of bounds",
+        "loop.store %linear_1, %out[",
+    ),
+    "shuffle under a guard": Bug(
+        "rows",
+        r"(%8 = kernel\.shuffle_xor .*\n)",
+        r"loop.guard where (%thread mod 32 < 16) {\n%unused = kernel.shuffle_xor %sum_3, 16 : f32\n}\n\1",
+        "divergent shuffle",
+        "%unused = kernel.shuffle_xor",
+    ),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_kernels_themselves_are_clean(program: str, tmp_path: Path) -> None:
+    path = tmp_path / "k.mlir"
+    path.write_text(kernel_text(program))
+    code, report = deplodock("run", str(path))
+    assert (code, report.splitlines()[-1]) == (0, "passed: nothing to compare with at kernel level, no findings")
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_named_with_its_operation_and_place(name: str, tmp_path: Path) -> None:
+    bug = BUGS[name]
+    text, edits = re.subn(bug.pattern, bug.replacement, kernel_text(bug.program), count=1)
+    assert edits == 1
+    path = tmp_path / "k.mlir"
+    path.write_text(text)
+    code, report = deplodock("run", str(path))
+    assert code == 1
+    findings = re.findall(rf"^{path}:(\d+):\d+: (.*?): kernel @k_\w+: `(.*?)`: ", report, re.MULTILINE)
+    assert findings, report
+    lines = text.splitlines()
+    assert all(operation in lines[int(line) - 1] for line, _, operation in findings)
+    assert any(kind == bug.kind and bug.at in operation for _, kind, operation in findings), report
+
+
+def test_a_wrong_shuffle_mask(tmp_path: Path) -> None:
+    """A mask outside a warp is refused at its place; any other only makes the result wrong."""
+    text, path = kernel_text("rows"), tmp_path / "k.mlir"
+    expression, _ = PROGRAMS["rows"]
+    path.write_text(text.replace("kernel.shuffle_xor %sum_3, 16", "kernel.shuffle_xor %sum_3, 8"))
+    code, report = deplodock("run", "-c", expression, "--from", str(path))
+    assert code == 1
+    assert "output 0: WRONG: " in report
+    path.write_text(text.replace("kernel.shuffle_xor %sum_3, 16", "kernel.shuffle_xor %sum_3, 32"))
+    line = 1 + next(i for i, line in enumerate(text.splitlines()) if "kernel.shuffle_xor %sum_3, 16" in line)
+    stderr = io.StringIO()
+    with pytest.raises(SystemExit), contextlib.redirect_stderr(stderr):
+        run_tool("deplodock", lambda: deplodock("run", str(path))[0])
+    assert re.match(rf"{path}:{line}:\d+: error: kernel\.shuffle_xor: the mask of a shuffle", stderr.getvalue())
