@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument
-from xdsl.traits import IsTerminator, MemoryEffectKind, only_has_effect
+from xdsl.traits import IsTerminator
 
+from deplodock.analysis.effects import only_reads
 from deplodock.dialects import loop, tile
 
 
@@ -68,6 +69,6 @@ def only_loop(block: Block) -> loop.ForOp | None:
     for op in block.ops:
         if isinstance(op, loop.ForOp) and found is None:
             found = op
-        elif not op.has_trait(IsTerminator) and (op.regions or not only_has_effect(op, MemoryEffectKind.READ)):
+        elif not op.has_trait(IsTerminator) and (op.regions or not only_reads(op)):
             return None
     return found

@@ -1,6 +1,13 @@
-"""Contract products and sums of kernels to fused multiply-adds: the only place where that is decided.
+"""k:003 fuse-multiply-add: contract the product that an accumulator takes in. No other place decides contraction.
 
-The printed CUDA is compiled without contraction (`-fmad=false`), so what this pass leaves alone is rounded twice.
+    %p = arith.mulf %a, %b : f32                          %c = loop.load %acc[%m] : ..
+    %c = loop.load %acc[%m] : ..                    ->    %s = math.fma %a, %b, %c : f32
+    %s = arith.addf %c, %p : f32                          loop.store %s, %acc[%m] : ..
+    loop.store %s, %acc[%m] : ..
+
+The printed CUDA is compiled without contraction (`-fmad=false`), so what this pass leaves alone is rounded twice. No
+other sum is contracted: a value that one place computes from a rounded product and another from an exact one would
+differ, and `exp(x * s - max(x * s))` of a large s is infinite instead of 1.
 """
 
 from __future__ import annotations
@@ -10,71 +17,51 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float32Type, Float64Type, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
+from deplodock.dialects import loop
 from deplodock.dialects.kernel import FuncOp
-
-
-def _product(value: SSAValue, user: Operation) -> arith.MulfOp | None:
-    """The multiplication that gives `value` for `user` alone, in the same block."""
-    op = value.owner
-    if not isinstance(op, arith.MulfOp) or op.parent is not user.parent:
-        return None
-    if not isinstance(value.type, Float32Type | Float64Type):
-        return None
-    return op if value.has_one_use() else None
+from deplodock.dialects.tile import Memory, memory_of
 
 
 @dataclass
-class FuseAdd(RewritePattern):
-    """`a * b + c` and `c + a * b` become `fma(a, b, c)`; of two products the first is fused."""
+class FuseAccumulation(RewritePattern):
+    """`acc + a * b`, stored back to the register that `acc` was read from, becomes `fma(a, b, acc)`."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: arith.AddfOp, rewriter: PatternRewriter, /) -> None:
-        for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            if (product := _product(value, op)) is not None:
-                rewriter.replace(op, math.FmaOp(product.lhs, product.rhs, other))
+        if not isinstance(op.result.type, Float32Type | Float64Type):
+            return
+        for accumulator, value in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            product = value.owner
+            if not isinstance(product, arith.MulfOp) or product.parent is not op.parent or not value.has_one_use():
+                continue
+            if _accumulates(accumulator, op):
+                rewriter.replace(op, math.FmaOp(product.lhs, product.rhs, accumulator))
                 rewriter.erase(product)
                 return
 
 
-@dataclass
-class FuseSubtract(RewritePattern):
-    """`a * b - c` becomes `fma(a, b, -c)`, and `c - a * b` becomes `fma(-a, b, c)`: a negation is exact."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: arith.SubfOp, rewriter: PatternRewriter, /) -> None:
-        if (product := _product(op.lhs, op)) is not None:
-            negated = rewriter.insert(arith.NegfOp(op.rhs))
-            fused = math.FmaOp(product.lhs, product.rhs, negated.result)
-        elif (product := _product(op.rhs, op)) is not None:
-            negated = rewriter.insert(arith.NegfOp(product.lhs))
-            fused = math.FmaOp(negated.result, product.rhs, op.lhs)
-        else:
-            return
-        rewriter.replace(op, fused)
-        rewriter.erase(product)
+def _accumulates(value: SSAValue, op: arith.AddfOp) -> bool:
+    """Whether a value is read from a register that takes the sum in its place, and nothing else takes the sum."""
+    read = value.owner
+    if not isinstance(read, loop.LoadOp) or memory_of(read.source) is not Memory.REGISTER:
+        return False
+    users = [use.operation for use in op.result.uses]
+    if len(users) != 1 or not isinstance(store := users[0], loop.StoreOp):
+        return False
+    return store.destination is read.source and store.map == read.map and tuple(store.indices) == tuple(read.indices)
 
 
 @dataclass(frozen=True)
 class FuseMultiplyAddPass(ModulePass):
-    """Fuse a multiplication with the addition or subtraction that is its only user, in the same block of a kernel.
-
-        %p = arith.mulf %a, %b : f32
-        %s = arith.addf %acc, %p : f32
-
-    becomes
-
-        %s = math.fma %a, %b, %acc : f32
-    """
+    """Fuse the multiplication whose only user adds it to an accumulator, in the same block of a kernel."""
 
     name = "fuse-multiply-add"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Rewrite every `kernel.func` of the module."""
         for function in op.walk():
             if isinstance(function, FuncOp):
-                PatternRewriteWalker(FuseAdd()).rewrite_region(function.body)
-                PatternRewriteWalker(FuseSubtract()).rewrite_region(function.body)
+                PatternRewriteWalker(FuseAccumulation()).rewrite_region(function.body)

@@ -13,6 +13,7 @@ from xdsl.traits import ConstantLike, is_side_effect_free
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.dependence import is_coordinate, wheres
+from deplodock.analysis.effects import is_arithmetic
 from deplodock.analysis.linear import fold as fold_expr
 from deplodock.analysis.linear import fold_map
 from deplodock.analysis.padding import adds_zero
@@ -68,7 +69,7 @@ def _is_scalar(op: Operation) -> bool:
         return tile.memory_of(op.source) is Memory.REGISTER
     if isinstance(op, loop.YieldOp):
         return not _yields_inner_reduction(op)
-    return is_side_effect_free(op) and not op.regions and not isinstance(op, tile.CombineOp)
+    return is_arithmetic(op) or (is_side_effect_free(op) and not op.regions and not isinstance(op, tile.CombineOp))
 
 
 def _yields_inner_reduction(op: loop.YieldOp) -> bool:

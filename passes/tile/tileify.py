@@ -24,9 +24,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.traits import ConstantLike, MemoryEffectKind, only_has_effect
+from xdsl.traits import ConstantLike
 
 from deplodock.analysis.dependence import wheres
+from deplodock.analysis.effects import only_reads
 from deplodock.analysis.nest import launches
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
@@ -70,7 +71,7 @@ def tileify(function: func.FuncOp, options: Options) -> None:
 
 def _bodies(ops: Sequence[Operation]) -> list[list[Operation]]:
     """What each launch computes: nests that share no reduction get one each, with the reads and scalars they use."""
-    writers = [op for op in ops if not only_has_effect(op, MemoryEffectKind.READ)]
+    writers = [op for op in ops if not only_reads(op)]
     groups: list[set[Operation]] = []
     for used in (_closure(op, ops) for op in writers):
         shared = [group for group in groups if any(op.regions for op in group & used)]
@@ -117,7 +118,7 @@ def _liftable(launch: tile.LaunchOp) -> list[loop.ForOp]:
     block = launch.body.block
     loops = [op for op in block.ops if isinstance(op, loop.ForOp)]
     others = [op for op in block.ops if not isinstance(op, loop.ForOp)]
-    if not loops or any(op.regions or not only_has_effect(op, MemoryEffectKind.READ) for op in others):
+    if not loops or any(op.regions or not only_reads(op) for op in others):
         return []
     alike = all((op.bound, *op.bound_operands) == (loops[0].bound, *loops[0].bound_operands) for op in loops)
     if len(loops) > 1 and (not alike or any(wheres(op.body.block) for op in loops)):

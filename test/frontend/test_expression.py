@@ -177,9 +177,9 @@ def test_bound_names() -> None:
         ("x = torch.ones(3); x if x.sum() > 0 else -x", UnsupportedError, "1:25: error: a branch or a size depends on"),
         ("torch.ones(3, dtype=torch.bool) + torch.ones(3).bool()", UnsupportedError, "aten.add.Tensor on torch.bool"),
         (
-            "torch.div(torch.ones(3), 2, rounding_mode='floor')",
+            "torch.cumsum(torch.ones(3), dim=0)",
             UnsupportedError,
-            "aten.div.Tensor_mode is not supported",
+            "aten.cumsum.default is not supported",
         ),
     ],
 )

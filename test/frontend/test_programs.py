@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from xdsl.context import Context
-from xdsl.universe import Universe
-
-from deplodock.analysis.reductions import longest_reduction
-from deplodock.frontend.capture import export
-from deplodock.interpreters.evaluate import evaluate
-from deplodock.interpreters.simulator import simulate
-from deplodock.passes.driver import Level, lower
-from deplodock.runtime.compare import compare
 
 DRAWS = int(os.environ.get("DEPLODOCK_PROGRAMS", "300"))
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 11, 16, 17, 33])
 Tensor = torch.Tensor
-
-
-def context() -> Context:
-    result = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        result.register_dialect(name, factory)
-    return result
-
-
-CONTEXT = context()
 
 
 @dataclass(frozen=True)
@@ -138,7 +117,7 @@ def programs(draw: st.DrawFn) -> tuple[tuple[int, ...], int, list[Step], bool, b
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 @given(program=programs(), seed=st.integers(0, 2**16))
-def test_every_level_is_right(program: tuple, seed: int) -> None:
+def test_every_level_is_right(check_levels: Callable[..., int], program: tuple, seed: int) -> None:
     shape, columns, steps, matmul, mixed, end, strided = program
     torch.manual_seed(seed)
     x = torch.randn(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2) if strided else torch.randn(*shape)
@@ -154,28 +133,4 @@ def test_every_level_is_right(program: tuple, seed: int) -> None:
                 value = project(value, w)
         return end.apply(value)
 
-    check(run, (x, y, w))
-
-
-def check(run: Callable[..., Tensor], args: tuple[Tensor, ...]) -> None:
-    """Compare all levels of a program with PyTorch in float64, by the one error bar."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        captured = export(run, args)
-    inputs = [value.detach().numpy() for value in captured.inputs]
-    reference = [value.numpy() for value in captured.reference()]
-    eager = [value.numpy() for value in captured.eager()]
-    module, extent = captured.module, None
-    for level in (Level.TENSOR, Level.LOOP, Level.TILE, Level.KERNEL):
-        lower(module, CONTEXT, level)
-        if extent is None:
-            extent = longest_reduction(module)
-        if level is Level.KERNEL:
-            simulation = simulate(module, inputs)
-            assert not simulation.findings, f"{simulation.findings[0]}\n{module}"
-            outputs = simulation.outputs
-        else:
-            outputs = evaluate(module, inputs)
-        for got, wanted, own in zip(outputs, reference, eager, strict=True):
-            verdict = compare(np.asarray(got), wanted, own, extent)
-            assert verdict.passed, f"{level} level: {verdict}\n{module}"
+    check_levels(run, (x, y, w))

@@ -70,10 +70,6 @@ REFUSED = {
         "%r = kernel.alloc : memref<2x3xf32, #tile.memory<register>>\n"
         "kernel.move 2 %x[0] to %r[%thread mod 2, 0] : memref<64xf32> to memref<2x3xf32, #tile.memory<register>>"
     ),
-    "has no 4 elements side by side": (
-        "%r = kernel.alloc : memref<8x2xf32, #tile.memory<register>>\n"
-        "kernel.move 4 %x[0] to %r[0, 0] : memref<64xf32> to memref<8x2xf32, #tile.memory<register>>"
-    ),
     "has no 2 elements side by side": (
         "%r = kernel.alloc : memref<8xf32, strided<[2]>, #tile.memory<register>>\n"
         "kernel.move 2 %x[0] to %r[0] : memref<64xf32> to memref<8xf32, strided<[2]>, #tile.memory<register>>"

@@ -189,7 +189,7 @@ def norms(n: int) -> ModuleOp:
 
 def seconds(program: Callable[[int], ModuleOp], n: int) -> float:
     best = float("inf")
-    for _ in range(2):
+    for _ in range(4):
         module = program(n)
         start = time.process_time()
         form(module)

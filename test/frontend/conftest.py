@@ -1,0 +1,55 @@
+"""What the tests of whole programs share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.universe import Universe
+
+from deplodock.analysis.reductions import longest_reduction
+from deplodock.dialects.kernel import FuncOp
+from deplodock.frontend.capture import export
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import Level, lower
+from deplodock.runtime.compare import compare
+
+CONTEXT = Context()
+for _name, _factory in Universe.get_multiverse().all_dialects.items():
+    CONTEXT.register_dialect(_name, _factory)
+
+
+@pytest.fixture(scope="session")
+def check_levels() -> Callable[..., int]:
+    """A function that compares all levels of a program with PyTorch and gives the number of its kernels."""
+    return _check_levels
+
+
+def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
+    """Compare each level with PyTorch in float64 by the one error bar; the simulator must find nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        captured = export(program, args)
+    inputs = [value.detach().numpy() for value in captured.inputs]
+    reference = [value.numpy() for value in captured.reference()]
+    eager = [value.numpy() for value in captured.eager()]
+    module, extent = captured.module, None
+    for level in (Level.TENSOR, Level.LOOP, Level.TILE, Level.KERNEL):
+        lower(module, CONTEXT, level)
+        extent = longest_reduction(module) if extent is None else extent
+        if level is Level.KERNEL:
+            simulation = simulate(module, inputs)
+            assert not simulation.findings, f"{simulation.findings[0]}\n{module}"
+            outputs = simulation.outputs
+        else:
+            outputs = evaluate(module, inputs)
+        for got, wanted, own in zip(outputs, reference, eager, strict=True):
+            assert np.asarray(got).dtype == own.dtype
+            verdict = compare(np.asarray(got), wanted, own, extent)
+            assert verdict.passed, f"{level} level: {verdict}\n{module}"
+    return sum(isinstance(op, FuncOp) for op in module.ops)
