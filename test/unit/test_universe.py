@@ -66,5 +66,14 @@ def test_stage_lives_in_the_file_named_after_it(stage) -> None:
 
 def test_stock_tool_loads_dialects_passes_and_target(tool: Tool) -> None:
     everything = ",".join(stage.name for stage in STAGES)
-    done = tool("xdsl-opt", "-p", everything, "-t", "cuda", input="func.func @main() { func.return }")
-    assert (done.returncode, done.stderr) == (0, "")
+    kernel = """
+    func.func @k(%out: memref<4xf32>) {
+      %c = arith.constant 1.0 : f32
+      loop.for %i = 0 to 4 {
+        loop.store %c, %out[%i] : memref<4xf32>
+      }
+      func.return
+    }"""
+    done = tool("xdsl-opt", "-p", everything, "-t", "cuda", input=kernel)
+    assert done.returncode == 0
+    assert "__global__" in done.stdout
