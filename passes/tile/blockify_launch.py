@@ -28,7 +28,7 @@ from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, positive, staged
+from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, folded, positive, staged
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise NothingToDo("the launch has no axes")
     if staged(launch):
         raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
-    if any(axis not in _folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
+    if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
@@ -92,7 +92,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
 
 def _tile_sizes(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
     """The coordinates of each free thread axis that one CTA takes, in the launch's order."""
-    shared = _folded(launch)
+    shared = folded(launch)
     free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
     roles = contraction(Nest(tuple(launch.axes), launch.body.block))
     if roles is None:
@@ -130,8 +130,3 @@ def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAVal
         return [], [axis]
     block, thread = split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
     return [block], [thread]
-
-
-def _folded(launch: tile.LaunchOp) -> list[SSAValue]:
-    """The axes that some combine of the launch folds."""
-    return [axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes]

@@ -29,7 +29,7 @@ from deplodock.analysis.schedule import CELLS, VECTOR, Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]
 
 
 def _contiguous_axis(launch: tile.LaunchOp) -> SSAValue:
-    """The thread axis along which every store walks contiguous memory."""
+    """The thread axis, folded by no combine, along which every store walks contiguous memory."""
+    shared = folded(launch)
     stores = [op for op in launch.body.walk() if isinstance(op, loop.StoreOp)]
-    for axis in reversed(launch.bound_to(Binding.THREAD)):
+    for axis in (axis for axis in reversed(launch.bound_to(Binding.THREAD)) if axis not in shared):
         forms = [address(loop.memref_of(op.destination), fold_map(op.map.data, op.indices)) for op in stores]
         if all(form.coefficient(axis) == 1 for form in forms):
             return axis

@@ -12,6 +12,7 @@ from dataclasses import fields
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
@@ -91,6 +92,11 @@ def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None])
 def staged(launch: tile.LaunchOp) -> bool:
     """Whether the launch copies slabs of its inputs on chip."""
     return any(isinstance(op, tile.StageOp | tile.CopyOp) for op in launch.body.walk())
+
+
+def folded(launch: tile.LaunchOp) -> list[SSAValue]:
+    """The axes that some combine of the launch folds, which no rule may split."""
+    return [axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes]
 
 
 def positive(options: Options, name: str, default: int) -> int:

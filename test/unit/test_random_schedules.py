@@ -1,0 +1,404 @@
+"""Random kernels of seven kinds under random schedules in random legal rule orders.
+
+Every rule keeps the meaning, applied twice equals once, and the kernel is right on the simulator with all its checks.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass
+from xdsl.transforms.canonicalize import CanonicalizePass
+from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+from xdsl.universe import Universe
+from xdsl.utils.exceptions import DiagnosticException, PassFailedException
+
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
+from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
+from deplodock.passes.kernel.materialize import MaterializePass
+from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
+from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
+from deplodock.passes.tile.async_copy import AsyncCopyPass
+from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
+from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
+from deplodock.passes.tile.chunk_reduce import ChunkReducePass
+from deplodock.passes.tile.cooperative_reduce import CooperativeReducePass
+from deplodock.passes.tile.double_buffer import DoubleBufferPass
+from deplodock.passes.tile.mark_unroll import MarkUnrollPass
+from deplodock.passes.tile.pad_smem import PadSmemPass
+from deplodock.passes.tile.permute_register_tile import PermuteRegisterTilePass
+from deplodock.passes.tile.pipeline_k_outer import PipelineKOuterPass
+from deplodock.passes.tile.register_tile import RegisterTilePass
+from deplodock.passes.tile.stage_inputs import StageInputsPass
+from deplodock.passes.tile.tileify import TileifyPass
+
+DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
+FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
+"""The number of the first draw; each draw is seeded with its own."""
+
+BEFORE = {
+    "blockify-launch": ("cooperative-reduce",),
+    "chunk-reduce": ("cooperative-reduce",),
+    "stage-inputs": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch"),
+    "register-tile": ("cooperative-reduce", "blockify-launch"),
+    "permute-register-tile": ("register-tile",),
+    "mark-unroll": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce"),
+    "double-buffer": ("stage-inputs",),
+    "async-copy": ("stage-inputs",),
+    "pad-smem": ("stage-inputs",),
+    "pipeline-k-outer": ("stage-inputs", "double-buffer", "async-copy"),
+}
+"""The rules that refuse once the rule has fired, so that they come before it."""
+
+CONTEXT = Context()
+for _name, _factory in Universe.get_multiverse().all_dialects.items():
+    CONTEXT.register_dialect(_name, _factory)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel at loop level, its inputs as (type of elements, bound, shape), and whether it is a contraction."""
+
+    text: str
+    inputs: tuple[tuple[str, int, tuple[int, ...]], ...]
+    is_contraction: bool = False
+
+    def draw(self, seed: int) -> list[np.ndarray]:
+        """Small integers, on which float sums are exact; those of i32 are subscripts from 0 below the bound."""
+        generator = np.random.default_rng(seed)
+        low = {"f32": -2, "i32": 0}
+        types = {"f32": np.float32, "i32": np.int32}
+        return [generator.integers(low[type], bound, shape).astype(types[type]) for type, bound, shape in self.inputs]
+
+
+def memref(shape: tuple[int, ...]) -> str:
+    return "memref<" + "".join(f"{n}x" for n in shape) + "f32>"
+
+
+def kernel(body: str, out: tuple[int, ...], *inputs: tuple[str, tuple[int, ...]], rows: int = 0) -> Program:
+    """A kernel with f32 inputs, but for `%idx` of subscripts below `rows`; `$x` in the body is the type of `%x`."""
+    types = {name: "i32" if name == "idx" else "f32" for name, _ in inputs}
+    memrefs = {name: memref(shape).replace("f32", types[name]) for name, shape in inputs} | {"out": memref(out)}
+    for name, type in memrefs.items():
+        body = body.replace(f"${name}", type)
+    parameters = ", ".join(f"%{name}: {type}" for name, type in memrefs.items())
+    drawn = tuple((types[name], rows if name == "idx" else 3, shape) for name, shape in inputs)
+    return Program(f"func.func @k({parameters}) {{{body}\n  func.return\n}}", drawn)
+
+
+def row_reduce(draw: random.Random) -> Program:
+    """out[i, j] = x[i, j] * sum(x[i]^2) + max(x[i] + b)."""
+    rows, columns = draw.randint(1, 70), draw.randint(1, 70)
+    body = f"""
+      loop.for %i = 0 to {rows} {{
+        %sum = loop.reduce {{arith.addf}} %k = 0 to {columns} : f32 {{
+          %v = loop.load %x[%i, %k] : $x
+          %sq = arith.mulf %v, %v : f32
+          loop.yield %sq : f32
+        }}
+        %max = loop.reduce {{arith.maximumf}} %k = 0 to {columns} : f32 {{
+          %v = loop.load %x[%i, %k] : $x
+          %c = loop.load %b[%k] : $b
+          %s = arith.addf %v, %c : f32
+          loop.yield %s : f32
+        }}
+        loop.for %j = 0 to {columns} {{
+          %v = loop.load %x[%i, %j] : $x
+          %p = arith.mulf %v, %sum : f32
+          %y = arith.addf %p, %max : f32
+          loop.store %y, %out[%i, %j] : $out
+        }}
+      }}"""
+    return kernel(body, (rows, columns), ("x", (rows, columns)), ("b", (columns,)))
+
+
+def two_results(draw: random.Random) -> Program:
+    """out[i] = the sum and the maximum of b * x[i], from one reduction of two results."""
+    rows, columns = draw.randint(1, 70), draw.randint(1, 70)
+    body = f"""
+      loop.for %i = 0 to {rows} {{
+        %s, %m = loop.reduce %k = 0 to {columns} : f32, f32 {{
+          %v = loop.load %x[%i, %k] : $x
+          %c = loop.load %b[%k] : $b
+          %p = arith.mulf %v, %c : f32
+          loop.yield %p, %p : f32, f32
+        }} combine (%s0: f32, %m0: f32, %s1: f32, %m1: f32) identity [0.0 : f32, 0xff800000 : f32] {{
+          %t = arith.addf %s0, %s1 : f32
+          %n = arith.maximumf %m1, %m0 : f32
+          loop.yield %t, %n : f32, f32
+        }}
+        loop.store %s, %out[%i, 0] : $out
+        loop.store %m, %out[%i, 1] : $out
+      }}"""
+    return kernel(body, (rows, 2), ("x", (rows, columns)), ("b", (columns,)))
+
+
+def gather(draw: random.Random) -> Program:
+    """out[i, j] = b[j] + sum over k of x[idx[i, k], k]."""
+    rows, columns, table, outputs = (draw.randint(1, n) for n in (70, 70, 70, 70))
+    body = f"""
+      loop.for %i = 0 to {rows} {{
+        %sum = loop.reduce {{arith.addf}} %k = 0 to {columns} : f32 {{
+          %at = loop.load %idx[%i, %k] : $idx
+          %row = arith.index_cast %at : i32 to index
+          %v = loop.load %x[%row, %k] : $x
+          loop.yield %v : f32
+        }}
+        loop.for %j = 0 to {outputs} {{
+          %c = loop.load %b[%j] : $b
+          %y = arith.addf %c, %sum : f32
+          loop.store %y, %out[%i, %j] : $out
+        }}
+      }}"""
+    shapes = (("x", (table, columns)), ("idx", (rows, columns)), ("b", (outputs,)))
+    return kernel(body, (rows, outputs), *shapes, rows=table)
+
+
+def causal(draw: random.Random) -> Program:
+    """out[i, j] = sum over k below min(i + 1, rows) of x[i, k] * w[k, j]."""
+    rows, columns = draw.randint(1, 70), draw.randint(1, 70)
+    body = f"""
+      loop.for %i = 0 to {rows} {{
+        loop.for %j = 0 to {columns} {{
+          %acc = loop.reduce {{arith.addf}} %k = 0 to min(%i + 1, {rows}) : f32 {{
+            %v = loop.load %x[%i, %k] : $x
+            %u = loop.load %w[%k, %j] : $w
+            %p = arith.mulf %v, %u : f32
+            loop.yield %p : f32
+          }}
+          loop.store %acc, %out[%i, %j] : $out
+        }}
+      }}"""
+    return kernel(body, (rows, columns), ("x", (rows, rows)), ("w", (rows, columns)))
+
+
+def concatenation(draw: random.Random) -> Program:
+    """out[i] = x[i] followed by w[i], scaled by the sum of x[i]."""
+    rows, left, right = draw.randint(1, 70), draw.randint(1, 70), draw.randint(1, 70)
+    body = f"""
+      loop.for %i = 0 to {rows} {{
+        %sum = loop.reduce {{arith.addf}} %k = 0 to {left} : f32 {{
+          %v = loop.load %x[%i, %k] : $x
+          loop.yield %v : f32
+        }}
+        loop.for %j = 0 to {left} {{
+          %v = loop.load %x[%i, %j] : $x
+          %y = arith.mulf %v, %sum : f32
+          loop.store %y, %out[%i, %j] : $out
+        }}
+        loop.for %j = 0 to {right} {{
+          %v = loop.load %w[%i, %j] : $w
+          %y = arith.mulf %v, %sum : f32
+          loop.store %y, %out[%i, %j + {left}] : $out
+        }}
+      }}"""
+    return kernel(body, (rows, left + right), ("x", (rows, left)), ("w", (rows, right)))
+
+
+def contraction(draw: random.Random, *, is_batched: bool) -> Program:
+    """out[b, m, n] = epilogue(sum over k of prologue(x[b, m, k]) * w[b, k, n]), x and w in any layout."""
+    extents = {
+        "%b": draw.randint(1, 3),
+        "%m": draw.randint(1, 70),
+        "%n": draw.randint(1, 70),
+        "%k": draw.choice([draw.randint(1, 70), draw.randint(30, 70)]),
+    }
+    if draw.random() < 0.3:
+        extents |= {axis: 8 * draw.randint(1, 8) for axis in ("%m", "%n", "%k")}
+    batch = ["%b"] if is_batched else []
+
+    def buffer(*axes: str) -> tuple[str, str, tuple[int, ...]]:
+        shape = tuple(extents[axis] for axis in axes)
+        return ", ".join(axes), memref(shape), shape
+
+    x = buffer(*batch, *draw.choice([("%m", "%k"), ("%k", "%m")]))
+    w = buffer(*(batch if draw.random() < 0.5 else []), *draw.choice([("%k", "%n"), ("%n", "%k")]))
+    c, e, out = buffer("%k"), buffer(*draw.choice([("%n",), ("%m", "%n"), ("%m",)])), buffer(*batch, "%m", "%n")
+    prologue = ["%s = arith.addf %v, %c : f32"] if draw.random() < 0.3 else ["%s = arith.addf %v, %v : f32"]
+    factor = draw.choice(["%v", "%s"])
+    stored = draw.choice(["%acc", "%y"])
+    loops = [*batch, "%m", "%n"]
+    lines = [
+        f"func.func @k(%x: {x[1]}, %w: {w[1]}, %cs: {c[1]}, %es: {e[1]}, %out: {out[1]}) {{",
+        *(f"loop.for {axis} = 0 to {extents[axis]} {{" for axis in loops),
+        f"%acc = loop.reduce {{arith.addf}} %k = 0 to {extents['%k']} : f32 {{",
+        f"%v = loop.load %x[{x[0]}] : {x[1]}",
+        f"%c = loop.load %cs[{c[0]}] : {c[1]}",
+        *prologue,
+        f"%u = loop.load %w[{w[0]}] : {w[1]}",
+        f"%p = arith.mulf {factor}, %u : f32",
+        "loop.yield %p : f32",
+        "}",
+        f"%e = loop.load %es[{e[0]}] : {e[1]}",
+        "%y = arith.addf %acc, %e : f32",
+        f"loop.store {stored}, %out[{out[0]}] : {out[1]}",
+        *("}" for _ in loops),
+        "func.return",
+        "}",
+    ]
+    return Program(
+        "\n".join(lines), tuple(("f32", 3, shape) for shape in (x[2], w[2], c[2], e[2])), is_contraction=True
+    )
+
+
+KINDS: dict[str, tuple[int, Callable[[random.Random], Program]]] = {
+    "matmul": (8, partial(contraction, is_batched=False)),
+    "batched": (4, partial(contraction, is_batched=True)),
+    "row reduce": (2, row_reduce),
+    "two-result reduce": (2, two_results),
+    "gather": (1, gather),
+    "causal bound": (2, causal),
+    "cat": (1, concatenation),
+}
+"""The kinds of kernels: how often each is drawn, and from what."""
+
+
+def contraction_rules(draw: random.Random) -> list[ModulePass]:
+    """Random options of the rules for contractions."""
+    m, n = draw.choice([1, 2, 2, 3, 4, 8]), draw.choice([1, 2, 2, 4, 5])
+    rows, columns = draw.choice(
+        [(16, 16), (32, 32), (8, 24)] if m * n < 4 else [(64, 32), (32, 64), (24, 40), (32, 16)]
+    )
+    vec = draw.choice([v for v in (1, 2, 4, 8) if m % v == n % v == 0] or [4])
+    placements = [None, "blocked", "strided", "strips", "strips"]
+    kv = draw.choice([1, 1, 2, 4])
+    return [
+        ChunkMatmulKPass(bk=kv * draw.choice([1, 2, 3, 4, 8]), kv=kv),
+        BlockifyLaunchPass(m=rows, n=columns, occupancy=2),
+        StageInputsPass(
+            memory=draw.choice(["auto", "shared"]), transpose=draw.choice(["auto", "never", "m", "n", "auto"])
+        ),
+        RegisterTilePass(m=m, n=n),
+        PermuteRegisterTilePass(
+            m=draw.choice(placements),
+            n=draw.choice(placements),
+            vec=vec,
+            lanes=draw.choice([None, None, None, "nm", "mn", "n", "nmnnm"]),
+        ),
+        MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
+        DoubleBufferPass(depth=draw.choice([2, 3, 3, 4, 4])),
+        AsyncCopyPass(bytes=4),
+        PadSmemPass(pad=draw.choice([None, 1, 4])),
+        PipelineKOuterPass(distance=draw.choice([1, 1, 2])),
+    ]
+
+
+def reduction_rules(draw: random.Random) -> list[ModulePass]:
+    """Random options of the rules for other kernels."""
+    cooperative = CooperativeReducePass(
+        threads=draw.choice([1, 2, 3, 8, 16, 24, 32, 64, 96]),
+        vector=draw.choice([None, 1, 2, 3, 4]),
+        keep=draw.choice(["loops", "axes"]),
+        lanes=draw.choice([None, None, "row", "free"]),
+    )
+    return [
+        *([cooperative] if draw.random() < 0.4 else []),
+        BlockifyLaunchPass(threads=draw.choice([1, 3, 8, 16, 32, 64, 100, 256])),
+        ChunkReducePass(size=draw.choice([1, 2, 4, 5, 8, 16])),
+        StageInputsPass(memory=draw.choice(["auto", "shared", "shared", "register"])),
+        RegisterTilePass(vector=draw.choice([2, 4])),
+        MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
+        DoubleBufferPass(depth=draw.choice([2, 3, 3, 4])),
+        AsyncCopyPass(bytes=4),
+        PadSmemPass(pad=draw.choice([None, 1, 4])),
+        PipelineKOuterPass(distance=draw.choice([1, 1, 2])),
+    ]
+
+
+def rules(draw: random.Random, program: Program) -> list[ModulePass]:
+    """A random schedule in a random legal order."""
+    drawn = contraction_rules(draw) if program.is_contraction else reduction_rules(draw)
+    needed = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buffer", "pipeline-k-outer")
+    drawn = [rule for rule in drawn if rule.name in needed or draw.random() < 0.9]
+    draw.shuffle(drawn)
+    ordered: list[ModulePass] = []
+    while drawn:
+        names = {rule.name for rule in drawn}
+        free = next(rule for rule in drawn if not names & set(BEFORE.get(rule.name, ())))
+        drawn.remove(free)
+        ordered.append(free)
+    return [TileifyPass(), *ordered]
+
+
+def applies(rule: ModulePass, module: ModuleOp) -> bool:
+    try:
+        rule.apply(CONTEXT, module)
+    except PassFailedException:
+        return False
+    return True
+
+
+def check(module: ModuleOp, inputs: list[np.ndarray], expected: list[np.ndarray], what: str) -> None:
+    module.verify()
+    for got, wanted in zip(evaluate(module, inputs), expected, strict=True):
+        assert np.array_equal(got, wanted), f"after {what}:\n{module}"
+
+
+def check_kernel(module: ModuleOp, inputs: list[np.ndarray], expected: list[np.ndarray], what: str) -> None:
+    for rule in (MaterializePass(), PlaceBarriersPass(), FuseMultiplyAddPass(), VerifyBarriersPass()):
+        rule.apply(CONTEXT, module)
+        module.verify()
+    result = simulate(module, inputs)
+    assert not result.findings, f"{what}: {result.findings[0]}\n{module}"
+    for got, wanted in zip(result.outputs, expected, strict=True):
+        assert np.array_equal(got, wanted), f"{what}:\n{module}"
+
+
+def run(number: int, fired: Counter[str]) -> None:
+    """One draw: a program, its inputs and its schedule."""
+    draw = random.Random(number)
+    kind = draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
+    program = KINDS[kind][1](draw)
+    module, inputs = Parser(CONTEXT, program.text).parse_module(), program.draw(number)
+    expected = evaluate(module, inputs)
+    fired[kind] += 1
+    what = f"draw {number}, {kind}"
+    for rule in rules(draw, program):
+        before = str(module)
+        if not applies(rule, module):
+            assert str(module) == before, f"{what}: {rule} refused after changing the kernel"
+            continue
+        what += f", {rule.pipeline_pass_spec()}"
+        fired[rule.name] += str(module) != before
+        check(module, inputs, expected, what)
+        once = str(module)
+        applies(rule, module)
+        assert str(module) == once, f"{what}: twice differs from once"
+        if draw.random() < 0.5:
+            CanonicalizePass().apply(CONTEXT, module)
+            CommonSubexpressionElimination().apply(CONTEXT, module)
+            check(module, inputs, expected, f"{what} and its cleanup")
+    text = str(module)
+    fired["ragged"] += "loop.where" in text
+    fired["transposed"] += "d1, %" in text
+    fired["ring of 3 or more"] += "tile.ring 3" in text or "tile.ring 4" in text
+    try:
+        check_kernel(module, inputs, expected, what)
+    except DiagnosticException as error:
+        assert " in a CTA, sm_90 allows " in str(error), what
+        fired["too large"] += 1
+
+
+def test_random_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    """Any options that the rules accept, in any legal order, give a right kernel."""
+    fired: Counter[str] = Counter()
+    for number in range(FIRST, FIRST + DRAWS):
+        run(number, fired)
+    with capsys.disabled():
+        print(f"\n{DRAWS} draws from {FIRST}: " + ", ".join(f"{name} {count}" for name, count in sorted(fired.items())))
+    assert all(fired[kind] for kind in KINDS)
+    assert fired["too large"] <= DRAWS / 50
+    assert fired["stage-inputs"] >= DRAWS / 2
+    for name in ("ring of 3 or more", "ragged", "register-tile", "permute-register-tile", "mark-unroll"):
+        assert fired[name] >= DRAWS / 4, f"{name}: {fired[name]} of {DRAWS} draws"
