@@ -386,7 +386,8 @@ def run(number: int, fired: Counter[str]) -> None:
     try:
         check_kernel(module, inputs, expected, what)
     except DiagnosticException as error:
-        assert " in a CTA, sm_90 allows " in str(error), what
+        if " in a CTA, sm_90 allows " not in str(error):
+            raise
         fired["too large"] += 1
 
 
