@@ -137,7 +137,7 @@ def run_command(
 
 
 def _session(context: typer.Context, options: Options) -> Session:
-    return Session(options, Clock(context.obj))
+    return Session(options, context.obj or Clock())
 
 
 def _read(session: Session, file: str | None, expression: str | None) -> Program:
@@ -146,6 +146,6 @@ def _read(session: Session, file: str | None, expression: str | None) -> Program
     return session.read_expression(expression) if expression is not None else session.read_file(file or "")
 
 
-def main(started: float) -> NoReturn:
-    """Run the command line that was started at `started` seconds of `time.perf_counter`."""
-    run_tool("deplodock", lambda: app(obj=started))
+def main(clock: Clock) -> NoReturn:
+    """Run the command line whose clock was started before anything was imported."""
+    run_tool("deplodock", lambda: app(obj=clock))

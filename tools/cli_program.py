@@ -23,6 +23,7 @@ from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, set_target
 from deplodock.passes.trace import Trace
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
+from deplodock.tools.cli import TORCH
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
 from deplodock.tools.diagnostics import decode, explain
@@ -30,9 +31,6 @@ from deplodock.tools.source import LocatingParser
 
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram
-
-TORCH = ("torch", "torch.export", "torch.fx.experimental.symbolic_shapes")
-"""The parts of PyTorch that the frontend imports."""
 
 FOREIGN = ("import torch", "torch.export", "nvcc")
 """The parts of a command's time that are not deplodock's."""
@@ -70,7 +68,7 @@ class Session:
         for name, dialect in Universe.get_multiverse().all_dialects.items():
             self.ctx.register_dialect(name, dialect)
         self._dumped = 0
-        clock.add("import deplodock", clock.since_start())
+        clock.add("import deplodock", clock.unaccounted())
 
     def read_expression(self, text: str) -> Program:
         """Capture the program of `-c`. Raises what `frontend.expression.read_expression` raises."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 class Clock:
     """The seconds of each part of a command, by name, in the order of their first use."""
 
-    def __init__(self, started: float | None = None) -> None:
-        self._started = time.perf_counter() if started is None else started
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
         self._parts: dict[str, float] = {}
 
     def add(self, name: str, seconds: float) -> None:
@@ -21,6 +21,10 @@ class Clock:
     def since_start(self) -> float:
         """The seconds since the command started."""
         return time.perf_counter() - self._started
+
+    def unaccounted(self) -> float:
+        """The seconds since the command started that are of no part yet."""
+        return self.since_start() - sum(self._parts.values())
 
     @contextmanager
     def part(self, name: str) -> Generator[None]:
