@@ -22,8 +22,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from deplodock.errors import InvalidInputError
+from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import as_module, describe, export, located, quiet
+from deplodock.frontend.importer import tensor_type
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.source import Position, Source
 
@@ -169,6 +170,7 @@ class _Splitter:
         """The expression with what is evaluated now replaced by names, and whether it reads a tensor or a module."""
         match node:
             case ast.Name():
+                self.check_types(self.namespace.get(node.id), node)
                 return node, self.bind_name(node.id)
             case ast.IfExp():
                 return self.split_choice(node)
@@ -240,6 +242,7 @@ class _Splitter:
     def evaluated(self, node: ast.expr) -> tuple[ast.expr, bool]:
         """A name for the value of a node, and whether it is an input or a module of the program."""
         value = self.value(node)
+        self.check_types(value, node)
         name = self.fresh("xyz" if _has_tensor(value) else ("value",))
         self.namespace[name] = value
         reads = self.bind_name(name)
@@ -255,6 +258,16 @@ class _Splitter:
             return eval(compile(ast.fix_missing_locations(tree), self.source.filename, "eval"), scope)
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, describe(raised), self.source, raised) from raised
+
+    def check_types(self, value: object, node: ast.expr) -> None:
+        """Refuse a tensor of another element type where the text makes or names it."""
+        for leaf in pytree.tree_leaves(value):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            try:
+                tensor_type(leaf, "the input")
+            except UnsupportedError as error:
+                raise self.source.error(UnsupportedError, str(error), self.source.position_of(node)) from None
 
     def fresh(self, bases: Sequence[str]) -> str:
         """A name that nothing in the text has: one of `bases`, or the first of them with a number."""
