@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from deplodock.dialects import loop, tile
 
@@ -80,9 +80,14 @@ class Dependence:
 
 def varying_bound(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
     """The first loop inside a loop whose bound depends on the outer variable, or None."""
+    return bound_along(op.iv, op.body)
+
+
+def bound_along(coordinate: SSAValue, body: Region) -> loop.ForOp | loop.ReduceOp | None:
+    """The first loop of a region whose bound depends on a coordinate, or None."""
     dependence = Dependence()
-    for inner in op.body.walk():
-        if isinstance(inner, loop.ForOp | loop.ReduceOp) and op.iv in dependence.of(*inner.bound_operands):
+    for inner in body.walk():
+        if isinstance(inner, loop.ForOp | loop.ReduceOp) and coordinate in dependence.of(*inner.bound_operands):
             return inner
     return None
 

@@ -22,6 +22,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.alignment import address
+from deplodock.analysis.dependence import bound_along
 from deplodock.analysis.linear import fold_map
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
@@ -87,6 +88,9 @@ def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]
         threads = [axis for axis in axes if launch.binding(axis) is Binding.THREAD]
         extent = launch.extent(threads[-1]) if threads else None
         if extent is not None and (taken := min(size, extent)) > 1:
+            if (inner := bound_along(threads[-1], launch.body)) is not None:
+                names = (inner.iv.name_hint or "?", threads[-1].name_hint or "?")
+                raise Skip("the bound of the loop over %{} varies along %{}, so outputs share no loop".format(*names))
             cells.append((threads[-1], taken))
     return cells
 

@@ -9,7 +9,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -180,7 +180,7 @@ def causal(draw: random.Random) -> Program:
           loop.store %acc, %out[%i, %j] : $out
         }}
       }}"""
-    return kernel(body, (rows, columns), ("x", (rows, rows)), ("w", (rows, columns)))
+    return replace(kernel(body, (rows, columns), ("x", (rows, rows)), ("w", (rows, columns))), is_contraction=True)
 
 
 def concatenation(draw: random.Random) -> Program:
