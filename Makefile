@@ -30,7 +30,7 @@ lit: $(STAMP)
 	$(BIN)/lit test
 
 pytest: $(STAMP)
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 setup: $(STAMP) .types/deplodock
 
