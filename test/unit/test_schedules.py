@@ -372,6 +372,8 @@ COOPERATIVE = st.one_of(
         st.sampled_from([1, 2, 3, 8, 16, 24, 32, 64, 96, 256]),
         st.sampled_from([1, 2, 3, 4]),
         st.sampled_from(["loops", "axes"]),
+        st.sampled_from([None, None, 2, 3, 16]),
+        st.sampled_from([None, "row", "free"]),
     ),
 )
 TILES = st.sampled_from([1, 2, 3, 5, 8, 16, 32])

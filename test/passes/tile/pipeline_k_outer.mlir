@@ -1,7 +1,11 @@
-// RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=2},verify-rings' --check-semantics -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
+// RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=2}' -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
+// RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=2},verify-rings' --check-semantics
 // RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=2},materialize,place-barriers,verify-barriers' 2>/dev/null | filecheck %s --check-prefix KERNEL
 // RUN: not deplodock-opt %t.once -p 'pipeline-k-outer{distance=2}' 2>&1 | filecheck %s --check-prefix TWICE
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=0}' 2>&1 | filecheck %s --check-prefix ZERO
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=3}' 2>&1 | filecheck %s --check-prefix FAR
+// RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=1},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix NEAR
 
 // SKIP: t:015_pipeline_k_outer skipped at @single: the slabs have one buffer; run double-buffer first
 // SKIP: t:015_pipeline_k_outer skipped at @uneven: the slabs of one loop have 2 and 3 buffers; a ring has one depth
@@ -9,6 +13,8 @@
 // SKIP: t:015_pipeline_k_outer skipped at @partial: the loop over %ko has a loop.where of its own, so not every step runs
 // SKIP: t:015_pipeline_k_outer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
 // TWICE: @matmul: the slabs are on a ring already
+// ZERO: the option distance must be a positive integer, got 0
+// FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read
 
 // Wait, copy ahead, compute, release; a slab that is not buffered stays where it is.
 // CHECK-LABEL: func.func @matmul
@@ -30,6 +36,9 @@
 // CHECK:           }
 // CHECK-NEXT:      tile.release %[[RING]][%ko]
 // CHECK-NEXT:      loop.yield
+// NEAR-LABEL:  func.func @matmul
+// NEAR:        loop.for %{{.*}} = 0 to 1 unroll
+// NEAR:        at %ring[%ko + 1] async where (%ko + 1 < 7)
 
 // The copies of a step are one group, and each step has one barrier.
 // KERNEL-LABEL: kernel.func @matmul
