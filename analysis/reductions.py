@@ -26,7 +26,7 @@ def longest_reduction(module: ModuleOp, entry: str | None = None) -> int:
     function = entry_function(module, entry)
     paths = _Paths()
     paths.run(function, [1] * len(parameters(function)))
-    return max(paths.length(value) for value in (*parameters(function), *_returned(function)))
+    return max((paths.length(value) for value in (*parameters(function), *_returned(function))), default=1)
 
 
 def _returned(function: Function) -> Sequence[SSAValue]:

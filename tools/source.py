@@ -30,7 +30,9 @@ class LocatingParser(Parser):
         self._op_start = 0
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """Parse a module; a value that is never defined is an error at its first use."""
+        """Parse a module; a text without operations is an empty one, a value that is never defined an error at its use."""
+        if allow_implicit_module and self._current_token.kind == MLIRTokenKind.EOF:
+            return ModuleOp([])
         try:
             return super().parse_module(allow_implicit_module)
         except ParseError:

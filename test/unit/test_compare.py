@@ -212,3 +212,7 @@ def test_an_unknown_extent() -> None:
     """
     with pytest.raises(UnsupportedError, match=r"loop\.reduce: the extent of a reduction is not constant"):
         longest(text)
+
+
+def test_a_program_without_values() -> None:
+    assert longest("func.func @f() { func.return }") == 1

@@ -78,7 +78,6 @@ def test_show_passes_lists_the_pipeline(tool: Tool) -> None:
     [
         ([], INVALID, "<stdin>:1:25: error: func.return: Expected arguments"),
         ([], "func.func @f(", "<stdin>:1:14: error: "),
-        ([], "", "<stdin>:1:1: error: "),
         (["/nonexistent/a.mlir"], "", "deplodock-opt: error: /nonexistent/a.mlir: No such file or directory"),
         (["/"], "", "deplodock-opt: error: /: Is a directory"),
         (["-o", "/nonexistent/a.mlir"], VALID, "deplodock-opt: error: /nonexistent/a.mlir: No such file"),
@@ -107,6 +106,13 @@ def test_text_that_is_not_utf8(tool: Tool, tmp_path: Path) -> None:
     source.write_bytes(b"builtin.module {\n  \xff\n}")
     done = tool("deplodock-opt", str(source))
     assert done.stderr == f"{source}:2:3: error: byte 0xff is not UTF-8 text; is this an IR file?\n"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "// nothing\n"])
+def test_text_without_operations_is_an_empty_module(tool: Tool, text: str) -> None:
+    done = tool("deplodock-opt", input=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["builtin.module", "{", "}"]
 
 
 def test_deep_nesting_is_an_error(tool: Tool) -> None:
