@@ -30,7 +30,7 @@ class LocatingParser(Parser):
         self._op_start = 0
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """Parse a module; a text without operations is an empty one, a value that is never defined an error at its use."""
+        """Parse a module, empty if the text has no operations; a value defined nowhere is an error at its first use."""
         if allow_implicit_module and self._current_token.kind == MLIRTokenKind.EOF:
             return ModuleOp([])
         try:
