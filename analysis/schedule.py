@@ -28,6 +28,9 @@ from deplodock.dialects.tile import Binding
 
 ATTRIBUTE = "deplodock.schedule"
 
+LEFT_OUT = "the kernel's schedule leaves it out"
+"""Why a rule skips a kernel whose schedule does not name it."""
+
 Options = Mapping[str, int | str]
 Schedule = Mapping[str, Options]
 

@@ -26,7 +26,8 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -49,6 +50,10 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.aten import ANY, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+
+if TYPE_CHECKING:
+    ATEN_OPS: dict[str, type[AtenOp]]
+    Torch: Dialect
 
 
 class AtenOp(IRDLOperation):
@@ -387,6 +392,12 @@ def _parse_value(parser: Parser, kind: str) -> object:
     return number
 
 
+@cache
+def aten_op(overload: str) -> type[AtenOp] | None:
+    """The class of an overload (`add.Tensor`), or None where the table has no such overload."""
+    return _op_class(SCHEMAS[overload]) if overload in SCHEMAS else None
+
+
 def _op_class(schema: Schema) -> type[AtenOp]:
     fields: dict[str, object] = {
         "__doc__": f"`aten::{schema.text}`",
@@ -401,6 +412,15 @@ def _op_class(schema: Schema) -> type[AtenOp]:
     return irdl_op_definition(cast(type[AtenOp], type(name, (AtenOp,), fields)))
 
 
-ATEN_OPS = {schema.name: _op_class(schema) for schema in SCHEMAS.values()}
+def __getattr__(name: str) -> object:
+    """The table of all classes and the dialect, made when they are asked for first: a program uses a few overloads."""
+    if name == "ATEN_OPS":
+        return {overload: aten_op(overload) for overload in SCHEMAS}
+    if name == "Torch":
+        return _dialect()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-Torch = Dialect("torch", list(ATEN_OPS.values()))
+
+@cache
+def _dialect() -> Dialect:
+    return Dialect("torch", [cls for overload in SCHEMAS if (cls := aten_op(overload)) is not None])

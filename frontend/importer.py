@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, Parameter, Rule, Schema
-from deplodock.dialects.torch import ATEN_OPS, AtenOp, attribute_of
+from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.program import ASSERT_METADATA
 from deplodock.frontend.source import Position, Source
@@ -89,7 +89,7 @@ class _Importer:
             assert isinstance(position, int)
             self.values[node] = self.lists[source][position]
             return
-        op_class = ATEN_OPS.get(_overload(node))
+        op_class = aten_op(_overload(node))
         if op_class is None:
             raise self.error(node, f"{node.target} is not supported")
         results = self.result_types(node, op_class.schema())
@@ -176,7 +176,9 @@ class _Importer:
             return operand
         if _overload(node) in ("rms_norm", "layer_norm"):
             raise self.error(node, f"{node.target} on tensors of different dtypes is not supported; cast them first")
-        cast = ATEN_OPS["_to_copy"].of({"self": operand, "dtype": element}, [TensorType(element, source.get_shape())])
+        to_copy = aten_op("_to_copy")
+        assert to_copy is not None
+        cast = to_copy.of({"self": operand, "dtype": element}, [TensorType(element, source.get_shape())])
         return self.append(node, cast, "cast")[0]
 
     def append(self, node: fx.Node, op: AtenOp, name: str) -> Sequence[SSAValue]:

@@ -18,6 +18,9 @@ from xdsl.transforms.common_subexpression_elimination import CommonSubexpression
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
+from deplodock.analysis.nest import kernels
+from deplodock.analysis.schedule import ATTRIBUTE as SCHEDULE
+from deplodock.analysis.schedule import LEFT_OUT, schedule_of
 from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
 from deplodock.dialects import kernel, loop, tensor, tile
 from deplodock.dialects.kernel import TargetAttr
@@ -93,7 +96,7 @@ def lower(
     set_target(module, target)
     for stage in stages(level_of(module), to_level):
         try:
-            run = _run(stage, _pass(stage, schedule), module, ctx, verify, verifiers)
+            run = _run(stage, schedule, module, ctx, verify, verifiers)
         except (Error, DiagnosticException, VerifyException) as error:
             error.add_note(f"note: in pass {stage.name}")
             raise
@@ -167,12 +170,13 @@ def _pass(stage: Stage, schedule: str | None) -> ModulePass:
     return cls.from_pass_spec(ArgSpec(stage.name, {"schedule": (schedule,)}))
 
 
-def _run(
-    stage: Stage, stage_pass: ModulePass, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool
-) -> StageRun:
-    start, before = time.perf_counter(), _contents(module)
+def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
+    start = time.perf_counter()
+    if (left_out := _left_out(stage, module)) is not None:
+        return StageRun(stage, time.perf_counter() - start, tuple(left_out))
+    before = _contents(module)
     with collect() as remarks:
-        stage_pass.apply(ctx, module)
+        _pass(stage, schedule).apply(ctx, module)
     if _contents(module) != before:
         CanonicalizePass().apply(ctx, module)
         CommonSubexpressionElimination().apply(ctx, module)
@@ -181,6 +185,16 @@ def _run(
     for verifier in VERIFIERS if verifiers else ():
         verifier.load()().apply(ctx, module)
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))
+
+
+def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:
+    """The remarks of a scheduling rule that no kernel's schedule names: such a rule is not even imported; else None."""
+    if stage.letter != "t" or stage.name == "choose-schedule":
+        return None
+    found = kernels(module)
+    if any(SCHEDULE not in function.attributes or stage.name in schedule_of(function) for function in found):
+        return None
+    return [Remark(stage.name, function.sym_name.data, LEFT_OUT) for function in found]
 
 
 def _contents(module: ModuleOp) -> list[object]:

@@ -18,7 +18,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import ATTRIBUTE, Options, Schedule, parse_schedule, schedule_of
+from deplodock.analysis.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, parse_schedule, schedule_of
 from deplodock.dialects import tile
 from deplodock.passes import remarks
 from deplodock.passes.pipeline import PASSES
@@ -117,7 +117,7 @@ def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | 
     if given:
         return {**scheduled.get(rule.name, {}), **given}
     if rule.name not in scheduled and ATTRIBUTE in function.attributes:
-        raise Skip("the kernel's schedule leaves it out")
+        raise Skip(LEFT_OUT)
     return scheduled.get(rule.name, {})
 
 
