@@ -19,7 +19,7 @@ config.test_format = lit.formats.ShTest()
 config.suffixes = [".mlir"]
 config.test_source_root = str(tests)
 config.test_exec_root = str(tests.parent / ".lit")
-config.maxIndividualTestTime = 30
+config.maxIndividualTestTime = 120
 
 config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["COLUMNS"] = "120"
