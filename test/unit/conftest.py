@@ -1,7 +1,9 @@
-"""Fixtures that compare captured programs with PyTorch at tensor level."""
+"""Fixtures: programs compared with PyTorch at tensor level, and work counted without a clock."""
 
 from __future__ import annotations
 
+import cProfile
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,3 +69,17 @@ def check_with_torch(run_at_tensor_level: Callable[..., TensorRun]) -> Callable[
         return result.overloads
 
     return check
+
+
+@pytest.fixture(scope="session")
+def count_calls() -> Callable[[Callable[[], object]], int]:
+    """Count the Python and C functions that a function calls: a measure of work that no other process disturbs."""
+
+    def count(work: Callable[[], object]) -> int:
+        profile = cProfile.Profile()
+        gc.disable()
+        profile.runcall(work)
+        gc.enable()
+        return sum(entry.callcount for entry in profile.getstats())
+
+    return count

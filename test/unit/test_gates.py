@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -157,21 +158,27 @@ def test_the_schedule_of_a_large_contraction_is_right_on_a_ragged_one(name: str)
     np.testing.assert_array_equal(result.outputs[0], x @ w)
 
 
-def test_time_of_the_pipeline_of_a_contraction(capsys: pytest.CaptureFixture[str]) -> None:
-    """From the captured graph to CUDA, verifiers off: 0.3 s of an idle machine, twice that of one that others use."""
+def test_work_of_the_pipeline_of_a_contraction(
+    capsys: pytest.CaptureFixture[str], count_calls: Callable[[Callable[[], object]], int]
+) -> None:
+    """From the captured graph to CUDA, verifiers off: 0.3 s of an idle core, counted as the calls that fit in them."""
     program = captured(EXPRESSIONS["linear"].format(m=512, n=3584, k=3584))
 
-    def seconds() -> float:
+    def work() -> None:
         module = program.clone()
-        start = time.process_time()
         lower(module, CONTEXT, Level.KERNEL, target="sm_90", verify=False)
         print_module(module)
+
+    def seconds() -> float:
+        start = time.process_time()
+        work()
         return time.process_time() - start
 
-    best = min(seconds() for _ in range(7))
+    best = min(seconds() for _ in range(3))
+    calls = count_calls(work)
     with capsys.disabled():
-        print(f"\nF.linear 512x3584x3584 to CUDA: {best:.3f} s")
-    assert best < 0.6
+        print(f"\nF.linear 512x3584x3584 to CUDA: {best:.3f} s, {calls} calls")
+    assert calls < 1_000_000
 
 
 def test_rms_norm_reads_each_element_once(capsys: pytest.CaptureFixture[str]) -> None:
