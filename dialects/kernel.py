@@ -73,21 +73,27 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_conditions,
 )
+from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, WaitGroupOp
 from deplodock.dialects.loop import memref_of, parse_body, parse_memref, print_access, verify_subscripts
 from deplodock.dialects.tile import Memory, memory_of
 
 __all__ = [
     "AllocOp",
+    "ArriveCopiesOp",
+    "ArriveOp",
     "BarrierOp",
     "CommitGroupOp",
     "FuncOp",
     "Kernel",
     "LaunchOp",
+    "MbarrierOp",
+    "MbarrierType",
     "MoveOp",
     "ShuffleXorOp",
     "TargetAttr",
     "WaitGroupOp",
+    "WaitPhaseOp",
 ]
 
 ASYNC_BYTES = (4, 8, 16)
@@ -509,6 +515,10 @@ class ShuffleXorOp(IRDLOperation):
 
 Kernel = Dialect(
     "kernel",
-    [FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, BarrierOp, CommitGroupOp, WaitGroupOp],
-    [TargetAttr],
+    [
+        *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp),
+        *(BarrierOp, CommitGroupOp, WaitGroupOp),
+        *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
+    ],
+    [TargetAttr, MbarrierType],
 )

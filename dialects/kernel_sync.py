@@ -23,7 +23,7 @@ class SharedMemory(Resource):
         return "<SharedMemory>"
 
 
-class _OrdersSharedMemory(MemoryEffect):
+class OrdersSharedMemory(MemoryEffect):
     """Orders all accesses to shared memory around it, which a write to all of it says."""
 
     @classmethod
@@ -39,7 +39,7 @@ class BarrierOp(IRDLOperation):
     """
 
     name = "kernel.barrier"
-    traits = traits_def(_OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 
     def __init__(self):
@@ -54,7 +54,7 @@ class CommitGroupOp(IRDLOperation):
     """
 
     name = "kernel.commit_group"
-    traits = traits_def(_OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 
     def __init__(self):
@@ -72,7 +72,7 @@ class WaitGroupOp(IRDLOperation):
 
     name = "kernel.wait_group"
     pending = prop_def(IntegerAttr.constr(i64))
-    traits = traits_def(_OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory())
 
     def __init__(self, pending: int):
         super().__init__(properties={"pending": IntegerAttr(pending, i64)})

@@ -88,6 +88,16 @@ OPERATIONS = {
     "kernel.barrier": ("kernel.barrier", ("write - <SharedMemory>",)),
     "kernel.commit_group": ("kernel.commit_group", ("write - <SharedMemory>",)),
     "kernel.wait_group": ("kernel.wait_group 1", ("write - <SharedMemory>",)),
+    "kernel.mbarrier": ("%r = kernel.mbarrier 3 arrivals 2", ("alloc r", "write - <SharedMemory>")),
+    "kernel.arrive": ("%q = kernel.mbarrier 3 arrivals 2\nkernel.arrive %q[%i]", ("write - <SharedMemory>",)),
+    "kernel.arrive_copies": (
+        "%q = kernel.mbarrier 3 arrivals 2\nkernel.arrive_copies %q[%i]",
+        ("write - <SharedMemory>",),
+    ),
+    "kernel.wait_phase": (
+        "%q = kernel.mbarrier 3 arrivals 2\nkernel.wait_phase %q[%i], 0",
+        ("write - <SharedMemory>",),
+    ),
 }
 """Each operation in a function of `PARAMETERS`, and its effects: kind, value, resource if it is not the default one."""
 
