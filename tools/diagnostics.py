@@ -23,6 +23,7 @@ from xdsl.utils.lexer import Span
 from deplodock.errors import Error, InvalidInputError
 
 _MAX_EXCERPT_LINES = 12
+_MAX_COLUMNS = 160
 
 
 def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
@@ -121,7 +122,17 @@ def _parse_message(error: ParseError) -> str:
 
 def _at_span(span: Span[str] | Span[bytes], message: str) -> str:
     location, _, context = span.print_with_context().partition("\n")
-    return f"{location}: {message}\n{context}".rstrip()
+    return f"{location}: {message}\n{_window(context)}".rstrip()
+
+
+def _window(context: str) -> str:
+    """Source lines with carets under them, cut to what is around the first caret where they are long."""
+    lines = context.splitlines()
+    if max(map(len, lines), default=0) <= _MAX_COLUMNS:
+        return context
+    first = min((line.index("^") for line in lines if line.strip().strip("^") == "" and "^" in line), default=0)
+    start = max(first - _MAX_COLUMNS // 2, 0)
+    return "\n".join(line[start : start + _MAX_COLUMNS] for line in lines)
 
 
 def _arg_spec_message(error: ArgSpecParseError) -> str:

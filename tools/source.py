@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
@@ -12,18 +13,26 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp
 from xdsl.frontend.mlir import MLIRFrontend
 from xdsl.ir import AttributeInvT, Operation, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Span
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from deplodock.tools.diagnostics import decode
+
+
+class LinearLexer(MLIRLexer):
+    """xDSL's lexer, which tries every way to cut an unterminated string in pieces; this one tries one."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 class LocatingParser(Parser):
     """A parser that gives each op without a `loc(...)` its line and column, and errors the position of their cause."""
 
     def __init__(self, ctx: Context, text: str, file: str) -> None:
-        super().__init__(ctx, text, file)
+        super().__init__(ctx, "", file)
+        self._parser_state = ParserState(LinearLexer(Input(text, file)))
         self._file = StringAttr(file)
         self._line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self._first_uses: dict[str, Span] = {}

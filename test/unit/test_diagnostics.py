@@ -81,3 +81,12 @@ def test_failed_pass_shows_the_marked_op() -> None:
     with pytest.raises(PassFailedException) as caught:
         ModuleOp([]).emit_error("cannot", PassFailedException("cannot"))
     assert '"builtin.module"()' in describe(caught.value, "tool")
+
+
+def test_long_source_line_is_cut_to_what_is_around_the_caret() -> None:
+    text = "9" * 5000 + " here " + "9" * 5000
+    error = ParseError(Span(5001, 5005, Input(text, "in.mlir")), "no number")
+    location, source, caret = describe(error, "tool").splitlines()
+    assert location == "in.mlir:1:5002: error: no number"
+    assert len(source) == 160
+    assert source[caret.index("^") :][:4] == "here"

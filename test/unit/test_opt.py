@@ -124,6 +124,12 @@ def test_deep_nesting_is_an_error(tool: Tool) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_unterminated_string_is_an_error_at_once(tool: Tool) -> None:
+    done = tool("deplodock-opt", input='func.func @f() attributes {a = "' + "long " * 1000)
+    assert done.returncode == 1
+    assert done.stderr.startswith("<stdin>:1:32: error: ")
+
+
 def test_any_file_extension_is_ir_text(tool: Tool, tmp_path: Path) -> None:
     source = tmp_path / "kernel.txt"
     source.write_text(VALID)
