@@ -1,0 +1,15 @@
+"""Every promise of docs/numerics.md names tests that exist."""
+
+import re
+from pathlib import Path
+
+
+def test_each_promise_names_tests_that_exist(repository: Path) -> None:
+    rows = re.findall(r"^\| (?!promise|-)(.+) \| (.+) \|$", (repository / "docs/numerics.md").read_text(), re.MULTILINE)
+    assert rows
+    for promise, tests in rows:
+        named = re.findall(r"`(test/[\w/.]+)(?:::(\w+))?`", tests)
+        assert named, promise
+        for path, function in named:
+            text = (repository / path).read_text()
+            assert not function or f"def {function}(" in text, f"{path}::{function}"
