@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.dialects.kernel import FuncOp, MoveOp
+from deplodock.dialects.kernel import FuncOp, MbarrierOp, MoveOp
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.machine import outside_as_false
 from deplodock.interpreters.simulator_flight import Copies, Flight
 from deplodock.interpreters.simulator_lanes import Frame
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
 from deplodock.interpreters.simulator_nests import Access
+from deplodock.interpreters.simulator_phases import Phases
 from deplodock.interpreters.simulator_report import Counters, Report
 from deplodock.interpreters.simulator_warps import WIDEST_BYTES, sectors, warps, wavefronts
 from deplodock.interpreters.values import Array, poison
@@ -43,7 +44,9 @@ class MemoryUnit:
         self._ops = list(kernel.body.walk())
         self._numbers = {op: number for number, op in enumerate(self._ops)}
         self._shared: dict[Operation, Buffer] = {}
-        self._flight = Flight(0, 0)
+        self._has_phases = any(isinstance(op, MbarrierOp) for op in self._ops)
+        self.flight = Flight(0, 0)
+        self.phases: Phases | None = None
         self.first_cta = 0
         self.ctas = 0
 
@@ -51,14 +54,16 @@ class MemoryUnit:
         """Go to other CTAs; they have no shared memory yet, and nothing is in flight."""
         self.first_cta, self.ctas = first_cta, ctas
         self._shared = {}
-        self._flight = Flight(ctas, self._threads)
+        self.flight = Flight(ctas, self._threads)
+        self.phases = Phases(ctas, self._threads) if self._has_phases else None
 
     def shared(self, op: Operation, layout: Layout) -> Buffer:
         """The shared memory that an allocation gives, the same each time it runs; what was in it is lost."""
         buffer = self._shared.get(op)
         if buffer is None:
             buffer = self._shared[op] = Buffer.unwritten(layout, self.ctas)
-            buffer.log = AccessLog(buffer.data.size // self.ctas) if self._check else None
+            clocks = None if self.phases is None else self.phases.clocks
+            buffer.log = AccessLog(buffer.data.size // self.ctas, clocks) if self._check else None
         else:
             buffer.forget()
         return buffer
@@ -106,27 +111,37 @@ class MemoryUnit:
             self._record(access, buffer, buffer.log, place, issues=True)
         shape, mask = place.frame.shape, place.frame.mask
         cta, thread = np.arange(self.ctas).reshape(-1, 1), np.arange(self._threads)
-        tag = AccessLog.tag(2 * self._numbers[access.op] + 1, thread)
+        stamp = thread if self.phases is None else self.phases.clocks.stamp(copies=True)
+        tag = AccessLog.tag(2 * self._numbers[access.op] + 1, stamp)
         lanes = (self._elements(access, buffer, place), value, tag, cta, thread)
         copies = (_select(array, access, shape, mask) for array in lanes)
         same = _is_same_in_ctas(place.element) and (mask is None or _is_same_in_ctas(mask))
-        self._flight.issue(Copies(buffer, *copies, is_same_in_ctas=same))
+        self.flight.issue(Copies(buffer, *copies, is_same_in_ctas=same))
 
     def commit(self, frame: Frame) -> None:
         """Close the group of copies that lanes have open."""
-        self._flight.commit(_all_lanes(frame))
+        self.flight.commit(all_lanes(frame))
 
     def wait(self, frame: Frame, pending: int) -> None:
         """Let arrive what lanes copy, but for their `pending` last groups: they write it now."""
-        lanes = _all_lanes(frame)
-        for copies in self._flight.land(lanes, pending):
+        lanes = all_lanes(frame)
+        same = _is_same_in_ctas(lanes if frame.mask is not None else lanes[:1])
+        landed = self.flight.land(lanes, pending)
+        if self.phases is not None:
+            stamp = np.broadcast_to(self.phases.clocks.stamp(), lanes.shape)
+            landed = [copies.by(stamp[copies.cta, copies.thread]) for copies in landed]
+        self.land(landed, same)
+
+    def land(self, landed: Sequence[Copies], is_same_in_ctas: bool) -> None:
+        """Write what copies bring; `is_same_in_ctas` says whether those of all CTAs land now."""
+        for copies in landed:
             buffer = copies.buffer
             buffer.data[copies.element] = copies.value
             if buffer.written is not None:
                 buffer.written[copies.element] = True
             if buffer.log is None:
                 continue
-            if copies.is_same_in_ctas and _is_same_in_ctas(lanes if frame.mask is not None else lanes[:1]):
+            if copies.is_same_in_ctas and is_same_in_ctas:
                 copies = copies.of(copies.cta == 0) if buffer.log.copies == 1 else copies
             else:
                 buffer.log.spread(self.ctas)
@@ -137,6 +152,8 @@ class MemoryUnit:
         for buffer in self._shared.values():
             if buffer.log is not None:
                 buffer.log.clear(ctas)
+        if self.phases is not None:
+            self.phases.synchronise()
 
     def lane(self, position: Sequence[int]) -> str:
         """A lane, as a message names it."""
@@ -168,6 +185,13 @@ class MemoryUnit:
             return element + self._copies(buffer)
         return element
 
+    def _untag(self, tag: int, buffer: Buffer) -> tuple[int, int]:
+        """The op's number and the thread of a tag."""
+        number, thread = AccessLog.untag(tag)
+        if self.phases is not None and self._is_shared(buffer):
+            thread = self.phases.clocks.thread(thread)
+        return number, thread
+
     def _copies(self, buffer: Buffer) -> Array:
         """Where the copies of shared memory of the CTAs start."""
         return np.arange(self.ctas).reshape(-1, 1) * (buffer.data.size // self.ctas)
@@ -179,17 +203,16 @@ class MemoryUnit:
         self, access: Access, buffer: Buffer, element: Array, written: Array | None, place: _Place
     ) -> Array | None:
         """Report reads of elements on their way; the result is `written`, without a second report of those."""
-        tags = self._flight.tags(buffer, element)
+        tags = self.flight.tags(buffer, element)
         if tags is None or not (tags >= 0).any():
             return written
 
         def message(position: Sequence[int], tag: int) -> str:
-            number, thread = AccessLog.untag(tag)
+            number, thread = self._untag(tag, buffer)
             element = self._element(access, buffer.layout, place, position)
             return (
                 f"{self.lane(position)} reads {self._name(access)}{element} while thread {thread} still copies to it "
-                f"in {self._report.reference(self._ops[number // 2])}; "
-                "that thread must wait for the group of the copy first, and a barrier follow"
+                f"in {self._report.reference(self._ops[number // 2])}; " + self._cure_in_flight
             )
 
         self._report_in_flight(kinds.READ_IN_FLIGHT, access, tags, place, message)
@@ -197,12 +220,12 @@ class MemoryUnit:
 
     def _check_overwritten(self, access: Access, buffer: Buffer, place: _Place) -> None:
         """Report writes of elements that a copy is on its way to."""
-        tags = self._flight.tags(buffer, self._elements(access, buffer, place))
+        tags = self.flight.tags(buffer, self._elements(access, buffer, place))
         if tags is None or not (tags >= 0).any():
             return
 
         def message(position: Sequence[int], tag: int) -> str:
-            number, thread = AccessLog.untag(tag)
+            number, thread = self._untag(tag, buffer)
             element = self._element(access, buffer.layout, place, position)
             return (
                 f"{self.lane(position)} writes {self._name(access)}{element} while thread {thread} still copies to it "
@@ -233,11 +256,14 @@ class MemoryUnit:
         element, thread = _widened(place.element, access, place.frame), np.arange(self._threads)
         if not self._is_shared(buffer):
             thread = thread + np.arange(self.first_cta, self.first_cta + self.ctas).reshape(-1, 1) * self._threads
-        elif log.copies == 1 and _is_same_in_ctas(element) and (mask is None or _is_same_in_ctas(mask)):
-            shape, times = (*shape[:-2], 1, shape[-1]), self.ctas
         else:
-            log.spread(self.ctas)
-            element = element + self._copies(buffer)
+            thread = thread if self.phases is None else self.phases.clocks.stamp()
+            is_one = log.copies == 1 and _is_same_in_ctas(thread)
+            if is_one and _is_same_in_ctas(element) and (mask is None or _is_same_in_ctas(mask)):
+                shape, times = (*shape[:-2], 1, shape[-1]), self.ctas
+            else:
+                log.spread(self.ctas)
+                element = element + self._copies(buffer)
         tags = AccessLog.tag(2 * self._numbers[access.op] + access.writes, thread)
         elements, tags = (_select(lanes, access, shape, mask) for lanes in (element, tags))
         races = (log.overwrite if issues else log.write if access.writes else log.read)(elements, tags)
@@ -325,8 +351,8 @@ class MemoryUnit:
 
         def message() -> str:
             first = int(np.argmax(races))
-            number, thread = AccessLog.untag(int(tags[first]))
-            other_number, other = AccessLog.untag(int(earlier[first]))
+            number, thread = self._untag(int(tags[first]), buffer)
+            other_number, other = self._untag(int(earlier[first]), buffer)
             copy, element_number = divmod(int(element[first]), max(1, buffer.layout.size))
             shared = self._is_shared(buffer)
             place = f"{self._name(access)}{buffer.layout.element(element_number)}"
@@ -338,10 +364,26 @@ class MemoryUnit:
             return (
                 f"{where}{here} {_verb(number)} {place}, which {there} {_verb(other_number)} in "
                 f"{self._report.reference(self._ops[other_number // 2])}, "
-                + ("with no barrier between" if shared else "and nothing orders the threads of a launch")
+                + self._missing_order(shared, number, other_number)
             )
 
         self._report.add(kinds.DATA_RACE, access.op, int(np.count_nonzero(races)) * times, message)
+
+    @property
+    def _cure_in_flight(self) -> str:
+        if self.phases is None:
+            return "that thread must wait for the group of the copy first, and a barrier follow"
+        return "a wait for the phase at which the copy arrives, or for its group and a barrier, must come first"
+
+    def _missing_order(self, shared: bool, number: int, other_number: int) -> str:
+        """What does not order two accesses, by the numbers of their tags."""
+        if not shared:
+            return "and nothing orders the threads of a launch"
+        if self.phases is None:
+            return "with no barrier between"
+        if number % 2 and not other_number % 2:
+            return "with no phase between: the slot is released early, before its reader arrives, or not waited for"
+        return "with no phase between that the first arrives at and the second waits for"
 
     def _name(self, access: Access) -> str:
         return self._report.names.value(access.buffer)
@@ -367,7 +409,7 @@ def _widened_frame(access: Access, frame: Frame) -> Frame:
     return frame if access.width == 1 else Frame((access.width, *frame.shape), frame.mask, frame.level)
 
 
-def _all_lanes(frame: Frame) -> Array:
+def all_lanes(frame: Frame) -> Array:
     """Which lanes are active, in the full shape."""
     return np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from xdsl.ir import Operation
 
-from deplodock.interpreters.simulator_memory import Buffer
+from deplodock.interpreters.simulator_memory import AccessLog, Buffer
 from deplodock.interpreters.values import Array
 
 _NOBODY = -1
@@ -30,6 +31,10 @@ class Copies:
         chosen = (array[lanes] for array in (self.element, self.value, self.tag, self.cta, self.thread))
         return Copies(self.buffer, *chosen, is_same_in_ctas=self.is_same_in_ctas)
 
+    def by(self, stamp: Array) -> Copies:
+        """The same copies as writes by others: those of these stamps."""
+        return replace(self, tag=AccessLog.restamp(self.tag, stamp))
+
 
 class Flight:
     """The copies in flight of the CTAs that run together, and the groups that each of their threads has closed."""
@@ -37,6 +42,7 @@ class Flight:
     def __init__(self, ctas: int, threads: int) -> None:
         self._groups = np.zeros((ctas, threads), np.int64)
         self._copies: list[tuple[Copies, Array]] = []
+        self._arriving: dict[tuple[Operation, int], list[tuple[Copies, int]]] = {}
         self._marks: dict[int, Array] = {}
 
     def issue(self, copies: Copies) -> None:
@@ -67,9 +73,36 @@ class Flight:
             self._marks_of(copies.buffer)[copies.element] = _NOBODY
         return landed
 
+    def arrive(self, barrier: Operation, slot: int, lanes: Array, phase: int) -> None:
+        """Let what lanes, of shape [CTAs, threads], copy land with a phase of a barrier."""
+        remaining: list[tuple[Copies, Array]] = []
+        for copies, group in self._copies:
+            arrives = lanes[copies.cta, copies.thread]
+            if arrives.any():
+                self._arriving.setdefault((barrier, slot), []).append((copies.of(arrives), phase))
+            if not arrives.all():
+                remaining.append((copies.of(~arrives), group[~arrives]))
+        self._copies = remaining
+
+    def land_phases(self, barrier: Operation, slot: int, ctas: Array, completed: int) -> list[Copies]:
+        """Take what landed in some CTAs with the first `completed` phases of a barrier."""
+        landed: list[Copies] = []
+        remaining: list[tuple[Copies, int]] = []
+        for copies, phase in self._arriving.get((barrier, slot), []):
+            lands = ctas[copies.cta] & (phase < completed)
+            if lands.any():
+                landed.append(copies if lands.all() else copies.of(lands))
+            if not lands.all():
+                remaining.append((copies.of(~lands), phase))
+        self._arriving[barrier, slot] = remaining
+        for copies in landed:
+            self._marks_of(copies.buffer)[copies.element] = _NOBODY
+        return landed
+
     def tags(self, buffer: Buffer, element: Array) -> Array | None:
         """The tag of the copy on its way to each element, or -1; None if nothing is on its way to the buffer."""
-        if not any(copies.buffer is buffer for copies, _ in self._copies):
+        arriving = (copies for entries in self._arriving.values() for copies, _ in entries)
+        if not any(copies.buffer is buffer for copies in (*(copies for copies, _ in self._copies), *arriving)):
             return None
         return self._marks_of(buffer)[element]
 

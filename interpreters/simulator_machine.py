@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.dialects.kernel import AllocOp, BarrierOp, CommitGroupOp, FuncOp, MoveOp, ShuffleXorOp, WaitGroupOp
+from deplodock.dialects.kernel import (
+    AllocOp,
+    ArriveCopiesOp,
+    ArriveOp,
+    BarrierOp,
+    CommitGroupOp,
+    FuncOp,
+    MbarrierOp,
+    MoveOp,
+    ShuffleXorOp,
+    WaitGroupOp,
+    WaitPhaseOp,
+)
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters import simulator_report as kinds
@@ -18,6 +30,7 @@ from deplodock.interpreters.simulator_lanes import Frame, evaluate_map, holds
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
 from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
 from deplodock.interpreters.simulator_report import Counters, Report
+from deplodock.interpreters.simulator_sync import SyncUnit
 from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array, poison
 
@@ -36,6 +49,7 @@ class Launch:
         self._counters = counters
         self._check = check
         self._memory = MemoryUnit(kernel, report, counters, check)
+        self._sync = SyncUnit(self._memory, report, check)
         self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self._values: dict[SSAValue, Array] = {}
         self._accesses = {op: accesses(op) for op in kernel.body.walk()}
@@ -53,6 +67,10 @@ class Launch:
             BarrierOp: self._barrier,
             CommitGroupOp: self._commit,
             WaitGroupOp: self._wait,
+            MbarrierOp: self._mbarrier,
+            ArriveOp: self._arrive,
+            ArriveCopiesOp: self._arrive_copies,
+            WaitPhaseOp: self._wait_phase,
         }
 
     def run(self) -> None:
@@ -206,6 +224,22 @@ class Launch:
 
     def _wait(self, op: WaitGroupOp, frame: Frame) -> None:
         self._memory.wait(frame, op.pending.value.data)
+
+    def _mbarrier(self, op: MbarrierOp, frame: Frame) -> None:
+        self._sync.initialise(op)
+
+    def _arrive(self, op: ArriveOp, frame: Frame) -> None:
+        self._sync.arrive(op, frame, self._slot(op))
+
+    def _arrive_copies(self, op: ArriveCopiesOp, frame: Frame) -> None:
+        self._sync.arrive_copies(op, frame, self._slot(op))
+
+    def _wait_phase(self, op: WaitPhaseOp, frame: Frame) -> None:
+        (parity,) = evaluate_map(op.parity.data, self._get(op.parity_indices))
+        self._sync.wait(op, frame, self._slot(op), parity)
+
+    def _slot(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> Array:
+        return evaluate_map(op.slot.data, self._get(op.slot_indices))[0]
 
     def _shuffle(self, op: ShuffleXorOp, frame: Frame) -> None:
         value = np.broadcast_to(self._values[op.value], frame.shape)

@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.dialects.loop import memref_of
 from deplodock.errors import UnsupportedError
+from deplodock.interpreters.simulator_phases import Clocks
 from deplodock.interpreters.values import Array, DType, dtype_of, poison
 
 _THREAD_BITS = 40
@@ -72,10 +73,14 @@ class AccessLog:
 
     Two readers are enough to know, for any thread, whether another one has read. An access is a tag: the number of its
     op and the thread. As long as all CTAs access the same elements of their shared memories, one copy stands for all.
+    Where barriers have phases a tag holds the stamp of `clocks` for the thread, and accesses that happened before are
+    no others.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, clocks: Clocks | None = None) -> None:
         self.copies = 1
+        self._size = size
+        self._clocks = clocks
         self._writer, self._reader, self._other_reader = (np.full(size, _NOBODY, np.int64) for _ in range(3))
 
     @staticmethod
@@ -87,6 +92,11 @@ class AccessLog:
     def untag(tag: int) -> tuple[int, int]:
         """The op's number and the thread of a tag."""
         return tag >> _THREAD_BITS, tag & _THREAD
+
+    @staticmethod
+    def restamp(tag: Array, stamp: Array) -> Array:
+        """Tags of accesses by the same ops and other threads."""
+        return (tag & ~_THREAD) | stamp
 
     def spread(self, copies: int) -> None:
         """Keep a copy for each CTA from now on."""
@@ -110,17 +120,17 @@ class AccessLog:
         self._reader[element] = tag
         now = self._reader[element]
         for others in (before, tag):
-            differs = _by_others(others, now)
+            differs = self._by_others(element, others, now)
             self._other_reader[element[differs]] = others[differs]
         writer = self._writer[element]
-        return np.where(_by_others(writer, tag), writer, _NOBODY)
+        return np.where(self._by_others(element, writer, tag), writer, _NOBODY)
 
     def overwrite(self, element: Array, tag: Array) -> Array:
         """The tag of another thread's access that each write would race with, or -1; nothing is recorded."""
         races = np.full(tag.shape, _NOBODY)
         for tags in (self._reader, self._other_reader, self._writer):
             earlier = tags[element]
-            races = np.where(_by_others(earlier, tag), earlier, races)
+            races = np.where(self._by_others(element, earlier, tag), earlier, races)
         return races
 
     def write(self, element: Array, tag: Array) -> Array:
@@ -128,12 +138,13 @@ class AccessLog:
         races = self.overwrite(element, tag)
         self._writer[element] = tag
         winner = self._writer[element]
-        return np.where(_by_others(winner, tag), winner, races)
+        return np.where(self._by_others(element, winner, tag), winner, races)
 
-
-def _by_others(earlier: Array, tag: Array) -> Array:
-    """Which earlier accesses are by other threads than those of `tag`."""
-    return (earlier != _NOBODY) & (((earlier ^ tag) & _THREAD) != 0)
+    def _by_others(self, element: Array, earlier: Array, tag: Array) -> Array:
+        """Which earlier accesses are by other threads than those of `tag`, and did not happen before."""
+        if self._clocks is None:
+            return (earlier != _NOBODY) & (((earlier ^ tag) & _THREAD) != 0)
+        return (earlier != _NOBODY) & ~self._clocks.happened(element // self._size, earlier, tag)
 
 
 @dataclass

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
-from deplodock.dialects.kernel import AllocOp, BarrierOp, CommitGroupOp, MoveOp, WaitGroupOp
+from deplodock.dialects.kernel import (
+    AllocOp,
+    ArriveCopiesOp,
+    ArriveOp,
+    BarrierOp,
+    CommitGroupOp,
+    MbarrierOp,
+    MoveOp,
+    WaitGroupOp,
+    WaitPhaseOp,
+)
 from deplodock.dialects.loop import ForOp, IndexOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 
@@ -41,7 +51,10 @@ def accesses(op: Operation) -> list[Access]:
             return []
 
 
-_IN_ORDER = (AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp)
+_IN_ORDER = (
+    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp),
+    *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
+)
 
 
 @dataclass(frozen=True)

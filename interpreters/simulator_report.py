@@ -20,6 +20,9 @@ UNWRITTEN_READ = "unwritten read"
 READ_IN_FLIGHT = "read in flight"
 UNWRITTEN_OUTPUT = "unwritten output"
 MISALIGNED_ACCESS = "misaligned access"
+INCOMPLETE_PHASE = "phase never completes"
+WRONG_PHASE = "wrong phase"
+UNINITIALISED_BARRIER = "uninitialised barrier"
 DYNAMIC_REGISTER_INDEX = "dynamic register index"
 
 

@@ -1,0 +1,103 @@
+"""Barriers with phases in the simulator: a ring without CTA barriers is clean, and each mistake is named at its op."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.universe import Universe
+
+from deplodock.interpreters.simulator import simulate
+
+SHARED = "memref<3x4xf32, #tile.memory<shared>>"
+COPY = f"to %s[(%k + 1) mod 3, %thread] : memref<40xf32> to {SHARED}"
+EMPTY = "kernel.wait_phase %empty[(%k + 1) mod 3], (%k + 1) floordiv 3 + 1"
+FULL = "kernel.wait_phase %full[%k mod 3], %k floordiv 3\n"
+READ = "%v = loop.load %s[%k mod 3, 3 - %thread]"
+ARRIVE = "kernel.arrive warp %empty[%k mod 3]\n"
+RING = f"""
+kernel.func @k(%x: memref<40xf32>, %out: memref<40xf32>) blocks(%block = 1) threads(%thread = 4) {{
+  %s = kernel.alloc : {SHARED}
+  %full = kernel.mbarrier 3 arrivals 4
+  %empty = kernel.mbarrier 3 arrivals 1
+  kernel.barrier
+  kernel.move 1 async %x[%thread] to %s[0, %thread] : memref<40xf32> to {SHARED}
+  kernel.arrive_copies %full[0]
+  loop.for %k = 0 to 10 {{
+    loop.guard where (%k < 9) {{
+      {EMPTY}
+      kernel.move 1 async %x[%k * 4 + 4 + %thread] {COPY}
+      kernel.arrive_copies %full[(%k + 1) mod 3]
+    }}
+    {FULL}
+    {READ} : {SHARED}
+    loop.store %v, %out[%k * 4 + %thread] : memref<40xf32>
+    {ARRIVE}
+  }}
+}}"""
+
+
+def module_of(text: str) -> ModuleOp:
+    context = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, factory)
+    module = Parser(context, text).parse_module()
+    module.verify()
+    return module
+
+
+def findings(text: str) -> list[tuple[str, str]]:
+    simulation = simulate(module_of(text), [np.arange(40, dtype=np.float32)])
+    return [(finding.kind, finding.op.name) for finding in simulation.findings]
+
+
+def test_a_ring_without_barriers_is_clean() -> None:
+    x = np.arange(40, dtype=np.float32)
+    simulation = simulate(module_of(RING), [x])
+    assert not simulation.findings
+    assert np.array_equal(simulation.outputs[0], x.reshape(10, 4)[:, ::-1].reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        (EMPTY, "", ("data race", "kernel.move")),
+        (EMPTY, EMPTY.removesuffix(" + 1"), ("phase never completes", "kernel.wait_phase")),
+        (FULL, "", ("read in flight", "loop.load")),
+        (
+            FULL,
+            "kernel.wait_phase %full[%k mod 3], %k floordiv 3 + 1\n",
+            ("phase never completes", "kernel.wait_phase"),
+        ),
+        (ARRIVE, "", ("phase never completes", "kernel.wait_phase")),
+        (ARRIVE, "kernel.arrive %empty[%k mod 3]\n", ("phase never completes", "kernel.wait_phase")),
+        (
+            ARRIVE,
+            "loop.guard where (%thread < 2) { kernel.arrive warp %empty[%k mod 3] }",
+            ("divergent barrier", "kernel.arrive"),
+        ),
+        (READ, f"{ARRIVE} {READ}", ("data race", "kernel.move")),
+        ("kernel.barrier", "", ("uninitialised barrier", "kernel.arrive_copies")),
+        ("%full[0]", "%full[3]", ("out of bounds", "kernel.arrive_copies")),
+    ],
+    ids=[
+        *("missing wait for empty", "wrong parity of empty", "missing wait for full", "wrong parity of full"),
+        *("missing arrive", "too many arrivals", "divergent arrive", "slot released early", "no barrier", "no slot"),
+    ],
+)
+def test_a_mistake_is_named(old: str, new: str, finding: tuple[str, str]) -> None:
+    text = RING.replace(old, new, 1)
+    if new.endswith(READ):
+        text = text.replace(f"memref<40xf32>\n    {ARRIVE}", "memref<40xf32>\n")
+    assert finding in findings(text)
+
+
+def test_barriers_made_again_start_again_after_a_barrier() -> None:
+    head, tail = RING.split("  %full", 1)
+    body = "%full" + tail.removesuffix("}")
+    again = f"{head} loop.for %again = 0 to 2 {{ {{}} {body} }} }}"
+    kinds = findings(again.replace("{}", ""))
+    assert [kind for kind, _ in kinds if kind != "data race"] == ["uninitialised barrier"] * 2
+    assert {kind for kind, _ in findings(again.replace("{}", "kernel.barrier"))} <= {"data race"}
