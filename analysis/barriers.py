@@ -368,8 +368,19 @@ class _Walk:
 
     def _owner(self, access: Access) -> Path | None:
         if access not in self._owners:
-            self._owners[access] = thread_of(self._thread, access.subscripts, access.width)
+            follows = thread_of(self._thread, access.subscripts, access.width)
+            self._owners[access] = ("only",) if follows is None and self._is_of_first_thread(access.op) else follows
         return self._owners[access]
+
+    def _is_of_first_thread(self, op: Operation) -> bool:
+        """Whether a guard around an operation leaves the first thread alone."""
+        first = Linear(((self._thread, 1),), -1)
+        parent = op.parent_op()
+        while parent is not None:
+            if isinstance(parent, loop.GuardOp) and first in _conditions(parent):
+                return True
+            parent = parent.parent_op()
+        return False
 
     def _relevant_ops(self, block: Block) -> list[Operation]:
         """The operations of a block that touch or order shared memory, or hold some that do."""

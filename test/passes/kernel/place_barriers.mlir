@@ -97,3 +97,24 @@ kernel.func @uniform(%x: memref<64xf32>, %out: memref<3x64xf32>) blocks(%block =
     loop.store %w, %out[%block, %thread] : memref<3x64xf32>
   }
 }
+
+// -----
+
+// What a guard leaves to one thread is that thread's own, though no address has its number.
+// CHECK-LABEL: kernel.func @one_thread
+// CHECK:         loop.guard where (%thread < 1) {
+// CHECK-NEXT:      loop.store
+// CHECK-NEXT:      loop.store
+// CHECK-NEXT:    }
+// CHECK-NEXT:    kernel.barrier
+// CHECK-NOT:     kernel.barrier
+kernel.func @one_thread(%x: memref<4xf32>, %out: memref<64xf32>) blocks(%block = 1) threads(%thread = 64) {
+  %s = kernel.alloc : memref<4xf32, #tile.memory<shared>>
+  %v = loop.load %x[0] : memref<4xf32>
+  loop.guard where (%thread < 1) {
+    loop.store %v, %s[0] : memref<4xf32, #tile.memory<shared>>
+    loop.store %v, %s[0] : memref<4xf32, #tile.memory<shared>>
+  }
+  %w = loop.load %s[0] : memref<4xf32, #tile.memory<shared>>
+  loop.store %w, %out[%thread] : memref<64xf32>
+}
