@@ -199,6 +199,19 @@ _TABLE = (
         "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None,"
         " float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
     ),
+    (
+        Rule.SAME,
+        FLOAT,
+        "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None,"
+        " float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor",
+    ),
+    (
+        Rule.SAME,
+        FLOAT,
+        "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,"
+        " Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+    ),
+    (Rule.SAME, NUMBER, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
     (Rule.SAME, NUMBER, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"),
     (Rule.SAME, NUMBER, "matmul(Tensor self, Tensor other) -> Tensor"),
     (Rule.SAME, NUMBER, "mm(Tensor self, Tensor mat2) -> Tensor"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, prod
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
@@ -78,13 +78,48 @@ class LowerLayerNorm(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x = op.operand("input")
-        dims = _normalized_dims(op, x)
-        mean = build.mean(x, dims)
-        variance = build.mean(squared_deviations(build, x, mean, dims), dims)
+        return _affine(op, build, _normalize(build, x, _normalized_dims(op, x), op.value("eps")))
+
+
+class LowerGroupNorm(AtenPattern):
+    """Layer norm of each group of channels, dimension 1, with all that follows; weight and bias are per channel."""
+
+    overloads = ("group_norm",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, groups = op.operand("input"), op.value("num_groups")
+        shape = shape_of(x)
+        if len(shape) < 2 or groups < 1 or shape[1] % groups:
+            raise ValueError(f"{groups} groups do not divide the channels, dimension 1 of the shape {list(shape)}")
+        grouped = build.reshape(x, (shape[0], groups, prod(shape[2:]) * (shape[1] // groups)))
+        normal = build.reshape(_normalize(build, grouped, [2], op.value("eps")), shape)
+        return _affine_of_channels(op, build, normal)
+
+
+class LowerBatchNorm(AtenPattern):
+    """`(x - running_mean) * rsqrt(running_var + eps) * weight + bias`, each per channel, dimension 1.
+
+    The statistics of the batch, the other results, have no elements outside training.
+    """
+
+    overloads = ("_native_batch_norm_legit_no_training",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
+        x, mean, variance = op.operand("input"), op.operand("running_mean"), op.operand("running_var")
         scale = _inverse_root(build, variance, op.value("eps"))
-        centred = build.map(arith.SubfOp, x, build.spread(mean, dims, shape_of(x)), name="centred")
-        normal = build.map(arith.MulfOp, centred, build.spread(scale, dims, shape_of(x)), name="normal")
-        return _affine(op, build, normal)
+        centred = build.map(arith.SubfOp, x, _of_channels(build, "running_mean", mean, x), name="centred")
+        normal = build.map(arith.MulfOp, centred, _of_channels(build, "running_var", scale, x), name="normal")
+        none = build.constant(0, element_of(x), (0,))
+        return _affine_of_channels(op, build, normal), none, none
+
+
+def _normalize(build: TensorBuilder, x: SSAValue, dims: Sequence[int], eps: float) -> SSAValue:
+    """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps)` over `dims`."""
+    mean = build.mean(x, dims)
+    variance = build.mean(squared_deviations(build, x, mean, dims), dims)
+    scale = _inverse_root(build, variance, eps)
+    centred = build.map(arith.SubfOp, x, build.spread(mean, dims, shape_of(x)), name="centred")
+    return build.map(arith.MulfOp, centred, build.spread(scale, dims, shape_of(x)), name="normal")
 
 
 def softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
@@ -136,6 +171,23 @@ def _affine(op: AtenOp, build: TensorBuilder, value: SSAValue) -> SSAValue:
             raise ValueError(f"the {name} must have the shape {wanted}, not {list(shape_of(factor))}")
         value = build.map(op_class, value, build.broadcast(factor, shape_of(value)))
     return value
+
+
+def _affine_of_channels(op: AtenOp, build: TensorBuilder, value: SSAValue) -> SSAValue:
+    """Multiply by the weight and add the bias of each channel, if there are any."""
+    for name, op_class in (("weight", arith.MulfOp), ("bias", arith.AddfOp)):
+        factor = op.tensor(name)
+        if factor is not None:
+            value = build.map(op_class, value, _of_channels(build, name, factor, value))
+    return value
+
+
+def _of_channels(build: TensorBuilder, name: str, value: SSAValue, like: SSAValue) -> SSAValue:
+    """A value of each channel, dimension 1, repeated along the other dimensions."""
+    shape = shape_of(like)
+    if len(shape) < 2 or shape_of(value) != shape[1:2]:
+        raise ValueError(f"the {name} must have an element for each channel, dimension 1 of the shape {list(shape)}")
+    return build.spread(value, [dim for dim in range(len(shape)) if dim != 1], shape)
 
 
 def _epsilon(element: Attribute) -> float:

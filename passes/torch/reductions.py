@@ -8,8 +8,10 @@ from math import prod
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.dialects.torch import AtenOp
+from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
 from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
 
@@ -60,6 +62,24 @@ class LowerVariance(AtenPattern):
             value = build.map(math.SqrtOp, value, name="std")
         value = with_dims(op, build, value, dims, shape)
         return (value, with_dims(op, build, mean, dims, shape)) if len(op.outputs) > 1 else value
+
+
+class LowerCumulativeSum(AtenPattern):
+    """Each element is a sum of its own: `sum(x[j] for j <= i)`, so it takes the square of the extent in additions."""
+
+    overloads = ("cumsum",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x = op.operand("self")
+        if not shape_of(x):
+            return build.reshape(x, ())
+        rank, (dim,) = len(shape_of(x)), wrap_dims([op.value("dim")], len(shape_of(x)))
+        shape = (*shape_of(x), shape_of(x)[dim])
+        coordinates = [AffineExpr.dimension(rank if d == dim else d) for d in range(rank)]
+        addends = build.index_map(x, AffineMap(rank + 1, 0, tuple(coordinates)), shape)
+        counts = build.compare("le", build.iota(rank, shape), build.iota(dim, shape))
+        taken = build.select(counts, addends, build.constant_like(0, addends))
+        return build.reduce("add", taken, [rank], name="cumsum")
 
 
 def squared_deviations(build: TensorBuilder, x: SSAValue, mean: SSAValue, dims: Sequence[int]) -> SSAValue:

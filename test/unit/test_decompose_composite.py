@@ -84,6 +84,33 @@ CASES: dict[str, Case] = {
         ),
         (x, y, cube),
     ),
+    "group_norm": (
+        lambda c, v, p: (
+            *(
+                F.group_norm(c, 1),
+                F.group_norm(c, 5, v, v),
+                F.group_norm(p, 2, eps=1e-3),
+                F.group_norm(p, 4, p[0, :, 0]),
+            ),
+            F.group_norm(p[:, :, 0], 2),
+        ),
+        (cube, randn(5), randn(3, 4, 2)),
+    ),
+    "_native_batch_norm_legit_no_training": (
+        lambda c, m, v: (
+            F.batch_norm(c, m, v),
+            F.batch_norm(c, m, v, m, v, eps=1e-3),
+            F.batch_norm(c[:, :, 0], m, v, None, m),
+        ),
+        (cube, randn(5), randn(5).abs()),
+    ),
+    "cumsum": (
+        lambda x, i, s, z: (
+            *(x.cumsum(0), x.cumsum(-1), x.cumsum(1, dtype=torch.float64), i.cumsum(1), (i > 0).cumsum(0)),
+            *(s.cumsum(1), z.cumsum(0), x[:, :0].cumsum(1)),
+        ),
+        (x, i, s, torch.tensor(2.0)),
+    ),
     "addmm baddbmm addmv": (
         lambda x, m, v, c: (
             *(torch.addmm(v, x, m), torch.addmm(m, m, m, beta=0.5, alpha=2), torch.addmm(v * NAN, x, m, beta=0)),
