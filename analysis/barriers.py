@@ -5,16 +5,20 @@ own accesses need no barrier: where both addresses give back the same thread ind
 copy is in flight from its issue to the wait of its thread for its group; nothing may touch its elements meanwhile, and
 at the wait it is a write of that thread, for a barrier to order.
 
+A barrier with phases orders accesses as well: those of all threads before their arrival, and the copies that arrive,
+come before what follows a wait for that phase.
+
 The kernel is walked with what happened since the last barrier and what is in flight. Accesses in a loop are taken for
 all its iterations at once, and the loop is walked twice, so that accesses of one iteration meet those of the next. A
 loop whose variable chooses a slot of a ring, `%k mod 3`, or that closes or waits for groups, is walked iteration by
-iteration with the slots as numbers, until its state repeats; accesses of different slots do not meet.
+iteration with the slots as numbers, until its state repeats; accesses of different slots do not meet. So is a loop
+with arrivals at phases and waits for them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -22,9 +26,14 @@ from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.linear import Division, Linear, Range, fold, fold_map
 from deplodock.analysis.ownership import Path, thread_of
+from deplodock.analysis.phases import PhaseFault, Slot, period
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.affine_syntax import condition_pairs
+from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
 from deplodock.dialects.tile import Memory, memory_of
+
+WARP = 32
+"""Threads of a warp."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +69,8 @@ class Hazard:
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 
-def first_hazard(function: kernel.FuncOp) -> Hazard | None:
-    """The first pair of accesses of a kernel that nothing orders, or None."""
+def first_hazard(function: kernel.FuncOp) -> Hazard | PhaseFault | None:
+    """The first pair of accesses of a kernel that nothing orders, or wait for a phase that is wrong, or None."""
     return next(_Walk(function).block(function.body.block, _State()), None)
 
 
@@ -92,7 +101,7 @@ def _is_uniform_root(root: SSAValue, function: kernel.FuncOp) -> bool:
 
 
 def shared_accesses(op: Operation) -> list[Access]:
-    """The accesses of shared memory that one operation makes."""
+    """The accesses of shared memory that one operation makes; one of a barrier with phases reads or makes it."""
     match op:
         case loop.LoadOp():
             sides = [(op.source, False, op.map.data, op.indices, 1)]
@@ -103,6 +112,10 @@ def shared_accesses(op: Operation) -> list[Access]:
                 (op.source, False, op.source_map.data, op.source_indices, op.elements),
                 (op.destination, True, op.destination_map.data, op.destination_indices, op.elements),
             ]
+        case MbarrierOp():
+            return [Access(op, op.result, True, (), 1, op)]
+        case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
+            return [Access(op, op.barrier, False, (), 1, op)]
         case _:
             return []
     return [
@@ -116,31 +129,52 @@ def shared_accesses(op: Operation) -> list[Access]:
 class _State:
     """What happened since the last barrier, and the groups of copies in flight, oldest first."""
 
-    pending: dict[Access, None] = field(default_factory=dict[Access, None])
+    pending: dict[Access, int] = field(default_factory=dict[Access, int])
+    """The accesses that not all threads know to be over, with the time of the last one."""
     groups: list[dict[Access, None]] = field(default_factory=list[dict[Access, None]])
     opened: dict[Access, None] = field(default_factory=dict[Access, None])
+    slots: dict[tuple[Operation, int], Slot[Access]] = field(default_factory=dict[tuple[Operation, int], Slot[Access]])
+    """The barriers with phases, by what makes them and their subscripts."""
+    now: int = 0
 
     def copy(self) -> _State:
         """A state that changes apart from this one."""
-        return _State(dict(self.pending), list(self.groups), dict(self.opened))
+        slots = {place: slot.copy() for place, slot in self.slots.items()}
+        return _State(dict(self.pending), list(self.groups), dict(self.opened), slots, self.now)
 
     def become(self, other: _State) -> None:
         """Take over the other state."""
         self.pending, self.groups, self.opened = other.pending, other.groups, other.opened
+        self.slots, self.now = other.slots, other.now
 
     def join(self, other: _State) -> None:
-        """Be what either state may be; groups are matched from the latest on."""
+        """Be what either state may be; groups are matched from the latest on. Phases stay those of this state."""
         count = max(len(self.groups), len(other.groups))
         none: dict[Access, None] = {}
         mine, theirs = ([none] * (count - len(groups)) + groups for groups in (self.groups, other.groups))
         self.groups = [{**a, **b} for a, b in zip(mine, theirs, strict=True)]
-        self.pending = {**self.pending, **other.pending}
+        for access, time in other.pending.items():
+            self.pending[access] = max(time, self.pending.get(access, time))
         self.opened = {**self.opened, **other.opened}
+        self.now = max(self.now, other.now)
 
     def in_flight(self) -> Iterator[Access]:
         """The copies that have not landed."""
         for group in (*self.groups, self.opened):
             yield from group
+        for slot in self.slots.values():
+            yield from slot.arriving
+            yield from slot.landed
+
+    def take(self) -> list[Access]:
+        """Take all copies that no phase has yet out of the groups."""
+        taken = [access for group in (*self.groups, self.opened) for access in group]
+        self.groups, self.opened = [], {}
+        return taken
+
+    def forget(self, time: int) -> None:
+        """All threads know that what happened until a time is over."""
+        self.pending = {access: last for access, last in self.pending.items() if last > time}
 
     def commit(self, most: int) -> None:
         """Close the open group; groups older than any wait leaves in flight, `most`, count as one."""
@@ -156,9 +190,13 @@ class _State:
         landed, self.groups = self.groups[:count], self.groups[count:]
         return [access for group in landed for access in group]
 
-    def key(self) -> tuple[frozenset[Access], ...]:
-        """What tells states apart."""
-        return (frozenset(self.pending), frozenset(self.opened), *map(frozenset, self.groups))
+    def key(self) -> tuple[Hashable, ...]:
+        """What tells states apart; of times only the order counts."""
+        held = [time for slot in self.slots.values() for time in slot.times()]
+        rank = {time: i for i, time in enumerate(sorted({*self.pending.values(), *held}))}
+        pending = frozenset((access, rank[time]) for access, time in self.pending.items())
+        slots = tuple(slot.key(rank) for slot in self.slots.values())
+        return (pending, frozenset(self.opened), slots, *map(frozenset, self.groups))
 
 
 class _Walk:
@@ -166,6 +204,7 @@ class _Walk:
 
     def __init__(self, function: kernel.FuncOp) -> None:
         self._thread = function.thread_id
+        self._threads = function.num_threads
         self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
         self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], Access] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[Access]] = {}
@@ -183,7 +222,7 @@ class _Walk:
         self._owners: dict[Access, Path | None] = {}
         self._ranges: dict[Access, list[Range | None]] = {}
 
-    def block(self, block: Block, state: _State) -> Iterator[Hazard]:
+    def block(self, block: Block, state: _State) -> Iterator[Hazard | PhaseFault]:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
@@ -193,7 +232,14 @@ class _Walk:
                     state.commit(self._most_pending)
                 case kernel.WaitGroupOp():
                     for access in state.wait(op.pending.value.data):
-                        state.pending[self._one(replace(access, since=op))] = None
+                        state.pending[self._one(replace(access, since=op))] = state.now
+                case MbarrierOp():
+                    yield from self._access(op, state)
+                    slots, arrivals = op.slots.value.data, op.arrivals.value.data
+                    state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
+                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
+                    yield from self._access(op, state)
+                    yield from self._phase(op, state)
                 case loop.ForOp():
                     if op not in self._repeats:
                         self._repeats[op] = self._period(op)
@@ -204,7 +250,7 @@ class _Walk:
                 case _:
                     yield from self._access(op, state)
 
-    def _access(self, op: Operation, state: _State) -> Iterator[Hazard]:
+    def _access(self, op: Operation, state: _State) -> Iterator[Hazard | PhaseFault]:
         accesses = self._accesses_now(op)
         for access in accesses:
             for other in state.in_flight():
@@ -215,11 +261,56 @@ class _Walk:
                     yield Hazard(other, access)
         for access in accesses:
             is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
-            (state.opened if is_async else state.pending)[access] = None
-            if is_async and self._around:
+            if not is_async:
+                state.pending[access] = state.now
+                continue
+            state.opened[access] = None
+            if self._around:
                 self._issued.add(access)
 
-    def _guard(self, op: loop.GuardOp, state: _State) -> Iterator[Hazard]:
+    def _phase(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp, state: _State) -> Iterator[PhaseFault]:
+        """Arrive at a phase or wait for one."""
+        place = self._now(fold_map(op.slot.data, op.slot_indices)[0])
+        slot = state.slots.get((mbarrier_of(op.barrier), place.constant))
+        count = self._arrivals(op)
+        if place.terms or slot is None:
+            yield PhaseFault(op, "must have a subscript that loops determine, of a barrier that was made before")
+        elif count is None:
+            yield PhaseFault(op, "stands under a condition that leaves open how many threads reach it")
+        elif isinstance(op, ArriveCopiesOp):
+            slot.arrive(count, copies=state.take())
+        elif isinstance(op, ArriveOp):
+            is_all = op.is_warp is not None or count == self._threads
+            slot.arrive(count, state.now if is_all else -1)
+            state.now += 1
+        else:
+            parity = self._now(fold_map(op.parity.data, op.parity_indices)[0])
+            if parity.terms:
+                yield PhaseFault(op, "must have a parity that loops determine")
+            elif (reason := slot.wait(op, parity.constant)) is not None:
+                yield PhaseFault(op, reason)
+            state.forget(slot.known)
+
+    def _arrivals(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> int | None:
+        """How many arrivals reach an operation; None if that is not known. Only single ones may leave threads out."""
+        made, parent = mbarrier_of(op.barrier), op.parent_op()
+        conditions: list[Linear] = []
+        while parent is not None and not parent.is_ancestor(made):
+            if isinstance(parent, loop.GuardOp):
+                conditions += [self._now(form) for form in _conditions(parent)]
+            parent = parent.parent_op()
+        if any(root is not self._thread for form in conditions for root in form.roots()):
+            return None
+        numbers = (Linear(constant=thread) for thread in range(self._threads))
+        placed = ([form.substitute(self._thread, number) for form in conditions] for number in numbers)
+        count = sum(all(form.constant < 0 for form in forms) for forms in placed)
+        if isinstance(op, ArriveOp) and op.is_warp is None:
+            return count
+        if count < self._threads:
+            return None
+        return -(-count // WARP) if isinstance(op, ArriveOp) else count
+
+    def _guard(self, op: loop.GuardOp, state: _State) -> Iterator[Hazard | PhaseFault]:
         holds = self._holds(op)
         if holds is False:
             return
@@ -228,7 +319,7 @@ class _Walk:
         if holds is None:
             state.join(before)
 
-    def _all(self, op: loop.ForOp, state: _State) -> Iterator[Hazard]:
+    def _all(self, op: loop.ForOp, state: _State) -> Iterator[Hazard | PhaseFault]:
         before = state.copy()
         self._around.append(op.iv)
         for _ in range(1 if op.trips == 1 else 2):
@@ -239,7 +330,7 @@ class _Walk:
         if not op.trips:
             state.join(before)
 
-    def _stepwise(self, op: loop.ForOp, period: int, state: _State) -> Iterator[Hazard]:
+    def _stepwise(self, op: loop.ForOp, period: int, state: _State) -> Iterator[Hazard | PhaseFault]:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes."""
         changes = [*self._changes(op), *([] if op.trips is None else [op.trips])]
         if op.trips is None:
@@ -247,7 +338,7 @@ class _Walk:
         after = state.copy()
         around, issued = self._around, self._issued
         self._around, self._issued = [], set()
-        seen: dict[tuple[int, tuple[frozenset[Access], ...]], int] = {}
+        seen: dict[tuple[int, tuple[Hashable, ...]], int] = {}
         i = 0
         while op.trips is None or i < op.trips:
             if i in changes:
@@ -281,9 +372,10 @@ class _Walk:
             if (atom := _slot(form)) is not None and atom.form.depends_on(op.iv)
         }
         groups = (kernel.CommitGroupOp, kernel.WaitGroupOp)
-        if not slots and not any(isinstance(inner, groups) for inner in op.body.walk()):
+        phases = [inner for inner in op.body.walk() if isinstance(inner, ArriveOp | ArriveCopiesOp | WaitPhaseOp)]
+        if not slots and not phases and not any(isinstance(inner, groups) for inner in op.body.walk()):
             return None
-        return math.lcm(*slots)
+        return math.lcm(*slots, *(period(form) for inner in phases for form in _phase_forms(inner)))
 
     def _changes(self, op: loop.ForOp) -> list[int]:
         """The iterations from which on a condition in the body, of the loop's variable alone, holds or fails."""
@@ -393,6 +485,12 @@ class _Walk:
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
         return op in self._accesses or isinstance(op, orders)
+
+
+def _phase_forms(op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> list[Linear]:
+    """The forms that say which barrier and which of its phases an operation means."""
+    parity = fold_map(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
+    return [*fold_map(op.slot.data, op.slot_indices), *parity]
 
 
 def _conditions(op: loop.GuardOp) -> list[Linear]:

@@ -20,6 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.barriers import Hazard, divergent, first_hazard
+from deplodock.analysis.phases import PhaseFault
 from deplodock.dialects import kernel
 from deplodock.passes import remarks
 
@@ -39,13 +40,15 @@ class PlaceBarriersPass(ModulePass):
 def place_barriers(function: kernel.FuncOp) -> None:
     """Place barriers until no hazard is left, and take back those that later ones make redundant.
 
-    Raises DiagnosticException where not all threads would reach one, or where a copy in flight is touched.
+    Raises DiagnosticException where not all threads would reach one, where a copy in flight is touched or a wait wrong.
     """
     name = function.sym_name.data
     placed: list[kernel.BarrierOp] = []
     while (hazard := first_hazard(function)) is not None:
+        if isinstance(hazard, PhaseFault):
+            raise DiagnosticException(f"place-barriers: @{name}: {hazard}")
         if hazard.is_in_flight:
-            raise DiagnosticException(f"place-barriers: @{name}: {hazard}; a kernel.wait_group must come first")
+            raise DiagnosticException(f"place-barriers: @{name}: {hazard}; a wait for it must come first")
         anchor = _anchor(hazard)
         if (around := divergent(anchor, function)) is not None:
             raise DiagnosticException(

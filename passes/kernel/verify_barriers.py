@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.barriers import divergent, first_hazard
+from deplodock.analysis.phases import PhaseFault
 from deplodock.dialects import kernel
 
-_COLLECTIVE = (kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
+_COLLECTIVE = (
+    *(kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp),
+    *(kernel.MbarrierOp, kernel.ArriveCopiesOp, kernel.WaitPhaseOp),
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class VerifyBarriersPass(ModulePass):
 
 
 def verify_barriers(function: kernel.FuncOp) -> None:
-    """Raises DiagnosticException at the first barrier or shuffle in divergent code, and at the first hazard."""
+    """Raises DiagnosticException at the first barrier in divergent code, and at the first hazard or wrong wait."""
     name = function.sym_name.data
     for op in function.walk():
         if isinstance(op, _COLLECTIVE) and (around := divergent(op, function)) is not None:
@@ -36,8 +41,21 @@ def verify_barriers(function: kernel.FuncOp) -> None:
                 f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
                 "move it out"
             )
-    if (hazard := first_hazard(function)) is not None:
+    hazard = first_hazard(function)
+    if isinstance(hazard, PhaseFault):
+        raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.op)}{hazard}")
+    if hazard is not None:
         missing = "with no kernel.barrier between them; add one"
         if hazard.is_in_flight:
             missing = "with no kernel.wait_group between them; wait for its group"
-        raise DiagnosticException(f"verify-barriers: @{name}: {hazard} {missing}")
+        if any(isinstance(op, kernel.MbarrierOp) for op in function.walk()):
+            missing = "with no phase between them; arrive after the first and wait for that phase before the second"
+        raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.second.op)}{hazard} {missing}")
+
+
+def _position(op: Operation) -> str:
+    """`file:line:column: ` of an operation read from a file."""
+    location = op.location
+    if not isinstance(location, FileLineColLoc):
+        return ""
+    return f"{location.filename.data}:{location.line.data}:{location.column.data}: "

@@ -8,8 +8,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.universe import Universe
+from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.dialects import kernel
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.kernel.verify_barriers import verify_barriers
 
 SHARED = "memref<3x4xf32, #tile.memory<shared>>"
 COPY = f"to %s[(%k + 1) mod 3, %thread] : memref<40xf32> to {SHARED}"
@@ -57,6 +60,8 @@ def test_a_ring_without_barriers_is_clean() -> None:
     x = np.arange(40, dtype=np.float32)
     simulation = simulate(module_of(RING), [x])
     assert not simulation.findings
+    (function,) = (op for op in module_of(RING).walk() if isinstance(op, kernel.FuncOp))
+    verify_barriers(function)
     assert np.array_equal(simulation.outputs[0], x.reshape(10, 4)[:, ::-1].reshape(-1))
 
 
@@ -92,6 +97,9 @@ def test_a_mistake_is_named(old: str, new: str, finding: tuple[str, str]) -> Non
     if new.endswith(READ):
         text = text.replace(f"memref<40xf32>\n    {ARRIVE}", "memref<40xf32>\n")
     assert finding in findings(text)
+    (function,) = (op for op in module_of(text).walk() if isinstance(op, kernel.FuncOp))
+    with pytest.raises(DiagnosticException, match=r"waits forever|no phase between|subscript|leaves open how many"):
+        verify_barriers(function)
 
 
 def test_barriers_made_again_start_again_after_a_barrier() -> None:

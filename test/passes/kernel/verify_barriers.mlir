@@ -2,7 +2,7 @@
 // RUN: sed '/kernel.barrier/d' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-barriers 2>&1 | filecheck %s --check-prefix=DELETED
 // RUN: xdsl-opt %s -p verify-barriers -t cuda | filecheck %s --check-prefix=CUDA
 
-// DELETED: error: verify-barriers: @reversed: %s is written by loop.store and then read by loop.load with no kernel.barrier between them; add one
+// DELETED: error: verify-barriers: @reversed: {{.*:[0-9]+:[0-9]+}}: %s is written by loop.store and then read by loop.load with no kernel.barrier between them; add one
 // CUDA: reversed(
 // CUDA: __syncthreads();
 

@@ -1,0 +1,99 @@
+"""What is known of a barrier with phases while a kernel is walked: arrivals, completed phases, and what those order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from xdsl.ir import Operation
+
+from deplodock.analysis.linear import Division, Linear
+
+Copy = TypeVar("Copy", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class PhaseFault:
+    """What is wrong with the phases of a barrier, and the operation where it shows."""
+
+    op: Operation
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.op.name} {self.reason}"
+
+
+@dataclass
+class Slot(Generic[Copy]):
+    """One barrier. Times count arrivals of all threads: what all did before a time is known by those who wait."""
+
+    arrivals: int
+    arrived: int = 0
+    completed: int = 0
+    given: int = -1
+    """The time that the arrivals at the current phase make known."""
+    known: int = -1
+    """The time that the completed phases make known."""
+    arriving: dict[Copy, None] = field(default_factory=dict[Copy, None])
+    """The copies that arrive at the current phase."""
+    landed: dict[Copy, None] = field(default_factory=dict[Copy, None])
+    """The copies of completed phases that nobody has waited for."""
+    met: dict[Operation, int] = field(default_factory=dict[Operation, int])
+    """How many phases each wait has met, the time before the first included."""
+
+    def copy(self) -> Slot[Copy]:
+        """A slot that changes apart from this one."""
+        return replace(self, arriving=dict(self.arriving), landed=dict(self.landed), met=dict(self.met))
+
+    def arrive(self, count: int, time: int = -1, copies: Sequence[Copy] = ()) -> None:
+        """Let `count` arrivals come, which give a time or copies."""
+        self.arrived += count
+        self.given = max(self.given, time)
+        self.arriving |= dict.fromkeys(copies)
+        while self.arrived >= self.arrivals:
+            self.arrived -= self.arrivals
+            self.completed += 1
+            self.known, self.given = max(self.known, self.given), -1
+            self.landed, self.arriving = self.landed | self.arriving, {}
+
+    def wait(self, op: Operation, parity: int) -> str | None:
+        """Let a wait meet the last phase. Returns what is wrong with that, or None."""
+        if self.completed % 2 == parity % 2:
+            return (
+                f"waits forever for phase {self.completed} of its barrier, which never completes: {self.arrived} of "
+                f"{self.arrivals} arrivals come before; an arrival is missing, or the parity is wrong"
+            )
+        if self.met.get(op, 0) > self.completed:
+            return (
+                f"has the wrong parity: it does not wait for phase {self.completed} of its barrier, "
+                "as it has met the phases before"
+            )
+        self.met[op] = self.completed + 1
+        self.landed = {}
+        return None
+
+    def times(self) -> tuple[int, int]:
+        """The times that it holds."""
+        return self.given, self.known
+
+    def key(self, rank: dict[int, int]) -> tuple[Hashable, ...]:
+        """What tells slots apart, with times as ranks and phases modulo 2."""
+        met = frozenset((op, self.completed - count) for op, count in self.met.items())
+        counts = self.arrived, self.completed % 2, rank[self.given], rank[self.known]
+        return *counts, frozenset(self.arriving), frozenset(self.landed), met
+
+
+def period(form: Linear) -> int:
+    """A number of steps after which a form repeats, modulo 2 where it is not a remainder."""
+    result = 2
+    for atom in _divisions(form):
+        result *= atom.divisor
+    return result
+
+
+def _divisions(form: Linear) -> Iterator[Division]:
+    for atom, _ in form.terms:
+        if isinstance(atom, Division):
+            yield atom
+            yield from _divisions(atom.form)
