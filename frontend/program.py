@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -49,15 +50,29 @@ class CapturedProgram:
         doubled = [value.double() if value.is_floating_point() else value for value in given]
         return self._run(_Double(self.graph), doubled)
 
+    def on(self, device: str) -> CapturedProgram:
+        """The same program on another device, its inputs moved there."""
+        graph = copy.deepcopy(self.graph)
+        for node in graph.graph.nodes:
+            if node.op == "call_function" and node.target is ASSERT_METADATA:
+                graph.graph.erase_node(node)
+            elif "device" in node.kwargs:
+                node.update_kwarg("device", torch.device(device))
+        graph.recompile()
+        return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
+
+    def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """The arguments of `graph`, for arguments of `@main`."""
+        given = dict(zip(self.placeholders, inputs, strict=True))
+        return [given.get(node.name) for node in self.graph.graph.find_nodes(op="placeholder")]
+
     def _run(self, interpreter: fx.Interpreter, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run on clones, so that no result shares memory with an input."""
         if len(inputs) != len(self.placeholders):
             raise ValueError(
                 f"@main takes {len(self.placeholders)} tensors ({', '.join(self.names)}), got {len(inputs)}"
             )
-        given = dict(zip(self.placeholders, inputs, strict=True))
-        placeholders = self.graph.graph.find_nodes(op="placeholder")
-        args = [given[node.name].clone() if node.name in given else None for node in placeholders]
+        args = self.arguments([value.clone() for value in inputs])
         with torch.no_grad():
             return list(interpreter.run(*args))
 

@@ -50,6 +50,12 @@ def find_nvcc() -> Path | None:
     return next((path for path in candidates if path is not None and os.access(path, os.X_OK)), None)
 
 
+def nvcc_identity(nvcc: Path) -> str:
+    """What a cubin depends on besides its source: the compiler's version and our flags."""
+    done = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=False)
+    return " ".join([done.stdout.strip(), *_FLAGS])
+
+
 def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> CompiledKernel:
     """Compile CUDA C `source` for `arch` (an nvcc name such as `sm_90a`) without contracting to FMA.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 import deplodock
+from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.tools.cli_program import Options, Program, Session
 from deplodock.tools.clock import Clock
@@ -51,6 +53,14 @@ DumpDir = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the inputs: of torch.manual_seed before -c runs")]
 Colors = Annotated[Color, typer.Option(help="colour IR and traces")]
+
+
+class Device(StrEnum):
+    """Where a program runs."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    SIM = "sim"
 
 
 @app.callback(invoke_without_command=True)
@@ -109,6 +119,11 @@ def run_command(
             "--from", metavar="FILE", help="run this IR text in place of the program, on its inputs, against its result"
         ),
     ] = None,
+    device: Annotated[
+        Device, typer.Option(help="where to run: on a GPU, or in the simulator; auto is the GPU if there is one")
+    ] = Device.AUTO,
+    bench: Annotated[bool, typer.Option("--bench", help="time the program on the GPU beside PyTorch")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print what --bench measures as JSON")] = False,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: Target = None,
     schedule: Schedule = None,
@@ -118,19 +133,27 @@ def run_command(
     dump_dir: DumpDir = None,
     seed: Seed = 0,
 ) -> None:
-    """Compile a program, run it in the simulator of a GPU, and check the result.
+    """Compile a program, run it on a GPU or in the simulator of one, and check the result.
 
     A Python program is compared with PyTorch, IR text with the evaluator of the same text, both in float64. The exit
     code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
     """
     session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
+    missing = importlib.import_module("deplodock.runtime.device").missing() if device is not Device.SIM else ""
+    if missing and (bench or device is Device.CUDA):
+        raise Error(f"{missing}; without --bench, --device sim runs the program in the simulator")
+    if bench and device is Device.SIM:
+        raise typer.BadParameter("--bench measures a GPU: leave out --device sim")
     program = _read(session, file, expression)
+    if bench and program.captured is None:
+        raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
     if replacement is not None and program.captured is None:
         raise typer.BadParameter("--from takes its inputs from a Python program: give -c EXPR or a .py file")
     # The simulator needs numpy, which `compile` of IR text does without.
     with session.clock.part("import deplodock"):
         cli_run = importlib.import_module("deplodock.tools.cli_run")
-    succeeded = cli_run.run(session, program, ir, replacement)
+    place = "cuda" if device is not Device.SIM and missing is None else "sim"
+    succeeded = cli_run.run(session, program, ir, replacement, cli_run.RunOptions(place, bench, as_json))
     sys.stdout.flush()
     if not succeeded:
         raise typer.Exit(1)

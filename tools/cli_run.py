@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.simulator import Counters, Finding, simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import LEVELS, Level, level_of
+from deplodock.runtime import device
 from deplodock.runtime.compare import compare
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 from deplodock.tools.cli_program import Program, Session
@@ -39,7 +42,22 @@ class _Task:
     evaluable: ModuleOp | None
 
 
-def run(session: Session, program: Program, ir: Level | None, replacement: str | None) -> bool:
+@dataclass(frozen=True)
+class RunOptions:
+    """Where `deplodock run` runs a program (`cuda` or `sim`), and what it reports besides the result."""
+
+    device: str = "sim"
+    bench: bool = False
+    json: bool = False
+
+
+def run(
+    session: Session,
+    program: Program,
+    ir: Level | None,
+    replacement: str | None,
+    options: RunOptions = RunOptions(),
+) -> bool:
     """Run a program and print the report; whether it is right and the simulator finds nothing.
 
     Args:
@@ -47,8 +65,10 @@ def run(session: Session, program: Program, ir: Level | None, replacement: str |
         program: the program; it is lowered.
         ir: a level to print, too.
         replacement: a file of IR text to run in the program's place.
+        options: where to run it, and what to report besides.
     """
     module = program.module
+    executing = _on_gpu if options.device == "cuda" else _execute
     task = _captured_task(session, program) if program.captured is not None else _text_task(session, module)
     if replacement is not None:
         module = session.read_module(replacement)
@@ -58,11 +78,13 @@ def run(session: Session, program: Program, ir: Level | None, replacement: str |
         session.write(printed, ir)
         if ir is Level.CUDA:
             session.report_nvcc(printed, module)
-    outputs, findings = _execute(session, module, task)
+    outputs, findings = executing(session, module, task)
     right = _check(task, outputs)
     for finding in findings or ():
         print(finding)
     succeeded = right and not findings
+    if options.bench and succeeded:
+        _bench(program, module, options.json)
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
     session.finish(module)
     return succeeded
@@ -120,6 +142,29 @@ def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Arra
     session.note(f"simulated in {simulation.seconds:.3f} s")
     _print_kernels(module, simulation.counters)
     return simulation.outputs, simulation.findings
+
+
+def _on_gpu(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding] | None]:
+    """The outputs of the program on the GPU, which finds nothing by itself; prints each kernel."""
+    with session.clock.part("nvcc"):
+        executable = device.Executable(module)
+    with session.clock.part("GPU"):
+        outputs = executable.run(task.inputs)
+    _print_kernels(module, {})
+    return outputs, ()
+
+
+def _bench(program: Program, module: ModuleOp, as_json: bool) -> None:
+    """Time a captured program on the GPU beside PyTorch, and print what comes out."""
+    assert program.captured is not None
+    target = target_of(module)
+    found = importlib.import_module("deplodock.tools.cli_bench").bench(
+        program.captured.on("cuda"),
+        device.Executable(module),
+        dram_gbps=target.fact("dram_gbps"),
+        fp32_gflops=target.fact("fp32_gflops"),
+    )
+    print(json.dumps(found.as_json()) if as_json else "\n".join(found.lines()))
 
 
 def _print_kernels(module: ModuleOp, counters: dict[str, Counters]) -> None:

@@ -1,0 +1,168 @@
+"""Runs programs at kernel level on a GPU through pycuda, on the primary context that PyTorch uses, too."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.analysis.targets import nvcc_arch, target_of
+from deplodock.codegen.cuda import print_module
+from deplodock.errors import Error, InvalidInputError
+from deplodock.interpreters.values import Array
+from deplodock.runtime.cubins import Cubin, cubins
+from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, program_plan
+
+_POISON = 0xFF
+"""The byte that fills buffers before a run: NaN in floats, so that what nobody writes shows."""
+
+
+def missing() -> str | None:
+    """Why programs cannot run on a GPU here, in one line; None if they can."""
+    if importlib.util.find_spec("pycuda") is None:
+        return "pycuda is not installed: pip install 'deplodock[cuda]'"
+    try:
+        driver = importlib.import_module("pycuda.driver")
+        driver.init()
+        return None if driver.Device.count() else "the CUDA driver finds no GPU"
+    except Exception as error:
+        return f"the CUDA driver does not start: {error}"
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A launch with the addresses of its buffers."""
+
+    function: Any
+    launch: LaunchPlan
+    addresses: tuple[int, ...]
+
+
+class Executable:
+    """A program, compiled and loaded. Raises Error where it cannot be, CompileError if nvcc rejects its text."""
+
+    plan: ProgramPlan
+    cubin: Cubin
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._driver = _context()
+        arch = target_of(module).arch.data
+        _check_arch(arch, self._driver)
+        self.plan = program_plan(module)
+        (self.cubin,) = cubins([print_module(module)], nvcc_arch(arch))
+        self._functions = self._load() if self.plan.launches else {}
+        self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
+
+    def bind(self, addresses: Mapping[int, int]) -> list[_Bound]:
+        """The launches on the buffers at these addresses, by number; those in scratch memory have theirs.
+
+        The addresses are multiples of 16 bytes.
+        """
+        for number, address in addresses.items():
+            if address % 16:
+                raise InvalidInputError(f"buffer {number} starts at {address:#x}, which is no multiple of 16 bytes")
+        scratch = int(self._scratch)
+        offsets = {n: buffer.offset for n, buffer in enumerate(self.plan.buffers) if buffer.offset is not None}
+        placed = {**{n: scratch + offset for n, offset in offsets.items()}, **addresses}
+        return [
+            _Bound(self._functions[launch.kernel], launch, tuple(placed[number] for number in launch.buffers))
+            for launch in self.plan.launches
+        ]
+
+    def launch(self, bound: Sequence[_Bound], stream: Any = None) -> None:
+        """Start bound launches in order on a pycuda stream, by default the null stream; does not wait for them."""
+        for call in bound:
+            grid, block = (call.launch.blocks, 1, 1), (call.launch.threads, 1, 1)
+            call.function.prepared_async_call(grid, block, stream, *call.addresses, shared_size=call.launch.shared)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run on copies of arrays of the planned shapes and dtypes, and return the outputs.
+
+        Raises:
+            InvalidInputError: the inputs do not fit.
+            Error: the GPU reports a fault.
+        """
+        if len(inputs) != len(self.plan.inputs):
+            raise InvalidInputError(f"the program takes {len(self.plan.inputs)} inputs, got {len(inputs)}")
+        own = {n: buffer for n, buffer in enumerate(self.plan.buffers) if buffer.offset is None}
+        memory = {n: self._driver.mem_alloc(max(1, buffer.bytes)) for n, buffer in own.items()}
+        for number, buffer in own.items():
+            self._driver.memset_d8(memory[number], _POISON, max(1, buffer.bytes))
+        for number, values in zip(self.plan.inputs, inputs, strict=True):
+            _check_input(number, self.plan.buffers[number], values)
+            if values.size:
+                self._driver.memcpy_htod(memory[number], np.ascontiguousarray(values))
+        try:
+            self.launch(self.bind({number: int(address) for number, address in memory.items()}))
+            self._driver.Context.synchronize()
+        except self._driver.Error as error:
+            kernels = ", ".join(dict.fromkeys(f"@{launch.kernel}" for launch in self.plan.launches))
+            raise Error(f"the GPU reports a fault in {kernels}: {error}") from None
+        return [self._fetch(self.plan.buffers[number], memory[number]) for number in self.plan.outputs]
+
+    def _fetch(self, buffer: BufferPlan, address: Any) -> Array:
+        values = np.empty(buffer.shape, buffer.dtype)
+        if values.size:
+            self._driver.memcpy_dtoh(values, address)
+        return values
+
+    def _load(self) -> dict[str, Any]:
+        """The functions by name, prepared for pointers and with the dynamic shared memory that they ask for."""
+        module = self._driver.module_from_buffer(self.cubin.kernel.cubin)
+        attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+        functions: dict[str, Any] = {}
+        for launch in self.plan.launches:
+            function = module.get_function(launch.kernel)
+            if launch.shared:
+                function.set_attribute(attribute, launch.shared)
+            function.prepare("P" * len(launch.buffers))
+            functions[launch.kernel] = function
+        self._module = module
+        return functions
+
+
+def device_name() -> str:
+    """The name of the card, as its driver says it."""
+    return _context().Device(0).name()
+
+
+def new_stream() -> Any:
+    """A pycuda stream, whose `handle` PyTorch can take over as an ExternalStream; pycuda takes over none."""
+    return _context().Stream()
+
+
+@cache
+def _context() -> Any:
+    """pycuda's driver, with the primary context of the first GPU current until the process ends.
+
+    Raises Error where there is none.
+    """
+    if (reason := missing()) is not None:
+        raise Error(f"{reason}; --device sim runs the program in the simulator")
+    driver = importlib.import_module("pycuda.driver")
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    atexit.register(driver.Context.pop)
+    return driver
+
+
+def _check_arch(arch: str, driver: Any) -> None:
+    major, minor = driver.Device(0).compute_capability()
+    if arch != f"sm_{major}{minor}":
+        raise InvalidInputError(
+            f"the program is for {arch}, but the GPU is sm_{major}{minor}: give --target sm_{major}{minor}"
+        )
+
+
+def _check_input(number: int, buffer: BufferPlan, values: Array) -> None:
+    if values.shape != buffer.shape or values.dtype != buffer.dtype:
+        raise InvalidInputError(
+            f"input {number} must be {buffer.dtype} of shape {buffer.shape}, got {values.dtype} of shape {values.shape}"
+        )

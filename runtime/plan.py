@@ -1,0 +1,131 @@
+"""What a host program does, flat: its buffers, where they lie, and its launches in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp, ReturnOp
+from xdsl.dialects.func import FuncOp as HostFuncOp
+from xdsl.dialects.memref import AllocOp
+from xdsl.ir import SSAValue
+
+from deplodock.analysis import scratch
+from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
+from deplodock.analysis.resources import shared_memory
+from deplodock.dialects.kernel import FuncOp, LaunchOp
+from deplodock.dialects.loop import memref_of
+from deplodock.errors import UnsupportedError
+from deplodock.interpreters.values import DType, dtype_of
+
+
+@dataclass(frozen=True)
+class BufferPlan:
+    """A contiguous buffer; `offset` is its first byte in the scratch memory of the program, None if it has its own."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    offset: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Its size in bytes."""
+        size = self.dtype.itemsize
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """One launch: the kernel, the numbers of its buffers, its CTAs, their threads and bytes of dynamic shared memory."""
+
+    kernel: str
+    buffers: tuple[int, ...]
+    blocks: int
+    threads: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """Buffers by number, those that the caller gives and gets, the launches, and the bytes of scratch memory."""
+
+    buffers: tuple[BufferPlan, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    launches: tuple[LaunchPlan, ...]
+    scratch: int
+
+
+def program_plan(module: ModuleOp) -> ProgramPlan:
+    """The plan of the entry function of a module at kernel level.
+
+    The inputs are the arguments that the entry reads (all of them if it returns values), the outputs what it returns,
+    else the arguments that it writes.
+
+    Raises:
+        Error: the module does not have exactly one entry.
+        UnsupportedError: an operation in a host function that is no allocation, call, launch or return.
+    """
+    entry = entry_function(module)
+    planner = _Planner(entry)
+    arguments = [planner.add(value) for value in parameters(entry)]
+    returned = planner.run(entry, arguments)
+    roles = argument_roles(entry)
+    if entry.function_type.outputs.data:
+        inputs, outputs = arguments, returned
+    else:
+        inputs = [number for number, role in zip(arguments, roles, strict=True) if role is not Role.OUT]
+        outputs = [number for number, role in zip(arguments, roles, strict=True) if role is not Role.IN]
+    return ProgramPlan(
+        tuple(planner.buffers), tuple(inputs), tuple(outputs), tuple(planner.launches), planner.scratch.size
+    )
+
+
+@dataclass
+class _Planner:
+    entry: Function
+    buffers: list[BufferPlan] = field(default_factory=list[BufferPlan])
+    launches: list[LaunchPlan] = field(default_factory=list[LaunchPlan])
+
+    def __post_init__(self) -> None:
+        entry = self.entry
+        self.scratch = scratch.plan(entry) if isinstance(entry, HostFuncOp) else scratch.Scratch({}, 0)
+
+    def add(self, value: SSAValue) -> int:
+        """Number a buffer."""
+        type = memref_of(value)
+        plan = BufferPlan(tuple(type.get_shape()), dtype_of(type.element_type), self.scratch.offsets.get(value))
+        self.buffers.append(plan)
+        return len(self.buffers) - 1
+
+    def run(self, function: Function, arguments: Sequence[int]) -> list[int]:
+        """Plan a function on numbered buffers. Returns the numbers of those that it returns."""
+        if isinstance(function, FuncOp):
+            self._launch(function, arguments)
+            return []
+        numbers: dict[SSAValue, int] = dict(zip(function.body.block.args, arguments, strict=True))
+        for op in function.body.block.ops:
+            match op:
+                case AllocOp():
+                    numbers[op.memref] = self.add(op.memref)
+                case CallOp() | LaunchOp():
+                    results = self.run(callee(op), [numbers[value] for value in op.arguments])
+                    numbers.update(zip(op.results, results, strict=True))
+                case ReturnOp():
+                    return [numbers[value] for value in op.operands]
+                case _:
+                    raise UnsupportedError(
+                        f"the runtime does not run {op.name} in the host function @{function.sym_name.data}; "
+                        "lower the module to kernel level first"
+                    )
+        return []
+
+    def _launch(self, kernel: FuncOp, arguments: Sequence[int]) -> None:
+        if kernel.num_blocks == 0:
+            return
+        shared = shared_memory(kernel).dynamic_bytes
+        name, blocks, threads = kernel.sym_name.data, kernel.num_blocks, kernel.num_threads
+        self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, shared))
