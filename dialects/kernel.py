@@ -75,6 +75,7 @@ from deplodock.dialects.affine_syntax import (
 )
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, WaitGroupOp
+from deplodock.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.loop import memref_of, parse_body, parse_memref, print_access, verify_subscripts
 from deplodock.dialects.tile import Memory, memory_of
 
@@ -92,6 +93,9 @@ __all__ = [
     "MoveOp",
     "ShuffleXorOp",
     "TargetAttr",
+    "TensorMapOp",
+    "TensorMapType",
+    "TmaLoadOp",
     "WaitGroupOp",
     "WaitPhaseOp",
 ]
@@ -519,6 +523,7 @@ Kernel = Dialect(
         *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp),
         *(BarrierOp, CommitGroupOp, WaitGroupOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
+        *(TensorMapOp, TmaLoadOp),
     ],
-    [TargetAttr, MbarrierType],
+    [TargetAttr, MbarrierType, TensorMapType],
 )

@@ -21,6 +21,7 @@ PARAMETERS = (
 )
 ON_CHIP = "memref<4xf32, #tile.memory<shared>>"
 RING = "memref<2x4xf32, #tile.memory<shared>>"
+MAP = "!kernel.tensor_map<memref<8xf32>, box [8]>"
 
 OPERATIONS = {
     "tensor_ext.elementwise": ("%r = tensor_ext.elementwise {math.exp} %t : tensor<8xf32>", ()),
@@ -97,6 +98,13 @@ OPERATIONS = {
     "kernel.wait_phase": (
         "%q = kernel.mbarrier 3 arrivals 2\nkernel.wait_phase %q[%i], 0",
         ("write - <SharedMemory>",),
+    ),
+    "kernel.tensor_map": (f"%r = kernel.tensor_map %x : {MAP}", ("read x",)),
+    "kernel.tma_load": (
+        f"""%m = kernel.tensor_map %x : {MAP}
+        %q = kernel.mbarrier 3 arrivals 2
+        kernel.tma_load %m[%i] to %s[0] signal %q[%i] : {MAP} to memref<8xf32, #tile.memory<shared>>""",
+        ("read m", "write - <SharedMemory>", "write s"),
     ),
 }
 """Each operation in a function of `PARAMETERS`, and its effects: kind, value, resource if it is not the default one."""
@@ -176,6 +184,7 @@ UNUSED_DIE = [
     "loop.index",
     "loop.inside",
     "loop.load",
+    "kernel.tensor_map",
     "tile.combine",
     "tile.stage",
     "tile.ring",
