@@ -23,7 +23,7 @@ from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
-from deplodock.dialects.kernel import FuncOp, LaunchOp
+from deplodock.dialects.kernel import FuncOp, LaunchOp, TensorMapOp
 from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.simulator_machine import Launch
@@ -104,6 +104,8 @@ class _Host:
             match op:
                 case AllocOp():
                     buffers[op.memref] = Buffer.unwritten(Layout.of(op.memref))
+                case TensorMapOp():
+                    buffers[op.result] = buffers[op.source]
                 case CallOp() | LaunchOp():
                     results = self._call(callee(op), [buffers[value] for value in op.arguments], op)
                     buffers.update(zip(op.results, results, strict=True))

@@ -105,7 +105,16 @@ class MemoryUnit:
 
     def copy(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], value: Array, frame: Frame) -> None:
         """Start to copy the values of lanes to shared memory; they arrive when the lanes wait for them."""
-        place = self._place(access, buffer, subscripts, frame)
+        self.flight.issue(self._started(access, buffer, value, self._place(access, buffer, subscripts, frame)))
+
+    def box(self, access: Access, buffer: Buffer, start: Array, value: Array, frame: Frame) -> Copies:
+        """Start to copy as many elements as the access is wide, from element `start` of each lane on."""
+        self._counters.shared_bytes_written += frame.active * access.width * buffer.layout.dtype.itemsize
+        self._counters.global_bytes_read += frame.active * access.width * buffer.layout.dtype.itemsize
+        return self._started(access, buffer, value, _Place(start, start * buffer.layout.dtype.itemsize, frame, None))
+
+    def _started(self, access: Access, buffer: Buffer, value: Array, place: _Place) -> Copies:
+        """The copies of lanes, which nothing before must conflict with."""
         if buffer.log is not None:
             self._check_overwritten(access, buffer, place)
             self._record(access, buffer, buffer.log, place, issues=True)
@@ -116,7 +125,7 @@ class MemoryUnit:
         lanes = (self._elements(access, buffer, place), value, tag, cta, thread)
         copies = (_select(array, access, shape, mask) for array in lanes)
         same = _is_same_in_ctas(place.element) and (mask is None or _is_same_in_ctas(mask))
-        self.flight.issue(Copies(buffer, *copies, is_same_in_ctas=same))
+        return Copies(buffer, *copies, is_same_in_ctas=same)
 
     def commit(self, frame: Frame) -> None:
         """Close the group of copies that lanes have open."""

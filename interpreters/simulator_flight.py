@@ -84,6 +84,11 @@ class Flight:
                 remaining.append((copies.of(~arrives), group[~arrives]))
         self._copies = remaining
 
+    def issue_to(self, barrier: Operation, slot: int, copies: Copies, phase: int) -> None:
+        """Start copies that land with a phase of a barrier."""
+        self._arriving.setdefault((barrier, slot), []).append((copies, phase))
+        self._marks_of(copies.buffer)[copies.element] = copies.tag
+
     def land_phases(self, barrier: Operation, slot: int, ctas: Array, completed: int) -> list[Copies]:
         """Take what landed in some CTAs with the first `completed` phases of a barrier."""
         landed: list[Copies] = []

@@ -18,6 +18,7 @@ from deplodock.dialects.kernel import (
     MbarrierOp,
     MoveOp,
     ShuffleXorOp,
+    TmaLoadOp,
     WaitGroupOp,
     WaitPhaseOp,
 )
@@ -31,6 +32,7 @@ from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, R
 from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
 from deplodock.interpreters.simulator_report import Counters, Report
 from deplodock.interpreters.simulator_sync import SyncUnit
+from deplodock.interpreters.simulator_tma import TmaUnit
 from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array, poison
 
@@ -50,6 +52,7 @@ class Launch:
         self._check = check
         self._memory = MemoryUnit(kernel, report, counters, check)
         self._sync = SyncUnit(self._memory, report, check)
+        self._tma = TmaUnit(self._memory, self._sync, report, check)
         self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self._values: dict[SSAValue, Array] = {}
         self._accesses = {op: accesses(op) for op in kernel.body.walk()}
@@ -71,6 +74,7 @@ class Launch:
             ArriveOp: self._arrive,
             ArriveCopiesOp: self._arrive_copies,
             WaitPhaseOp: self._wait_phase,
+            TmaLoadOp: self._tma_load,
         }
 
     def run(self) -> None:
@@ -238,7 +242,15 @@ class Launch:
         (parity,) = evaluate_map(op.parity.data, self._get(op.parity_indices))
         self._sync.wait(op, frame, self._slot(op), parity)
 
-    def _slot(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> Array:
+    def _tma_load(self, op: TmaLoadOp, frame: Frame) -> None:
+        source, destination = self._buffers[op.map], self._buffers[op.destination]
+        assert isinstance(source, Buffer)
+        assert isinstance(destination, Buffer)
+        first = evaluate_map(op.source_map.data, self._get(op.source_indices))
+        subscripts = evaluate_map(op.destination_map.data, self._get(op.destination_indices))
+        self._tma.load(op, source, destination, (first, subscripts, self._slot(op)), frame)
+
+    def _slot(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp) -> Array:
         return evaluate_map(op.slot.data, self._get(op.slot_indices))[0]
 
     def _shuffle(self, op: ShuffleXorOp, frame: Frame) -> None:

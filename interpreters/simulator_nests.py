@@ -16,6 +16,7 @@ from deplodock.dialects.kernel import (
     CommitGroupOp,
     MbarrierOp,
     MoveOp,
+    TmaLoadOp,
     WaitGroupOp,
     WaitPhaseOp,
 )
@@ -53,7 +54,7 @@ def accesses(op: Operation) -> list[Access]:
 
 _IN_ORDER = (
     *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp),
-    *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
+    *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp, TmaLoadOp),
 )
 
 

@@ -154,6 +154,13 @@ class Phases:
         barrier.arrived[cta, slot] += len(agents)
         self.clocks.issued[cta, agents] += 1
 
+    def complete_bytes(self, barrier: Barrier, cta: int, slot: int, lanes: Array, bytes: int) -> None:
+        """Let `bytes` that each of some lanes copies complete on the current phase; what they copied is given."""
+        agents, threads = np.flatnonzero(lanes), self.clocks.threads
+        barrier.given[cta, slot, threads + agents] = self.clocks.issued[cta, agents]
+        barrier.bytes[cta, slot] -= bytes * len(agents)
+        self.clocks.issued[cta, agents] += 1
+
     def wait(self, barrier: Barrier, cta: int, slot: int, lanes: Array) -> None:
         """Let lanes know what the completed phases make known."""
         known = self.clocks.known[cta]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
-from deplodock.dialects.kernel import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
+from deplodock.dialects.kernel import ArriveCopiesOp, ArriveOp, MbarrierOp, TmaLoadOp, WaitPhaseOp
 from deplodock.dialects.kernel_mbarrier import mbarrier_of
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.simulator_access import MemoryUnit, all_lanes
+from deplodock.interpreters.simulator_flight import Copies
 from deplodock.interpreters.simulator_lanes import Frame
 from deplodock.interpreters.simulator_phases import Barrier, Phases
 from deplodock.interpreters.simulator_report import Report
 from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array
+
+_Use: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp
+"""The operations on barriers with phases that have been made."""
 
 
 class SyncUnit:
@@ -56,6 +61,16 @@ class SyncUnit:
             self._phases.arrive_copies(barrier, cta, number, here)
         barrier.complete()
 
+    def signal(self, op: TmaLoadOp, frame: Frame, slot: Array, copies: Copies) -> None:
+        """Let the boxes that lanes copy land with the current phase, and their bytes complete on it."""
+        barrier, lanes = self._barrier(op), all_lanes(frame)
+        for cta, number, here in self._rows(op, barrier, lanes, slot):
+            phase = int(barrier.completed[cta, number])
+            issued = self._in_ctas(cta).reshape(-1)[copies.cta] & here[copies.thread]
+            self._memory.flight.issue_to(mbarrier_of(op.barrier), number, copies.of(issued), phase)
+            self._phases.complete_bytes(barrier, cta, number, here, op.tensor_map.bytes)
+        barrier.complete()
+
     def wait(self, op: WaitPhaseOp, frame: Frame, slot: Array, parity: Array) -> None:
         """Let lanes wait for the phase with a parity; what its arrivals order has happened for them."""
         barrier, lanes = self._barrier(op), all_lanes(frame)
@@ -77,7 +92,7 @@ class SyncUnit:
         assert self._memory.phases is not None
         return self._memory.phases
 
-    def _barrier(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> Barrier:
+    def _barrier(self, op: _Use) -> Barrier:
         barrier = self._phases.barriers[mbarrier_of(op.barrier)]
         if not barrier.is_visible:
             self._add(
@@ -88,9 +103,7 @@ class SyncUnit:
         barrier.is_used = True
         return barrier
 
-    def _rows(
-        self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp, barrier: Barrier, lanes: Array, slot: Array
-    ) -> list[tuple[int, int, Array]]:
+    def _rows(self, op: _Use, barrier: Barrier, lanes: Array, slot: Array) -> list[tuple[int, int, Array]]:
         """The CTAs, slots and lanes of an operation, without those whose slot is none of the barriers."""
         slot, slots = np.broadcast_to(slot, lanes.shape), barrier.arrived.shape[1]
         outside = lanes & ((slot < 0) | (slot >= slots))
@@ -122,13 +135,18 @@ class SyncUnit:
     def _report_incomplete(self, op: WaitPhaseOp, barrier: Barrier, cta: int, slot: int) -> None:
         arrived, bytes = int(barrier.arrived[cta, slot]), int(barrier.bytes[cta, slot])
         completed = int(barrier.completed[cta, slot])
-        rest = f" and expects {bytes} more bytes" if bytes else ""
+        where = f"deadlock in CTA {self._memory.first_cta + cta}: phase {completed} of {self._name(op)}[{slot}]"
+        if arrived >= barrier.arrivals:
+            more = f"expects {bytes} more bytes than" if bytes > 0 else f"does not expect {-bytes} of the bytes that"
+            self._add(kinds.WRONG_BYTES, op, lambda: f"{where} {more} are copied; a box counts as a whole")
+            return
+        rest = f" and expects {bytes} more bytes" if bytes > 0 else ""
         self._add(
             kinds.INCOMPLETE_PHASE,
             op,
             lambda: (
-                f"deadlock in CTA {self._memory.first_cta + cta}: phase {completed} of {self._name(op)}[{slot}] has "
-                f"{arrived} of {barrier.arrivals} arrivals{rest}; an arrival is missing, or the parity is wrong"
+                f"{where} has {arrived} of {barrier.arrivals} arrivals{rest}; an arrival is missing, "
+                "or the parity is wrong"
             ),
         )
 
@@ -142,11 +160,9 @@ class SyncUnit:
             ),
         )
 
-    def _name(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> str:
+    def _name(self, op: _Use) -> str:
         return self._report.names.value(op.barrier)
 
-    def _add(
-        self, kind: str, op: MbarrierOp | ArriveOp | ArriveCopiesOp | WaitPhaseOp, message: Callable[[], str]
-    ) -> None:
+    def _add(self, kind: str, op: MbarrierOp | _Use, message: Callable[[], str]) -> None:
         if self._check:
             self._report.add(kind, op, 1, message)

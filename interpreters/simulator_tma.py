@@ -1,0 +1,96 @@
+"""Copies of boxes: what a tensor map brings to shared memory, and the checks of the thread that issues it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.ir.affine import AffineMap
+
+from deplodock.dialects.kernel import TmaLoadOp
+from deplodock.dialects.kernel_tma import SLOT_BYTES
+from deplodock.interpreters import simulator_report as kinds
+from deplodock.interpreters.simulator_access import MemoryUnit, all_lanes
+from deplodock.interpreters.simulator_lanes import Frame
+from deplodock.interpreters.simulator_memory import Buffer
+from deplodock.interpreters.simulator_nests import Access
+from deplodock.interpreters.simulator_report import Report
+from deplodock.interpreters.simulator_sync import SyncUnit
+from deplodock.interpreters.values import Array
+
+
+class TmaUnit:
+    """The tensor memory accelerator, for the CTAs that run together."""
+
+    def __init__(self, memory: MemoryUnit, sync: SyncUnit, report: Report, check: bool) -> None:
+        self._memory = memory
+        self._sync = sync
+        self._report = report
+        self._check = check
+
+    def load(
+        self,
+        op: TmaLoadOp,
+        source: Buffer,
+        destination: Buffer,
+        places: tuple[Sequence[Array], Sequence[Array], Array],
+        frame: Frame,
+    ) -> None:
+        """Start the copies that lanes issue; `places` are the subscripts of box and destination, and the slot."""
+        first, subscripts, slot = places
+        layout, box = destination.layout, op.tensor_map.extents
+        start = np.asarray(sum((s * n for s, n in zip(subscripts, layout.rows, strict=True)), np.asarray(0)))
+        elements = math.prod(box)
+        self._report_where(
+            kinds.REPEATED_ISSUE,
+            op,
+            np.asarray(all_lanes(frame).sum(axis=-1, keepdims=True) > 1),
+            frame,
+            lambda lane: f"several threads issue the copy, {lane} is one; guard it with `%thread < 1`",
+        )
+        self._report_where(
+            kinds.MISALIGNED_SLOT,
+            op,
+            np.asarray((start * layout.dtype.itemsize) % SLOT_BYTES != 0),
+            frame,
+            lambda lane: (
+                f"{lane} copies a box to {self._name(op)}, to no multiple of {SLOT_BYTES} bytes; "
+                "make the slots of the buffer as large"
+            ),
+        )
+        outside = (start < 0) | (start + elements > layout.size)
+        self._report_where(
+            kinds.OUT_OF_BOUNDS,
+            op,
+            np.asarray(outside),
+            frame,
+            lambda lane: f"{lane} copies a box to {self._name(op)} that ends outside of {op.destination.type}",
+        )
+        inside = frame.where(np.asarray(~outside))
+        if not inside.active:
+            return
+        access = Access(op, op.destination, AffineMap.identity(0), (), elements, writes=True)
+        copies = self._memory.box(access, destination, np.where(outside, 0, start), _box(source, first, box), inside)
+        self._sync.signal(op, inside, slot, copies)
+
+    def _report_where(
+        self, kind: str, op: TmaLoadOp, wrong: Array, frame: Frame, message: Callable[[str], str]
+    ) -> None:
+        if not self._check or not (wrong := wrong & all_lanes(frame)).any():
+            return
+        self._report.add(kind, op, frame.count(wrong), lambda: message(self._memory.lane(frame.first(wrong))))
+
+    def _name(self, op: TmaLoadOp) -> str:
+        return self._report.names.value(op.destination)
+
+
+def _box(source: Buffer, first: Sequence[Array], box: Sequence[int]) -> Array:
+    """The elements of boxes that start at subscripts, in a first dimension; zeros outside of the buffer."""
+    offsets = np.indices(box).reshape(len(box), -1)
+    position, inside = np.asarray(0), np.asarray(True)
+    for start, offset, extent, row in zip(first, offsets, source.layout.shape, source.layout.rows, strict=True):
+        at = np.asarray(start) + offset.reshape(-1, *(1,) * max(2, np.ndim(start)))
+        inside = inside & (at >= 0) & (at < extent)
+        position = position + np.clip(at, 0, extent - 1) * row
+    return np.where(inside, source.data[position], np.zeros((), source.layout.dtype))

@@ -1,0 +1,103 @@
+"""Copies of boxes in the simulator: zeros outside of the buffer, bytes that complete phases, and each mistake named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.universe import Universe
+
+from deplodock.interpreters.simulator import simulate
+
+MAP = "!kernel.tensor_map<memref<72x20xf32>, box [16, 8]>"
+SLAB = "memref<3x16x8xf32, #tile.memory<shared>>"
+EMPTY = "kernel.wait_phase %empty[(%k + 1) mod 3], (%k + 1) floordiv 3 + 1"
+FULL = "kernel.wait_phase %full[%k mod 3], %k floordiv 3\n"
+READ = "%v = loop.load %s[%k mod 3, %i * 4 + %thread floordiv 8, %thread mod 8]"
+RELEASE = "kernel.arrive warp %empty[%k mod 3]\n"
+EXPECT = "kernel.arrive %full[(%k + 1) mod 3] expect 512"
+RING = f"""
+kernel.func @k(%x: {MAP}, %out: memref<5x3x16x8xf32>) blocks(%block = 3) threads(%thread = 32) {{
+  %s = kernel.alloc : {SLAB}
+  %full = kernel.mbarrier 3 arrivals 1
+  %empty = kernel.mbarrier 3 arrivals 1
+  kernel.barrier
+  loop.guard where (%thread < 1) {{
+    kernel.arrive %full[0] expect 512
+    kernel.tma_load %x[0, %block * 8] to %s[0, 0, 0] signal %full[0] : {MAP} to {SLAB}
+  }}
+  loop.for %k = 0 to 5 {{
+    loop.guard where (%k < 4) {{
+      {EMPTY}
+      loop.guard where (%thread < 1) {{
+        {EXPECT}
+        kernel.tma_load %x[%k * 16 + 16, %block * 8] to %s[(%k + 1) mod 3, 0, 0] signal %full[(%k + 1) mod 3]
+          : {MAP} to {SLAB}
+      }}
+    }}
+    {FULL}
+    loop.for %i = 0 to 4 unroll {{
+      {READ} : {SLAB}
+      loop.store %v, %out[%k, %block, %i * 4 + %thread floordiv 8, %thread mod 8] : memref<5x3x16x8xf32>
+    }}
+    {RELEASE}
+  }}
+}}
+func.func @main(%x: memref<72x20xf32>) -> memref<5x3x16x8xf32> {{
+  %out = memref.alloc() : memref<5x3x16x8xf32>
+  %map = kernel.tensor_map %x : {MAP}
+  kernel.launch @k(%map, %out) : {MAP}, memref<5x3x16x8xf32>
+  func.return %out : memref<5x3x16x8xf32>
+}}"""
+X = np.arange(1440, dtype=np.float32).reshape(72, 20)
+
+
+def module_of(text: str) -> ModuleOp:
+    context = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, factory)
+    module = Parser(context, text).parse_module()
+    module.verify()
+    return module
+
+
+def test_boxes_are_copied_with_zeros_outside() -> None:
+    simulation = simulate(module_of(RING), [X])
+    assert not simulation.findings
+    padded = np.zeros((80, 24), np.float32)
+    padded[:72, :20] = X
+    assert np.array_equal(simulation.outputs[0], padded.reshape(5, 16, 3, 8).transpose(0, 2, 1, 3))
+    assert simulation.counters["k"].shared_bytes_written == 15 * 512
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("expect 512", "expect 256", ("wrong byte count", "kernel.wait_phase")),
+        ("expect 512", "expect 1024", ("wrong byte count", "kernel.wait_phase")),
+        (FULL, "", ("read in flight", "loop.load")),
+        (FULL, FULL.replace("floordiv 3", "floordiv 3 + 1"), ("phase never completes", "kernel.wait_phase")),
+        (EMPTY, "", ("data race", "kernel.tma_load")),
+        (EXPECT, "", ("phase never completes", "kernel.wait_phase")),
+        ("%s[0, 0, 0]", "%s[0, 0, 4]", ("misaligned slot", "kernel.tma_load")),
+        ("%s[0, 0, 0]", "%s[2, 8, 0]", ("out of bounds", "kernel.tma_load")),
+        ("%thread < 1", "%thread < 2", ("repeated issue", "kernel.tma_load")),
+        ("kernel.barrier", "", ("uninitialised barrier", "kernel.arrive")),
+    ],
+    ids=[
+        *("too few bytes", "too many bytes", "no wait", "wrong parity", "not released", "not expected"),
+        *("misaligned slot", "outside", "several issue", "no barrier"),
+    ],
+)
+def test_a_mistake_is_named(old: str, new: str, finding: tuple[str, str]) -> None:
+    assert old in RING
+    simulation = simulate(module_of(RING.replace(old, new, 1)), [X])
+    assert finding in [(found.kind, found.op.name) for found in simulation.findings]
+
+
+def test_a_slot_released_early_is_named() -> None:
+    simulation = simulate(module_of(RING.replace(RELEASE, "").replace(FULL, f"{FULL} {RELEASE}")), [X])
+    assert ("data race", "kernel.tma_load") in [(found.kind, found.op.name) for found in simulation.findings]
+    assert "released early" in simulation.findings[0].message
