@@ -33,9 +33,16 @@ class VerifyBarriersPass(ModulePass):
 
 
 def verify_barriers(function: kernel.FuncOp) -> None:
-    """Raises DiagnosticException at the first barrier in divergent code, and at the first hazard or wrong wait."""
+    """Raises DiagnosticException at the first barrier in divergent code, and at the first hazard or wrong wait.
+
+    Copies of boxes are not followed, so a kernel with one is refused.
+    """
     name = function.sym_name.data
     for op in function.walk():
+        if isinstance(op, kernel.TmaLoadOp):
+            raise DiagnosticException(
+                f"verify-barriers: @{name}: {_position(op)}the order of a {op.name} is not proven; simulate the kernel"
+            )
         if isinstance(op, _COLLECTIVE) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
                 f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
