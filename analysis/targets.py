@@ -116,6 +116,12 @@ def target(name: str) -> TargetAttr:
     return TargetAttr(card.arch, facts)
 
 
+def card_named(device: str, arch: str) -> str:
+    """The card of the table that a driver calls `device`, such as `NVIDIA H100 80GB HBM3`, else the architecture."""
+    joined = device.lower().replace(" ", "")
+    return next((name for name, card in _CARDS.items() if name in joined and card.arch == arch), arch)
+
+
 def nvcc_arch(arch: str) -> str:
     """What to pass to `nvcc -arch` for a target's architecture: `sm_90` is compiled with its own features, as `sm_90a`.
 
@@ -139,3 +145,9 @@ def target_of(module: ModuleOp) -> TargetAttr:
     if not isinstance(attribute, TargetAttr):
         raise InvalidInputError(f"{ATTRIBUTE} must be a #kernel.target<sm_90, ...>, got {attribute}")
     return attribute
+
+
+def capability(target: TargetAttr) -> int:
+    """The compute capability of a target, such as 90 of sm_90; 0 where its name tells none."""
+    digits = target.arch.data.removeprefix("sm_").rstrip("af")
+    return int(digits) if digits.isdecimal() else 0

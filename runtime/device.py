@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.targets import nvcc_arch, target_of
+from deplodock.analysis.targets import card_named, nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.values import Array
@@ -131,6 +131,13 @@ class Executable:
 def device_name() -> str:
     """The name of the card, as its driver says it."""
     return _context().Device(0).name()
+
+
+def device_target() -> str:
+    """The name of the target that the card is: its own, else that of its architecture."""
+    driver = _context()
+    major, minor = driver.Device(0).compute_capability()
+    return card_named(driver.Device(0).name(), f"sm_{major}{minor}")
 
 
 def new_stream() -> Any:

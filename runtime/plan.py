@@ -39,7 +39,7 @@ class BufferPlan:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """One launch: the kernel, the numbers of its buffers, its CTAs, their threads and bytes of dynamic shared memory."""
+    """One launch: the kernel, its buffers by number, CTAs, threads of each, and bytes of dynamic shared memory."""
 
     kernel: str
     buffers: tuple[int, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -139,11 +140,15 @@ def run_command(
     code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
     """
     session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
-    missing = importlib.import_module("deplodock.runtime.device").missing() if device is not Device.SIM else ""
-    if missing and (bench or device is Device.CUDA):
-        raise Error(f"{missing}; without --bench, --device sim runs the program in the simulator")
     if bench and device is Device.SIM:
         raise typer.BadParameter("--bench measures a GPU: leave out --device sim")
+    with session.clock.part("import deplodock"):
+        runtime = importlib.import_module("deplodock.runtime.device")
+    missing = runtime.missing() if device is not Device.SIM else "--device sim"
+    if missing is not None and (bench or device is Device.CUDA):
+        raise Error(f"{missing}; without --bench, --device sim runs the program in the simulator")
+    if missing is None and target is None and (file is None or file.endswith(".py")):
+        session.options = replace(session.options, target=runtime.device_target())
     program = _read(session, file, expression)
     if bench and program.captured is None:
         raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
@@ -152,7 +157,7 @@ def run_command(
     # The simulator needs numpy, which `compile` of IR text does without.
     with session.clock.part("import deplodock"):
         cli_run = importlib.import_module("deplodock.tools.cli_run")
-    place = "cuda" if device is not Device.SIM and missing is None else "sim"
+    place = "cuda" if missing is None else "sim"
     succeeded = cli_run.run(session, program, ir, replacement, cli_run.RunOptions(place, bench, as_json))
     sys.stdout.flush()
     if not succeeded:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -24,6 +27,9 @@ from deplodock.runtime import device
 from deplodock.runtime.compare import compare
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 from deplodock.tools.cli_program import Program, Session
+
+if TYPE_CHECKING:
+    from deplodock.tools.cli_bench import Benchmark
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,27 @@ def run(
         replacement: a file of IR text to run in the program's place.
         options: where to run it, and what to report besides.
     """
+    if options.json:
+        with contextlib.redirect_stdout(sys.stderr):
+            succeeded, found = _run(session, program, ir, replacement, options)
+        print(json.dumps({"passed": succeeded, "bench": None if found is None else found.as_json()}))
+        return succeeded
+    succeeded, found = _run(session, program, ir, replacement, options)
+    if found is not None:
+        print("\n".join(found.lines()))
+    return succeeded
+
+
+def _run(
+    session: Session, program: Program, ir: Level | None, replacement: str | None, options: RunOptions
+) -> tuple[bool, Benchmark | None]:
     module = program.module
     executing = _on_gpu if options.device == "cuda" else _execute
-    task = _captured_task(session, program) if program.captured is not None else _text_task(session, module)
+    task = (
+        _captured_task(session, program, options.device)
+        if program.captured is not None
+        else _text_task(session, module)
+    )
     if replacement is not None:
         module = session.read_module(replacement)
         task = _Task(task.inputs, task.reference, task.eager, task.source, task.reduction_extent, None)
@@ -83,22 +107,22 @@ def run(
     for finding in findings or ():
         print(finding)
     succeeded = right and not findings
-    if options.bench and succeeded:
-        _bench(program, module, options.json)
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
+    found = _bench(program, module) if options.bench and succeeded else None
     session.finish(module)
-    return succeeded
+    return succeeded, found
 
 
-def _captured_task(session: Session, program: Program) -> _Task:
+def _captured_task(session: Session, program: Program, device: str) -> _Task:
     """A program from Python, compared with PyTorch. It is lowered to tensor level."""
     captured, module = program.captured, program.module
     assert captured is not None
     session.lower(module, Level.TENSOR)
     with session.clock.part("PyTorch's result"):
         inputs = [value.detach().numpy() for value in captured.inputs]
-        reference = [value.numpy() for value in captured.reference()]
-        eager = [value.numpy() for value in captured.eager()]
+        on_device = captured.on("cuda") if device == "cuda" else captured
+        reference = [value.cpu().numpy() for value in on_device.reference()]
+        eager = [value.cpu().numpy() for value in on_device.eager()]
     return _Task(inputs, reference, eager, "PyTorch in float64", longest_reduction(module), module.clone())
 
 
@@ -154,17 +178,16 @@ def _on_gpu(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array
     return outputs, ()
 
 
-def _bench(program: Program, module: ModuleOp, as_json: bool) -> None:
-    """Time a captured program on the GPU beside PyTorch, and print what comes out."""
+def _bench(program: Program, module: ModuleOp) -> Benchmark:
+    """Time a captured program on the GPU beside PyTorch."""
     assert program.captured is not None
     target = target_of(module)
-    found = importlib.import_module("deplodock.tools.cli_bench").bench(
+    return importlib.import_module("deplodock.tools.cli_bench").bench(
         program.captured.on("cuda"),
         device.Executable(module),
         dram_gbps=target.fact("dram_gbps"),
         fp32_gflops=target.fact("fp32_gflops"),
     )
-    print(json.dumps(found.as_json()) if as_json else "\n".join(found.lines()))
 
 
 def _print_kernels(module: ModuleOp, counters: dict[str, Counters]) -> None:

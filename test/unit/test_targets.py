@@ -3,7 +3,7 @@
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from deplodock.analysis.targets import NAMES, nvcc_arch, target, target_of
+from deplodock.analysis.targets import NAMES, card_named, nvcc_arch, target, target_of
 from deplodock.errors import InvalidInputError
 
 
@@ -49,3 +49,17 @@ def test_target_of_a_module():
 def test_target_attribute_of_another_kind():
     with pytest.raises(InvalidInputError, match=r"kernel\.target must be a #kernel\.target"):
         target_of(ModuleOp([], {"kernel.target": StringAttr("sm_90")}))
+
+
+@pytest.mark.parametrize(
+    ("device", "arch", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "sm_90", "h100"),
+        ("NVIDIA H200", "sm_90", "h200"),
+        ("NVIDIA GeForce RTX 4090", "sm_89", "rtx4090"),
+        ("NVIDIA L40S", "sm_89", "sm_89"),
+        ("NVIDIA H100 80GB HBM3", "sm_80", "sm_80"),
+    ],
+)
+def test_a_card_is_found_by_its_driver_name(device: str, arch: str, expected: str):
+    assert card_named(device, arch) == expected

@@ -1,0 +1,141 @@
+"""The runtime without a GPU: the plan of a program, cubins kept by content, and what is said where there is no GPU."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.universe import Universe
+
+from deplodock.errors import CompileError, UnsupportedError
+from deplodock.runtime import cubins as cubins_module
+from deplodock.runtime.cubins import cache_folder, cubins
+from deplodock.runtime.device import missing
+from deplodock.runtime.plan import BufferPlan, LaunchPlan, program_plan
+
+KERNELS = """
+kernel.func @k_first(%x: memref<8xf32>, %out: memref<8xf32>) blocks(%block = 2) threads(%thread = 4) {
+  %v = loop.load %x[%block * 4 + %thread] : memref<8xf32>
+  loop.store %v, %out[%block * 4 + %thread] : memref<8xf32>
+}
+kernel.func @k_none(%x: memref<8xf32>, %out: memref<8xf32>) blocks(%block = 0) threads(%thread = 4) {
+}
+"""
+
+CHAIN = (
+    KERNELS
+    + """
+func.func @main(%x: memref<8xf32>) -> (memref<8xf32>, memref<8xf32>) {
+  %a = memref.alloc() : memref<8xf32>
+  %b = memref.alloc() : memref<8xf32>
+  %out = memref.alloc() : memref<8xf32>
+  kernel.launch @k_first(%x, %a) : memref<8xf32>, memref<8xf32>
+  kernel.launch @k_none(%x, %a) : memref<8xf32>, memref<8xf32>
+  kernel.launch @k_first(%a, %b) : memref<8xf32>, memref<8xf32>
+  kernel.launch @k_first(%b, %out) : memref<8xf32>, memref<8xf32>
+  func.return %out, %x : memref<8xf32>, memref<8xf32>
+}
+"""
+)
+
+EMPTY = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 0.0f; }\n'
+
+
+@pytest.fixture
+def parse() -> Callable[[str], ModuleOp]:
+    context = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, factory)
+    return lambda text: Parser(context, text).parse_module()
+
+
+def test_plan_of_a_host_function(parse: Callable[[str], ModuleOp]) -> None:
+    plan = program_plan(parse(CHAIN))
+    f32 = np.dtype(np.float32)
+    own, scratch = BufferPlan((8,), f32), [BufferPlan((8,), f32, offset) for offset in (0, 256)]
+    assert plan.buffers == (own, *scratch, own)
+    assert (plan.inputs, plan.outputs, plan.scratch) == ((0,), (3, 0), 512)
+    assert plan.launches == tuple(LaunchPlan("k_first", pair, 2, 4, 0) for pair in ((0, 1), (1, 2), (2, 3)))
+    assert own.bytes == 32
+
+
+def test_plan_of_a_kernel_alone(parse: Callable[[str], ModuleOp]) -> None:
+    plan = program_plan(parse(KERNELS.partition("kernel.func @k_none")[0]))
+    assert (plan.inputs, plan.outputs) == ((0,), (1,))
+    assert [launch.buffers for launch in plan.launches] == [(0, 1)]
+
+
+def test_large_shared_memory_is_asked_for_at_launch(parse: Callable[[str], ModuleOp]) -> None:
+    text = """
+    kernel.func @k(%out: memref<4xf32>) blocks(%block = 1) threads(%thread = 4) {
+      %s = kernel.alloc : memref<16384xf32, #tile.memory<shared>>
+      %v = loop.load %s[%thread] : memref<16384xf32, #tile.memory<shared>>
+      loop.store %v, %out[%thread] : memref<4xf32>
+    }
+    """
+    assert program_plan(parse(text)).launches[0].shared == 65536
+
+
+def test_other_operations_of_a_host_function_are_refused(parse: Callable[[str], ModuleOp]) -> None:
+    text = "func.func @main(%x: memref<4xf32>) { memref.dealloc %x : memref<4xf32> func.return }"
+    with pytest.raises(UnsupportedError, match=r"does not run memref.dealloc in the host function @main"):
+        program_plan(parse(text))
+
+
+def test_a_text_is_compiled_once(nvcc: Path, tmp_path: Path) -> None:
+    first, twin = cubins([EMPTY, EMPTY], "sm_90a", folder=tmp_path)
+    assert first is twin
+    assert first.is_new
+    (again,) = cubins([EMPTY], "sm_90a", folder=tmp_path)
+    assert not again.is_new
+    assert again.kernel == first.kernel
+    (other,) = cubins([EMPTY], "sm_80", folder=tmp_path)
+    assert other.is_new
+
+
+def test_a_rejected_text_is_not_kept(nvcc: Path, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="undefined_name"):
+        cubins(["__global__ void k() { undefined_name; }"], "sm_90a", folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_cubins_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("DEPLODOCK_CACHE", raising=False)
+    assert cache_folder() == tmp_path / "deplodock"
+    monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cubins_module, "find_nvcc", lambda: None)
+    cubins_module._compiler.cache_clear()
+    with pytest.raises(CompileError, match="no nvcc found"):
+        cubins([EMPTY], "sm_90a", folder=tmp_path)
+
+
+@pytest.mark.parametrize("option", [["--bench"], ["--device", "cuda"]])
+def test_without_a_gpu_one_line_says_what_is_missing(
+    tool: Callable[..., subprocess.CompletedProcess[str]], option: list[str]
+) -> None:
+    if missing() is None:
+        pytest.skip("there is a GPU")
+    done = tool("deplodock", "run", *option, "-c", "torch.ones(4) + 1")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("deplodock: error: ")
+    assert "--device sim" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_auto_is_the_simulator_without_a_gpu(tool: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    if missing() is None:
+        pytest.skip("there is a GPU")
+    done = tool("deplodock", "run", "--json", "-c", "torch.ones(4) + 1")
+    assert (done.returncode, done.stdout) == (0, '{"passed": true, "bench": null}\n')
