@@ -26,14 +26,11 @@ from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.linear import Division, Linear, Range, fold, fold_map
 from deplodock.analysis.ownership import Path, thread_of
-from deplodock.analysis.phases import PhaseFault, Slot, period
+from deplodock.analysis.phases import WARP, PhaseFault, Slot, period, phase_forms, threads_where
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
 from deplodock.dialects.tile import Memory, memory_of
-
-WARP = 32
-"""Threads of a warp."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,14 +296,10 @@ class _Walk:
             if isinstance(parent, loop.GuardOp):
                 conditions += [self._now(form) for form in _conditions(parent)]
             parent = parent.parent_op()
-        if any(root is not self._thread for form in conditions for root in form.roots()):
-            return None
-        numbers = (Linear(constant=thread) for thread in range(self._threads))
-        placed = ([form.substitute(self._thread, number) for form in conditions] for number in numbers)
-        count = sum(all(form.constant < 0 for form in forms) for forms in placed)
+        count = threads_where(conditions, self._thread, self._threads)
         if isinstance(op, ArriveOp) and op.is_warp is None:
             return count
-        if count < self._threads:
+        if count is None or count < self._threads:
             return None
         return -(-count // WARP) if isinstance(op, ArriveOp) else count
 
@@ -355,7 +348,8 @@ class _Walk:
             seen[key] = i
             self._fixed[op.iv] = i
             yield from self.block(op.body.block, state)
-            after.join(state)
+            if op.trips is None:
+                after.join(state)
             i += 1
         self._fixed.pop(op.iv, None)
         self._around, self._issued = around, issued
@@ -375,7 +369,7 @@ class _Walk:
         phases = [inner for inner in op.body.walk() if isinstance(inner, ArriveOp | ArriveCopiesOp | WaitPhaseOp)]
         if not slots and not phases and not any(isinstance(inner, groups) for inner in op.body.walk()):
             return None
-        return math.lcm(*slots, *(period(form) for inner in phases for form in _phase_forms(inner)))
+        return math.lcm(*slots, *(period(form) for inner in phases for form in phase_forms(inner)))
 
     def _changes(self, op: loop.ForOp) -> list[int]:
         """The iterations from which on a condition in the body, of the loop's variable alone, holds or fails."""
@@ -485,12 +479,6 @@ class _Walk:
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
         return op in self._accesses or isinstance(op, orders)
-
-
-def _phase_forms(op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> list[Linear]:
-    """The forms that say which barrier and which of its phases an operation means."""
-    parity = fold_map(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
-    return [*fold_map(op.slot.data, op.slot_indices), *parity]
 
 
 def _conditions(op: loop.GuardOp) -> list[Linear]:

@@ -6,9 +6,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.linear import Division, Linear
+from deplodock.analysis.linear import Division, Linear, fold_map
+from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, WaitPhaseOp
+
+WARP = 32
+"""Threads of a warp."""
 
 Copy = TypeVar("Copy", bound=Hashable)
 
@@ -82,6 +86,22 @@ class Slot(Generic[Copy]):
         met = frozenset((op, self.completed - count) for op, count in self.met.items())
         counts = self.arrived, self.completed % 2, rank[self.given], rank[self.known]
         return *counts, frozenset(self.arriving), frozenset(self.landed), met
+
+
+def phase_forms(op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> list[Linear]:
+    """The forms that say which barrier and which of its phases an operation means."""
+    parity = fold_map(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
+    return [*fold_map(op.slot.data, op.slot_indices), *parity]
+
+
+def threads_where(conditions: Sequence[Linear], thread: SSAValue, threads: int) -> int | None:
+    """For how many threads all conditions are below 0; None where they depend on more."""
+    if any(root is not thread for form in conditions for root in form.roots()):
+        return None
+    if all(not form.terms for form in conditions):
+        return threads if all(form.constant < 0 for form in conditions) else 0
+    numbers = (Linear(constant=number) for number in range(threads))
+    return sum(all(form.substitute(thread, number).constant < 0 for form in conditions) for number in numbers)
 
 
 def period(form: Linear) -> int:

@@ -9,13 +9,16 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.targets import target_of
-from deplodock.dialects.kernel import AllocOp, FuncOp
+from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
 STATIC_LIMIT = 48 * 1024
 """The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
+
+MBARRIER_BYTES = 8
+"""The bytes of a barrier with phases (PTX ISA, `mbarrier`)."""
 
 RESERVED = 1024
 """The bytes of shared memory that the system takes for each resident CTA."""
@@ -29,21 +32,22 @@ class SharedMemory:
     """The shared memory of a kernel.
 
     `offsets` holds each allocation in order with its first byte; `size` is their sum in bytes, each padded to the
-    widest access.
+    widest access. The barriers with phases take `barriers` bytes besides, which are always declared statically.
     """
 
     offsets: tuple[tuple[AllocOp, int], ...]
     size: int
+    barriers: int
 
     @property
     def is_static(self) -> bool:
         """Whether the buffers are declared statically; else all of them share one dynamic pool."""
-        return self.size <= STATIC_LIMIT
+        return self.size + self.barriers <= STATIC_LIMIT
 
     @property
     def static_bytes(self) -> int:
         """The bytes declared statically."""
-        return self.size if self.is_static else 0
+        return self.barriers + (self.size if self.is_static else 0)
 
     @property
     def dynamic_bytes(self) -> int:
@@ -54,17 +58,20 @@ class SharedMemory:
 def shared_memory(function: FuncOp) -> SharedMemory:
     """The layout of a kernel's shared memory. Raises UnsupportedError for a buffer without a size."""
     offsets: list[tuple[AllocOp, int]] = []
-    size = 0
+    size = barriers = 0
     for op in function.body.walk():
+        if isinstance(op, MbarrierOp):
+            barriers += op.slots.value.data * MBARRIER_BYTES
         if isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED:
             offsets.append((op, size))
             size += -(-buffer_bytes(op.result) // MAX_BYTES) * MAX_BYTES
-    return SharedMemory(tuple(offsets), size)
+    return SharedMemory(tuple(offsets), size, barriers)
 
 
 def shared_bytes(function: FuncOp) -> int:
     """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for a buffer without a size."""
-    return shared_memory(function).size
+    memory = shared_memory(function)
+    return memory.size + memory.barriers
 
 
 def buffer_elements(type: MemRefType[Attribute]) -> int:

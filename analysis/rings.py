@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.linear import Linear, fold, fold_map
 from deplodock.dialects import loop, tile
@@ -47,9 +47,31 @@ def copies_of(block: Block, like: CopyOp | WaitOp) -> list[CopyOp]:
 
 def closes_group(copy: CopyOp) -> bool:
     """Whether a copy is the last one of its step in its block, and some copy of that step there is asynchronous."""
-    assert copy.parent is not None
-    same = [op for op in copies_of(copy.parent, copy) if equal(step_of(op), step_of(copy))]
+    same = _same_step(copy)
     return same[-1] is copy and any(op.is_async is not None for op in same)
+
+
+def refills(copy: CopyOp) -> bool:
+    """Whether a copy is the first of its step in its block, and takes a slot that another step may have had."""
+    return _same_step(copy)[0] is copy and any(
+        isinstance(use.operation, WaitOp) and use.operation.parent is copy.parent for use in copy.ring.uses
+    )
+
+
+def _same_step(copy: CopyOp) -> list[CopyOp]:
+    """The copies of the same step in the same block, in order."""
+    assert copy.parent is not None
+    return [op for op in copies_of(copy.parent, copy) if equal(step_of(op), step_of(copy))]
+
+
+def is_mbarrier(ring: SSAValue) -> bool:
+    """Whether phases of barriers keep the steps of a ring in order."""
+    return isinstance(ring.owner, RingOp) and ring.owner.is_mbarrier is not None
+
+
+def phase_of(step: Linear, depth: int) -> tuple[Linear, Linear]:
+    """The slot of a step, and how often it was filled before: the number of its phase, which has that parity."""
+    return step.mod(depth), step.floordiv(depth)
 
 
 def groups_behind(wait: WaitOp) -> int | None:
@@ -84,6 +106,10 @@ def faults(ring: RingOp) -> Iterator[Fault]:
     copies = [op for op in users if isinstance(op, CopyOp)]
     if not copies:
         return
+    if ring.is_mbarrier is not None:
+        for copy in copies:
+            if copy.is_async is None:
+                yield Fault(copy, "only asynchronous copies arrive at the phases of an mbarrier ring")
     if len(waits) != 1:
         yield Fault(ring, f"it is waited for at {len(waits)} places; a ring is read in one loop, after one tile.wait")
         return

@@ -22,7 +22,7 @@ from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.resources import buffer_elements, shared_memory
-from deplodock.codegen import cuda_copies, cuda_scalars
+from deplodock.codegen import cuda_copies, cuda_mbarrier, cuda_scalars
 from deplodock.codegen.cuda_indices import INT_MAX, IndexWriter, forms, is_int, offset
 from deplodock.codegen.names import Names, identifier
 from deplodock.dialects import kernel, loop
@@ -52,6 +52,7 @@ _RESERVED = frozenset(
         *cuda_scalars.FUNCTIONS,
         *cuda_scalars.HELPERS,
         *cuda_copies.HELPERS,
+        *cuda_mbarrier.HELPERS,
         *_VECTORS.values(),
         *(f"make_{vector}" for vector in _VECTORS.values()),
         *("__shfl_xor_sync", "__syncthreads", "__int_as_float", "__longlong_as_double", _POOL),
@@ -85,7 +86,8 @@ def print_module(module: ModuleOp) -> str:
         raise UnsupportedError("the module holds no kernel.func to print as CUDA; lower it to the kernel level first")
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
-    helpers = [code for name, code in (cuda_scalars.HELPERS | cuda_copies.HELPERS).items() if name in calls]
+    known = cuda_scalars.HELPERS | cuda_copies.HELPERS | cuda_mbarrier.HELPERS
+    helpers = [code for name, code in known.items() if name in calls]
     return "\n".join([*helpers, *printed])
 
 
@@ -122,6 +124,9 @@ class _KernelPrinter:
             self._line(f"const int {block} = blockIdx.x, {thread} = threadIdx.x;")
             if not self.shared.is_static:
                 self._line(f"extern __shared__ __align__({MAX_BYTES}) unsigned char {_POOL}[];")
+            for op in self.function.body.walk():
+                if isinstance(op, kernel.MbarrierOp):
+                    self._declare_barriers(op)
             self._block(self.function.body.block)
 
     def _signature(self) -> str:
@@ -184,6 +189,18 @@ class _KernelPrinter:
                 self._line(cuda_copies.commit())
             case kernel.WaitGroupOp():
                 self._line(cuda_copies.wait(op.pending.value.data))
+            case kernel.MbarrierOp():
+                self._initialise(op)
+            case kernel.ArriveOp() if op.expect is not None:
+                self._line(f"mbarrier_arrive_expect({self._barrier(op)}, {op.expect.value.data});")
+            case kernel.ArriveOp():
+                name = "mbarrier_arrive" if op.is_warp is None else "mbarrier_arrive_warp"
+                self._line(f"{name}({self._barrier(op)});")
+            case kernel.ArriveCopiesOp():
+                self._line(f"mbarrier_arrive_copies({self._barrier(op)});")
+            case kernel.WaitPhaseOp():
+                (parity,) = forms(op.parity.data, op.parity_indices)
+                self._line(f"mbarrier_wait({self._barrier(op)}, {self.indices.text(parity.mod(2))});")
             case arith.ConstantOp():
                 self.names.alias(op.result, cuda_scalars.literal(op.value))
             case _:
@@ -211,6 +228,30 @@ class _KernelPrinter:
         else:
             first = next(first for alloc, first in self.shared.offsets if alloc is op)
             self._line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOL} + {first});")
+
+    def _declare_barriers(self, op: kernel.MbarrierOp) -> None:
+        """Declare barriers; those of a loop are initialised at once, as the loop invalidates them each time."""
+        name = self.names.define(op.result, "barrier")
+        self._line(f"__shared__ __align__(8) unsigned long long {name}[{op.slots.value.data}];")
+        if _is_repeated(op):
+            self._line(self._init(op))
+
+    def _initialise(self, op: kernel.MbarrierOp) -> None:
+        if not _is_repeated(op):
+            self._line(self._init(op))
+            return
+        with self._braces(f"if ({self.names[self.function.thread_id]} == 0)"):
+            self._line(f"mbarrier_inval({self.names[op.result]}, {op.slots.value.data});")
+            self._line(f"mbarrier_init({self.names[op.result]}, {op.slots.value.data}, {op.arrivals.value.data});")
+
+    def _init(self, op: kernel.MbarrierOp) -> str:
+        call = f"mbarrier_init({self.names[op.result]}, {op.slots.value.data}, {op.arrivals.value.data})"
+        return f"if ({self.names[self.function.thread_id]} == 0) {call};"
+
+    def _barrier(self, op: kernel.ArriveOp | kernel.ArriveCopiesOp | kernel.WaitPhaseOp) -> str:
+        """The address of a barrier."""
+        (slot,) = forms(op.slot.data, op.slot_indices)
+        return f"&{self.names[op.barrier]}[{self.indices.text(slot)}]"
 
     def _move(self, op: kernel.MoveOp) -> None:
         type = cuda_scalars.type_name(loop.memref_of(op.source).element_type)
@@ -268,6 +309,14 @@ class _KernelPrinter:
         yield
         self.depth -= 1
         self._line("}")
+
+
+def _is_repeated(op: Operation) -> bool:
+    """Whether an operation stands in a loop."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, loop.ForOp):
+        parent = parent.parent_op()
+    return parent is not None
 
 
 def _c_type(type: Attribute) -> str:

@@ -78,16 +78,21 @@ class _AllocatesResult(MemoryEffect):
 class RingOp(IRDLOperation):
     """A ring of `depth` slots, none of them filled.
 
-    %ring = tile.ring 3
+    Barriers of the CTA keep its steps in order or, for an `mbarrier` ring, phases of barriers in shared memory.
+
+        %ring = tile.ring 3
+        %ring = tile.ring 3 mbarrier
     """
 
     name = "tile.ring"
     depth = prop_def(IntegerAttr.constr(i64))
+    is_mbarrier = opt_prop_def(UnitAttr, prop_name="mbarrier")
     ring = result_def(RingType)
     traits = traits_def(_AllocatesResult())
 
-    def __init__(self, depth: int):
-        super().__init__(properties={"depth": IntegerAttr(depth, i64)}, result_types=[RingType()])
+    def __init__(self, depth: int, *, is_mbarrier: bool = False):
+        properties = {"depth": IntegerAttr(depth, i64), "mbarrier": UnitAttr() if is_mbarrier else None}
+        super().__init__(properties=properties, result_types=[RingType()])
 
     def verify_(self) -> None:
         if self.depth.value.data < 1:
@@ -95,11 +100,14 @@ class RingOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.depth.value.data}")
+        if self.is_mbarrier is not None:
+            printer.print_string(" mbarrier")
         printer.print_op_attributes(self.attributes)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        op = cls(parse_i64(parser))
+        depth = parse_i64(parser)
+        op = cls(depth, is_mbarrier=parser.parse_optional_keyword("mbarrier") is not None)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 

@@ -53,6 +53,8 @@ class Emitter:
         self.arrays: dict[SSAValue, Array] = {}
         self.coordinates: dict[SSAValue, SSAValue | int] = {}
         """What stands for an axis or loop variable of the launch, here and now."""
+        self.rings: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        """The barriers of each mbarrier ring: of full slots and of empty ones."""
         self.conditions: list[Condition] = []
         """The activity conditions in force that no branch has checked."""
         self._constants: dict[SSAValue, SSAValue] = {}

@@ -24,7 +24,14 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
 from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
-from deplodock.passes.kernel.lower_stage import lower_alloc, lower_copy, lower_stage, lower_wait
+from deplodock.passes.kernel.lower_stage import (
+    lower_alloc,
+    lower_copy,
+    lower_release,
+    lower_ring,
+    lower_stage,
+    lower_wait,
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,11 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             lower_copy(emitter, op)
         case tile.WaitOp():
             lower_wait(emitter, op)
-        case loop.YieldOp() | tile.RingOp() | tile.ReleaseOp():
+        case tile.RingOp():
+            lower_ring(emitter, op)
+        case tile.ReleaseOp():
+            lower_release(emitter, op)
+        case loop.YieldOp():
             return
         case _:
             raise DiagnosticException(f"materialize: {op.name} cannot stand in a launch")

@@ -14,11 +14,14 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import Linear, extent_of
-from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, step_of
+from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_of
 from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
+
+WARP = 32
+"""Threads of a warp."""
 
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together."""
@@ -44,25 +47,59 @@ def lower_alloc(emitter: Emitter, op: tile.AllocOp) -> None:
     emitter.values[op.result] = emitter.add(kernel.AllocOp(loop.memref_of(op.result)), op.result.name_hint)
 
 
+def lower_ring(emitter: Emitter, op: tile.RingOp) -> None:
+    """Emit the barriers of an mbarrier ring: a slot is full once its copies landed, empty once all warps read it."""
+    if op.is_mbarrier is None:
+        return
+    depth, warps = op.depth.value.data, -(-emitter.function.num_threads // WARP)
+    full = emitter.add(kernel.MbarrierOp(depth, filling_arrivals(emitter)), "full")
+    emitter.rings[op.ring] = full, emitter.add(kernel.MbarrierOp(depth, warps), "empty")
+
+
+def filling_arrivals(emitter: Emitter) -> int:
+    """How often a phase of a full barrier is arrived at: by the copies of every thread."""
+    return emitter.function.num_threads
+
+
 def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
-    """Emit the copies of one step to its slot; the last of the step closes the group, whether or not it copies."""
-    slot = step_of(op).mod(tile.depth_of(op.ring))
+    """Emit the copies of one step to its slot; the last of the step closes the group, whether or not it copies.
+
+    On an mbarrier ring the first waits until the slot is empty, and the last arrives at the phase of the full one.
+    """
+    depth = tile.depth_of(op.ring)
+    slot, phase = phase_of(step_of(op), depth)
     conditions = [condition for condition in conditions_of(op) if not never_fails(condition)]
     slab = Slab(
         *(op.source, op.map.data, op.indices, emitter.value(op.destination), op.shape),
         at=(slot,),
         facts=tuple(conditions),
     )
+    barriers = emitter.rings.get(op.ring)
     with emitter.guarded(conditions):
+        if barriers is not None and refills(op):
+            before = (phase + Linear(constant=1)).mod(2)
+            emitter.run(kernel.WaitPhaseOp(barriers[1], emitter.map([slot]), emitter.map([before])))
         _fill(emitter, slab, op.is_async is not None)
-    if closes_group(op):
+        if barriers is not None and closes_group(op):
+            emitter.run(kernel.ArriveCopiesOp(barriers[0], emitter.map([slot])))
+    if barriers is None and closes_group(op):
         emitter.run(kernel.CommitGroupOp())
 
 
 def lower_wait(emitter: Emitter, op: tile.WaitOp) -> None:
-    """Emit the wait for the groups up to the step's."""
-    if (groups := groups_behind(op)) is not None:
+    """Emit the wait for the groups up to the step's, or for its phase."""
+    if (barriers := emitter.rings.get(op.ring)) is not None:
+        slot, phase = phase_of(step_of(op), tile.depth_of(op.ring))
+        emitter.run(kernel.WaitPhaseOp(barriers[0], emitter.map([slot]), emitter.map([phase.mod(2)])))
+    elif (groups := groups_behind(op)) is not None:
         emitter.run(kernel.WaitGroupOp(groups))
+
+
+def lower_release(emitter: Emitter, op: tile.ReleaseOp) -> None:
+    """Emit the arrivals of the warps, which have read the step."""
+    if (barriers := emitter.rings.get(op.ring)) is not None:
+        slot = step_of(op).mod(tile.depth_of(op.ring))
+        emitter.run(kernel.ArriveOp(barriers[1], emitter.map([slot]), is_warp=True))
 
 
 def _continues(op: tile.StageOp) -> bool:

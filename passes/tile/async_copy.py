@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.schedule import Options
 from deplodock.analysis.slabs import Slab
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.targets import capability, target_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
@@ -55,9 +55,9 @@ def async_copy(function: func.FuncOp, options: Options) -> None:
 def _narrow(launch: tile.LaunchOp, narrowest: int) -> None:
     module = launch.get_toplevel_object()
     assert isinstance(module, ModuleOp)
-    arch = target_of(module).arch.data
-    if _capability(arch) < FIRST_ARCH:
-        raise Skip(f"{arch} has no asynchronous copies; they need sm_{FIRST_ARCH}")
+    target = target_of(module)
+    if capability(target) < FIRST_ARCH:
+        raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ARCH}")
     stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
     shared = [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
     if not shared:
@@ -81,9 +81,3 @@ def _refusal(op: tile.StageOp, narrowest: int) -> str | None:
     if (width := slab.copy_width() * size) < narrowest:
         return f"{name}: a thread copies {width} bytes at once, less than {narrowest}"
     return None
-
-
-def _capability(arch: str) -> int:
-    """The compute capability of an architecture, such as 90 of sm_90."""
-    digits = arch.removeprefix("sm_").rstrip("af")
-    return int(digits) if digits.isdecimal() else 0

@@ -15,6 +15,9 @@
 
 The slabs that one loop fills share a ring, so that each step has one wait. `distance` is how many steps the copies run
 ahead; a slot that the loop has released one step ago is the first that can be filled, so it is below the depth.
+
+With `barrier=mbarrier` the ring is kept by phases: the copies of a step come before the wait, since they wait for
+nothing but the release of their slot, and warps drift apart by as many steps as the depth exceeds the distance.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes
 from deplodock.analysis.dependence import wheres
@@ -45,10 +49,12 @@ class PipelineKOuterPass(ModulePass):
 
     Parameters:
         distance: steps that copies run ahead, below the depth of the slabs; by default one less than that.
+        barrier: what keeps the steps in order: `cta`, barriers of all threads, the default; or `mbarrier`, phases.
     """
 
     name = "pipeline-k-outer"
     distance: int | None = None
+    barrier: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, pipeline_k_outer)
@@ -87,10 +93,11 @@ class Plan:
     depth: int
     distance: int
     trips: int
+    is_mbarrier: bool
 
     def apply(self) -> None:
         """Rewrite the reduction."""
-        ring = tile.RingOp(self.depth)
+        ring = tile.RingOp(self.depth, is_mbarrier=self.is_mbarrier)
         ring.ring.name_hint = "ring"
         buffers = [tile.AllocOp(_ring_type(loop.memref_of(op.slab), self.depth)) for op in self.stages]
         for op, buffer in zip(self.stages, buffers, strict=True):
@@ -102,8 +109,9 @@ class Plan:
         first.add_ops([self._copy(op, buffer.result, ring.ring, first.args[0], 0) for op, buffer in pairs])
         wait = tile.WaitOp(ring.ring, _step(iv, 0))
         ahead = [self._copy(op, buffer.result, ring.ring, iv, self.distance) for op, buffer in pairs]
-        Rewriter.insert_op([wait, *ahead], InsertPoint.before(self.stages[0]))
-        last: Operation = ahead[-1]
+        first_ops = [*ahead, wait] if self.is_mbarrier else [wait, *ahead]
+        Rewriter.insert_op(first_ops, InsertPoint.before(self.stages[0]))
+        last: Operation = first_ops[-1]
         for op, buffer in pairs:
             for reader in _readers(op):
                 self._read_slot(reader, buffer.result)
@@ -170,7 +178,20 @@ def _plan(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Opt
         _check_readers(op)
         for index in op.indices:
             _hoisted(index, reduction, [])
-    return Plan(reduction, buffered, depths[0], distance, reduction.trips)
+    return Plan(reduction, buffered, depths[0], distance, reduction.trips, _is_mbarrier(buffered, options))
+
+
+def _is_mbarrier(stages: Sequence[tile.StageOp], options: Options) -> bool:
+    """Whether phases keep the steps in order. Raises Skip if the copies of some slab cannot arrive at one."""
+    barrier = options.get("barrier", "cta")
+    if barrier not in ("cta", "mbarrier"):
+        raise PassFailedException(f"the option barrier must be cta or mbarrier, got {barrier}")
+    if barrier == "cta":
+        return False
+    for op in stages:
+        if op.is_async is None:
+            raise Skip(f"%{op.slab.name_hint or '?'} is not copied asynchronously, so its copies arrive at no phase")
+    return True
 
 
 def _check_readers(op: tile.StageOp) -> None:

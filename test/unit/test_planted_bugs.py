@@ -21,7 +21,9 @@ RING = (
     "tileify,chunk-matmul-k{bk=8},blockify-launch{m=16 n=16},stage-inputs{memory=shared},double-buffer{depth=3},"
     "async-copy,pipeline-k-outer{distance=2}"
 )
+PHASES = RING.replace("distance=2", "distance=1 barrier=mbarrier")
 PROGRAMS = {
+    "phases": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", PHASES)),
     "ring": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", RING)),
     "rows": ("torch.nn.RMSNorm(600)(torch.randn(3, 600))", ()),
 }
@@ -55,6 +57,42 @@ class Bug:
 
 
 BUGS = {
+    "wrong parity of a full slot": Bug(
+        "phases",
+        r"(wait_phase %full\[%a2o mod 3\], )%a2o floordiv 3 mod 2",
+        r"\1(%a2o floordiv 3 + 1) mod 2",
+        "phase never completes",
+        "kernel.wait_phase %full[",
+    ),
+    "parity that stays": Bug(
+        "phases",
+        r"(wait_phase %empty\[\(%a2o \+ 1\) mod 3\], ).*",
+        r"\g<1>1",
+        "phase never completes",
+        "kernel.wait_phase %empty[",
+    ),
+    "missing wait for a full slot": Bug(
+        "phases", r"kernel\.wait_phase %full\[%a2o .*", "", "read in flight", "loop.load %x_smem["
+    ),
+    "missing wait for an empty slot": Bug(
+        "phases", r"kernel\.wait_phase %empty.*", "", "data race", "kernel.move 2 async %x["
+    ),
+    "slot released early": Bug(
+        "phases",
+        r"( *loop\.for %a2i = 0 to 8 \{(?s:.*?)\n      \}\n)( *kernel\.arrive warp %empty.*\n)",
+        r"\2\1",
+        "data race",
+        "kernel.move 2 async %x[",
+    ),
+    "missing arrival at an empty slot": Bug(
+        "phases", r"kernel\.arrive warp %empty.*", "", "phase never completes", "kernel.wait_phase %empty["
+    ),
+    "missing arrival of copies": Bug(
+        "phases", r"kernel\.arrive_copies %full\[\(.*", "", "phase never completes", "kernel.wait_phase %full["
+    ),
+    "one arrival too few": Bug(
+        "phases", r"arrivals 256", "arrivals 257", "phase never completes", "kernel.wait_phase %full["
+    ),
     "dropped barrier of a ring": Bug(
         "ring", r"(wait_group 1\n) *kernel\.barrier\n", r"\1", "data race", "loop.load %x_smem["
     ),

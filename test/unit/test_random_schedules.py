@@ -290,7 +290,7 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
         DoubleBufferPass(depth=draw.choice([2, 3, 3, 4, 4])),
         AsyncCopyPass(bytes=4),
         PadSmemPass(pad=draw.choice([None, 1, 4])),
-        PipelineKOuterPass(distance=draw.choice([1, 1, 2])),
+        PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
     ]
 
 
@@ -312,7 +312,7 @@ def reduction_rules(draw: random.Random) -> list[ModulePass]:
         DoubleBufferPass(depth=draw.choice([2, 3, 3, 4])),
         AsyncCopyPass(bytes=4),
         PadSmemPass(pad=draw.choice([None, 1, 4])),
-        PipelineKOuterPass(distance=draw.choice([1, 1, 2])),
+        PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
     ]
 
 
@@ -382,6 +382,7 @@ def run(number: int, fired: Counter[str]) -> None:
     text = str(module)
     fired["ragged"] += "loop.where" in text
     fired["transposed"] += "d1, %" in text
+    fired["ring of phases"] += "mbarrier" in text
     fired["ring of 3 or more"] += "tile.ring 3" in text or "tile.ring 4" in text
     try:
         check_kernel(module, inputs, expected, what)

@@ -1,6 +1,36 @@
 // RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=0}' 2>&1 | filecheck %s --check-prefix ZERO
 // RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=3}' 2>&1 | filecheck %s --check-prefix FAR
 // RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=1},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix NEAR
+// RUN: deplodock-opt %s -p 'async-copy{bytes=4},pipeline-k-outer{distance=1 barrier=mbarrier},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix PHASES
+// RUN: deplodock-opt %s -p 'async-copy{bytes=4},pipeline-k-outer{distance=1 barrier=mbarrier},materialize,place-barriers,verify-barriers' 2>/dev/null | filecheck %s --check-prefix KERNEL
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=1 barrier=mbarrier}' 2>&1 | filecheck %s --check-prefix SYNC
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{barrier=all}' 2>&1 | filecheck %s --check-prefix WORD
+
+// SYNC: @matmul: %ws is not copied asynchronously, so its copies arrive at no phase
+// WORD: the option barrier must be cta or mbarrier, got all
+
+// PHASES-LABEL: func.func @matmul
+// PHASES:         %ring = tile.ring 3 mbarrier
+// PHASES:         loop.reduce
+// PHASES-NOT:     tile.wait
+// PHASES:         tile.copy {{.*}} at %ring[%ko + 1] async where (%ko + 1 < 7)
+// PHASES-NEXT:    tile.copy {{.*}} at %ring[%ko + 1] async where (%ko + 1 < 7)
+// PHASES-NEXT:    tile.wait %ring[%ko]
+// PHASES:         tile.release %ring[%ko]
+
+// One CTA barrier publishes the barriers; phases order the loop.
+// KERNEL:       %[[FULL:.*]] = kernel.mbarrier 3 arrivals 480
+// KERNEL-NEXT:  %[[EMPTY:.*]] = kernel.mbarrier 3 arrivals 15
+// KERNEL:       kernel.barrier
+// KERNEL:       kernel.arrive_copies %[[FULL]][%p]
+// KERNEL:       loop.for %ko = 0 to 7 {
+// KERNEL-NOT:     kernel.barrier
+// KERNEL:         kernel.wait_phase %[[EMPTY]][(%ko + 1) mod 3], ((%ko + 1) floordiv 3 + 1) mod 2
+// KERNEL:         kernel.arrive_copies %[[FULL]][(%ko + 1) mod 3]
+// KERNEL:         kernel.wait_phase %[[FULL]][%ko mod 3], %ko floordiv 3 mod 2
+// KERNEL:         kernel.arrive warp %[[EMPTY]][%ko mod 3]
+// KERNEL-NOT:     kernel.barrier
+// KERNEL:       loop.store %{{.*}}, %out
 
 // ZERO: the option distance must be a positive integer, got 0
 // FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read
