@@ -73,10 +73,12 @@ def barriers(module: ModuleOp) -> list[kernel.BarrierOp]:
     return [op for op in module.walk() if isinstance(op, kernel.BarrierOp)]
 
 
-def scheduled(depth: int, distance: int, bk: int = 8, tile: int = 16, copies: str = "async-copy{bytes=4},") -> str:
+def scheduled(
+    depth: int, distance: int, bk: int = 8, tile: int = 16, copies: str = "async-copy{bytes=4},", barrier: str = "cta"
+) -> str:
     return (
         f"tileify,chunk-matmul-k{{bk={bk}}},blockify-launch{{m={tile} n={tile}}},stage-inputs{{memory=shared}},"
-        f"double-buffer{{depth={depth}}},{copies}pipeline-k-outer{{distance={distance}}}"
+        f"double-buffer{{depth={depth}}},{copies}pipeline-k-outer{{distance={distance} barrier={barrier}}}"
     )
 
 
@@ -86,16 +88,23 @@ COPIES = ["async-copy{bytes=4},", ""]
 
 
 @pytest.mark.parametrize(
-    ("shape", "depth", "distance", "copies"),
-    [(shape, *ring, COPIES[(i + j) % 3 == 2]) for i, ring in enumerate(RINGS) for j, shape in enumerate(SHAPES)],
+    ("shape", "depth", "distance", "copies", "barrier"),
+    [
+        *(
+            (shape, *ring, COPIES[(i + j) % 3 == 2], "cta")
+            for i, ring in enumerate(RINGS)
+            for j, shape in enumerate(SHAPES)
+        ),
+        *((shape, *ring, COPIES[0], "mbarrier") for ring in RINGS for shape in SHAPES),
+    ],
 )
-def test_pipelined_matmul(shape: tuple[int, int, int], depth: int, distance: int, copies: str) -> None:
+def test_pipelined_matmul(shape: tuple[int, int, int], depth: int, distance: int, copies: str, barrier: str) -> None:
     m, n, k = shape
     transposed = (m + n) % 2 == 0
     x, w = arrays = inputs((m, k), (n, k) if transposed else (k, n))
     expected = x @ (w.T if transposed else w)
     module = parse(matmul(m, n, k, transposed=transposed))
-    for step in parse_pipeline(scheduled(depth, distance, copies=copies)):
+    for step in parse_pipeline(scheduled(depth, distance, copies=copies, barrier=barrier)):
         try:
             apply(module, str(step))
         except PassFailedException:
@@ -103,7 +112,10 @@ def test_pipelined_matmul(shape: tuple[int, int, int], depth: int, distance: int
         np.testing.assert_array_equal(evaluate(module, arrays)[0], expected, err_msg=f"after {step}")
     apply(module, "verify-rings")
     assert str(parse(str(module))) == str(module)
+    has_phases = "mbarrier" in str(module)
+    assert has_phases == (barrier == "mbarrier" and "tile.ring" in str(module))
     apply(module, LOWER)
+    assert not has_phases or len(barriers(module)) == 1
     assert str(parse(str(module))) == str(module)
     simulation = simulate(module, arrays)
     assert simulation.findings == []
@@ -149,12 +161,13 @@ def test_a_slab_outside_a_ring_is_waited_for_at_once() -> None:
     assert check(module).findings == []
 
 
-def test_a_ring_is_entered_again_by_a_loop_around() -> None:
+@pytest.mark.parametrize("options", ["distance=2", "distance=1 barrier=mbarrier"])
+def test_a_ring_is_entered_again_by_a_loop_around(options: str) -> None:
     x, w = arrays = inputs((3, 20, 50), (24, 50))
     expected = x @ w.T
     module = parse(SERIAL)
     np.testing.assert_array_equal(evaluate(module, arrays)[0], expected)
-    apply(module, "double-buffer{depth=3},async-copy{bytes=4},pipeline-k-outer{distance=2},verify-rings")
+    apply(module, f"double-buffer{{depth=3}},async-copy{{bytes=4}},pipeline-k-outer{{{options}}},verify-rings")
     np.testing.assert_array_equal(evaluate(module, arrays)[0], expected)
     apply(module, LOWER)
     simulation = simulate(module, arrays)

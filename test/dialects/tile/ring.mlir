@@ -4,8 +4,10 @@
 // CHECK-LABEL: func.func @ring
 func.func @ring(%x: memref<500x3584xf32>, %n: index) {
   tile.launch (%mb = 4 : block, %t = 128 : thread) {
-    // CHECK:      %ring = tile.ring 3
+    // CHECK:      tile.ring 2 mbarrier {tag = "kept"}
+    // CHECK-NEXT: %ring = tile.ring 3
     // CHECK-NEXT: %xs = tile.alloc : memref<3x32x128xf32, #tile.memory<shared>>
+    %phases = tile.ring 2 mbarrier {tag = "kept"}
     %ring = tile.ring 3
     %xs = tile.alloc : memref<3x32x128xf32, #tile.memory<shared>>
     loop.for %ko = 0 to 112 {
