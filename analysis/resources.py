@@ -9,7 +9,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.targets import target_of
-from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp
+from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TmaLoadOp
+from deplodock.dialects.kernel_tma import SLOT_BYTES
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
@@ -32,12 +33,18 @@ class SharedMemory:
     """The shared memory of a kernel.
 
     `offsets` holds each allocation in order with its first byte; `size` is their sum in bytes, each padded to the
-    widest access. The barriers with phases take `barriers` bytes besides, which are always declared statically.
+    widest access, or to the alignment of a box. The barriers with phases take `barriers` bytes besides, which are
+    always declared statically.
     """
 
     offsets: tuple[tuple[AllocOp, int], ...]
     size: int
     barriers: int
+
+    @property
+    def alignment(self) -> int:
+        """What the address of the pool is a multiple of, in bytes."""
+        return max((alignment_of(op) for op, _ in self.offsets), default=MAX_BYTES)
 
     @property
     def is_static(self) -> bool:
@@ -63,9 +70,20 @@ def shared_memory(function: FuncOp) -> SharedMemory:
         if isinstance(op, MbarrierOp):
             barriers += op.slots.value.data * MBARRIER_BYTES
         if isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED:
-            offsets.append((op, size))
-            size += -(-buffer_bytes(op.result) // MAX_BYTES) * MAX_BYTES
+            first = _padded(size, alignment_of(op))
+            offsets.append((op, first))
+            size = first + _padded(buffer_bytes(op.result), MAX_BYTES)
     return SharedMemory(tuple(offsets), size, barriers)
+
+
+def alignment_of(op: AllocOp) -> int:
+    """What the address of a shared buffer is a multiple of, in bytes: that of a box where it takes any."""
+    takes_box = any(isinstance(use.operation, TmaLoadOp) for use in op.result.uses)
+    return SLOT_BYTES if takes_box else MAX_BYTES
+
+
+def _padded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
 
 
 def shared_bytes(function: FuncOp) -> int:

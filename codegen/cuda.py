@@ -21,8 +21,8 @@ from xdsl.utils.target import Target
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
-from deplodock.analysis.resources import buffer_elements, shared_memory
-from deplodock.codegen import cuda_copies, cuda_mbarrier, cuda_scalars
+from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
+from deplodock.codegen import cuda_copies, cuda_mbarrier, cuda_scalars, cuda_tma
 from deplodock.codegen.cuda_indices import INT_MAX, IndexWriter, forms, is_int, offset
 from deplodock.codegen.names import Names, identifier
 from deplodock.dialects import kernel, loop
@@ -53,6 +53,7 @@ _RESERVED = frozenset(
         *cuda_scalars.HELPERS,
         *cuda_copies.HELPERS,
         *cuda_mbarrier.HELPERS,
+        *cuda_tma.HELPERS,
         *_VECTORS.values(),
         *(f"make_{vector}" for vector in _VECTORS.values()),
         *("__shfl_xor_sync", "__syncthreads", "__int_as_float", "__longlong_as_double", _POOL),
@@ -86,7 +87,7 @@ def print_module(module: ModuleOp) -> str:
         raise UnsupportedError("the module holds no kernel.func to print as CUDA; lower it to the kernel level first")
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
-    known = cuda_scalars.HELPERS | cuda_copies.HELPERS | cuda_mbarrier.HELPERS
+    known = cuda_scalars.HELPERS | cuda_copies.HELPERS | cuda_mbarrier.HELPERS | cuda_tma.HELPERS
     helpers = [code for name, code in known.items() if name in calls]
     return "\n".join([*helpers, *printed])
 
@@ -123,7 +124,7 @@ class _KernelPrinter:
             block, thread = self.names[self.function.block_id], self.names[self.function.thread_id]
             self._line(f"const int {block} = blockIdx.x, {thread} = threadIdx.x;")
             if not self.shared.is_static:
-                self._line(f"extern __shared__ __align__({MAX_BYTES}) unsigned char {_POOL}[];")
+                self._line(f"extern __shared__ __align__({self.shared.alignment}) unsigned char {_POOL}[];")
             for op in self.function.body.walk():
                 if isinstance(op, kernel.MbarrierOp):
                     self._declare_barriers(op)
@@ -147,6 +148,8 @@ class _KernelPrinter:
 
     def _parameter(self, parameter: SSAValue, role: Role) -> str:
         name = self.names.define(parameter, "arg")
+        if isinstance(parameter.type, kernel.TensorMapType):
+            return f"{cuda_tma.PARAMETER} {name}"
         if not isinstance(parameter.type, MemRefType):
             return f"{_c_type(parameter.type)} {name}"
         const = "const " if role is Role.IN else ""
@@ -201,6 +204,10 @@ class _KernelPrinter:
             case kernel.WaitPhaseOp():
                 (parity,) = forms(op.parity.data, op.parity_indices)
                 self._line(f"mbarrier_wait({self._barrier(op)}, {self.indices.text(parity.mod(2))});")
+            case kernel.TmaLoadOp():
+                subscripts = [self.indices.text(form) for form in forms(op.source_map.data, op.source_indices)]
+                destination = self._element(op.destination, op.destination_map.data, op.destination_indices)
+                self._line(cuda_tma.call(destination, self.names[op.map], subscripts, self._barrier(op)))
             case arith.ConstantOp():
                 self.names.alias(op.result, cuda_scalars.literal(op.value))
             case _:
@@ -224,7 +231,7 @@ class _KernelPrinter:
             extents = [max(1, n) for n in type.get_shape()] if _is_multidimensional(op.result) else [size]
             self._line(f"{align if is_wide else ''}{element} {name}{''.join(f'[{n}]' for n in extents)};")
         elif self.shared.is_static:
-            self._line(f"__shared__ {align}{element} {name}[{size}];")
+            self._line(f"__shared__ __align__({alignment_of(op)}) {element} {name}[{size}];")
         else:
             first = next(first for alloc, first in self.shared.offsets if alloc is op)
             self._line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOL} + {first});")
@@ -248,7 +255,7 @@ class _KernelPrinter:
         call = f"mbarrier_init({self.names[op.result]}, {op.slots.value.data}, {op.arrivals.value.data})"
         return f"if ({self.names[self.function.thread_id]} == 0) {call};"
 
-    def _barrier(self, op: kernel.ArriveOp | kernel.ArriveCopiesOp | kernel.WaitPhaseOp) -> str:
+    def _barrier(self, op: kernel.ArriveOp | kernel.ArriveCopiesOp | kernel.WaitPhaseOp | kernel.TmaLoadOp) -> str:
         """The address of a barrier."""
         (slot,) = forms(op.slot.data, op.slot_indices)
         return f"&{self.names[op.barrier]}[{self.indices.text(slot)}]"

@@ -1,4 +1,4 @@
-"""Copies of boxes in the simulator: zeros outside of the buffer, bytes that complete phases, and each mistake named."""
+"""Copies of boxes: zeros outside of the buffer, bytes that complete phases, each mistake named, and the CUDA text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.universe import Universe
 
+from deplodock.codegen.cuda import print_module
 from deplodock.interpreters.simulator import simulate
+from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 
 MAP = "!kernel.tensor_map<memref<72x20xf32>, box [16, 8]>"
 SLAB = "memref<3x16x8xf32, #tile.memory<shared>>"
@@ -101,3 +103,43 @@ def test_a_slot_released_early_is_named() -> None:
     simulation = simulate(module_of(RING.replace(RELEASE, "").replace(FULL, f"{FULL} {RELEASE}")), [X])
     assert ("data race", "kernel.tma_load") in [(found.kind, found.op.name) for found in simulation.findings]
     assert "released early" in simulation.findings[0].message
+
+
+def test_the_text_counts_coordinates_from_the_last_dimension_and_aligns_slots() -> None:
+    text = print_module(
+        module_of(RING.replace("%s = ", "%r = kernel.alloc : memref<4xf32, #tile.memory<shared>> %s = "))
+    )
+    assert "void __launch_bounds__(32) k(const void* __restrict__ x, float* __restrict__ out)" in text
+    assert "__shared__ __align__(16) float r[4];" in text
+    assert "__shared__ __align__(128) float s[384];" in text
+    assert "tma_load_2(&s[(k + 1) % 3 * 128], x, block * 8, k * 16 + 16, &full[(k + 1) % 3]);" in text
+
+
+def test_boxes_are_aligned_in_the_pool() -> None:
+    text = RING.replace("%s = ", "%r = kernel.alloc : memref<12292xf32, #tile.memory<shared>> %s = ")
+    text = print_module(module_of(text))
+    assert "extern __shared__ __align__(128) unsigned char shared_memory[];" in text
+    assert "float* const s = reinterpret_cast<float*>(shared_memory + 49280);" in text
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_boxes_of_each_rank_compile(rank: int) -> None:
+    shape = "1x" * (rank - 1)
+    type = f"!kernel.tensor_map<memref<{shape}8xf32>, box [{'1, ' * (rank - 1)}8]>"
+    slab = "memref<8xf32, #tile.memory<shared>>"
+    text = f"""
+    kernel.func @k(%x: {type}, %out: memref<8xf32>) blocks(%block = 1) threads(%thread = 8) {{
+      %s = kernel.alloc : {slab}
+      %full = kernel.mbarrier 1 arrivals 1
+      kernel.barrier
+      loop.guard where (%thread < 1) {{
+        kernel.arrive %full[0] expect 32
+        kernel.tma_load %x[{"0, " * (rank - 1)}0] to %s[0] signal %full[0] : {type} to {slab}
+      }}
+      kernel.wait_phase %full[0], 0
+      %v = loop.load %s[%thread] : {slab}
+      loop.store %v, %out[%thread] : memref<8xf32>
+    }}"""
+    (report,) = compile_cubin(print_module(module_of(text)), "sm_90").reports.values()
+    assert report.spill_stores == report.spill_loads == 0
