@@ -14,6 +14,7 @@ import typer
 import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
+from deplodock.tools import bench_rows
 from deplodock.tools.cli_program import Options, Program, Session
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
@@ -161,6 +162,47 @@ def run_command(
     succeeded = cli_run.run(session, program, ir, replacement, cli_run.RunOptions(place, bench, as_json))
     sys.stdout.flush()
     if not succeeded:
+        raise typer.Exit(1)
+
+
+@app.command("bench")
+def bench_command(
+    name: Annotated[list[str] | None, typer.Option(help="rows whose name contains this; may be repeated")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="rows of this model; may be repeated")] = None,
+    s: Annotated[list[int] | None, typer.Option("-s", help="rows of this sequence length; may be repeated")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="DIR", help="the results  [default: bench/results/CARD]")
+    ] = None,
+    limit: Annotated[float, typer.Option(min=1, help="seconds that a row may take")] = 120.0,
+    budget: Annotated[float, typer.Option(min=1, help="seconds after which no row is started")] = 3600.0,
+    listing: Annotated[bool, typer.Option("--list", help="print the rows, measure nothing")] = False,
+    compile_only: Annotated[
+        bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
+    ] = False,
+    target: Target = None,
+) -> None:
+    """Measure the rows of the benchmark on the GPU beside PyTorch.
+
+    The results, JSON lines and Markdown, are written after each row. The exit code is 1 if a row is wrong, below the
+    floor of its time, or not measured.
+    """
+    rows = bench_rows.chosen(bench_rows.read_rows(), name or [], model or [], s or [])
+    if listing:
+        print("\n".join(f"{row.name}: {row.text}" for row in rows))
+        return
+    runtime = importlib.import_module("deplodock.runtime.device")
+    missing = runtime.missing()
+    if missing is not None and not compile_only:
+        raise Error(f"{missing}; --compile-only compiles the rows without a GPU")
+    target = target or ("sm_90" if missing is not None else runtime.device_target())
+    cli_table = importlib.import_module("deplodock.tools.cli_table")
+    if compile_only:
+        passed = cli_table.compile_table(rows, target)
+    else:
+        card = runtime.device_name()
+        folder = output or Path("bench", "results", card.replace(" ", "-"))
+        passed = cli_table.measure_table(rows, card, target, folder, limit=limit, budget=budget)
+    if not passed:
         raise typer.Exit(1)
 
 

@@ -1,0 +1,99 @@
+"""The table of `deplodock bench`, its runner with a worker that measures nothing, and what it writes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from deplodock.errors import InvalidInputError
+from deplodock.frontend.expression import read_expression
+from deplodock.tools.bench_report import Result, markdown, read_results
+from deplodock.tools.bench_rows import Row, chosen, read_rows
+from deplodock.tools.cli_app import app
+from deplodock.tools.cli_table import Process, run_table
+
+ROWS = [Row("a", "sdpa", "m", 32, "1"), Row("b", "linear", "m", 32, "2")]
+
+
+def measured(own: float, eager: float) -> dict[str, Any]:
+    timings = [{"name": "PyTorch, graph", "microseconds": eager}, {"name": "deplodock", "microseconds": own}]
+    return {"passed": True, "bench": {"timings": timings, "floor": 1.0}}
+
+
+class Given:
+    """A worker that answers what it is given."""
+
+    def __init__(self, **answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    def measure(self, row: Row, limit: float) -> dict[str, Any]:
+        return self.answers[row.name]
+
+
+def test_the_table_has_the_rows_of_both_models() -> None:
+    rows = read_rows()
+    assert len({row.name for row in rows}) == len(rows)
+    of_models = [row for row in rows if row.model]
+    assert len(of_models) == 64
+    assert len([row for row in of_models if row.kind in ("sdpa", "softmax")]) == 16
+
+
+def test_filters_by_name_model_and_length() -> None:
+    rows = chosen(read_rows(), ["qkv", "softmax"], ["tinyllama"], [32, 512])
+    assert [row.name for row in rows] == [
+        "tinyllama/softmax/32", "tinyllama/softmax/512", "tinyllama/qkv/32", "tinyllama/qkv/512"
+    ]  # fmt: skip
+    with pytest.raises(InvalidInputError, match="no row"):
+        chosen(read_rows(), ["nothing"], [], [])
+
+
+@pytest.mark.parametrize("row", chosen(read_rows(), [], ["tinyllama"], [32]), ids=lambda row: row.kind)
+def test_rows_are_programs(row: Row) -> None:
+    assert read_expression(row.text).module.walk()
+
+
+def test_a_wrong_row_fails_and_stays_in_the_table(tmp_path: Path) -> None:
+    worker = Given(a={"error": "wrong: k_sdpa"}, b=measured(2.0, 3.0))
+    assert not run_table(ROWS, worker, tmp_path, {"card": "X"}, limit=1, budget=60)
+    assert [result.passed for result in read_results(tmp_path).values()] == [False, True]
+    table = (tmp_path / "results.md").read_text()
+    assert "| a | **wrong: k_sdpa** |" in table
+    assert "| b | 2.0 | 3.0 | 1.500 |" in table
+
+
+def test_a_right_table_passes_and_keeps_earlier_rows(tmp_path: Path) -> None:
+    assert run_table(ROWS[:1], Given(a=measured(1.0, 2.0)), tmp_path, {}, limit=1, budget=60)
+    assert run_table(ROWS[1:], Given(b=measured(1.0, 2.0)), tmp_path, {}, limit=1, budget=60)
+    assert list(read_results(tmp_path)) == ["a", "b"]
+
+
+def test_rows_after_the_budget_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+    assert not run_table(ROWS, Given(), tmp_path, {}, limit=1, budget=0)
+    assert {result.error for result in read_results(tmp_path).values()} == {"not measured: out of time"}
+
+
+def test_means_with_and_without_sdpa() -> None:
+    results = [
+        Result("a", "sdpa", measured(1.0, 4.0)["bench"], "", {}),
+        Result("b", "x", measured(1.0, 1.0)["bench"], "", {}),
+    ]
+    text = markdown(results)
+    assert "all rows: geometric mean 2.000, least 1.000, 2 rows" in text
+    assert "without sdpa: geometric mean 1.000, least 1.000, 1 rows" in text
+
+
+def test_a_process_says_what_goes_wrong_and_starts_again() -> None:
+    worker = Process("sm_90")
+    try:
+        wrong = Row("wrong", "wrong", "", None, "1 +")
+        assert "InvalidInputError" in worker.measure(wrong, 100)["error"]
+        assert worker.measure(wrong, 0.01)["error"] == "no end in 0 s"
+    finally:
+        worker.close()
+
+
+def test_without_a_gpu_the_command_says_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deplodock.runtime.device.missing", lambda: "there is no GPU")
+    done = CliRunner().invoke(app, ["bench", "--name", "square"])
+    assert str(done.exception) == "there is no GPU; --compile-only compiles the rows without a GPU"

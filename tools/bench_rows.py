@@ -1,0 +1,56 @@
+"""The rows of `deplodock bench`, read from `bench/table.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import deplodock
+from deplodock.errors import InvalidInputError
+
+_TABLE = Path(deplodock.__file__).parent / "bench" / "table.toml"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program to measure: the text that `-c` takes, and the kind, model and sequence length that it stands for."""
+
+    name: str
+    kind: str
+    model: str
+    s: int | None
+    text: str
+
+
+def read_rows() -> list[Row]:
+    """All rows, in the order of the table."""
+    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    alone = [Row(name, name, "", None, text) for name, text in table["rows"].items()]
+    return [*_of_models(table), *alone]
+
+
+def chosen(rows: Sequence[Row], names: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> list[Row]:
+    """The rows whose name contains one of `names`, of these models and sequence lengths; an empty list allows all.
+
+    Raises InvalidInputError if no row is left.
+    """
+    found = [
+        row
+        for row in rows
+        if (not names or any(name in row.name for name in names))
+        and (not models or row.model in models)
+        and (not lengths or row.s in lengths)
+    ]
+    if not found:
+        raise InvalidInputError("no row of the benchmark is like that; `deplodock bench --list` shows them")
+    return found
+
+
+def _of_models(table: dict[str, Any]) -> Iterator[Row]:
+    for model, sizes in table["models"].items():
+        for kind, template in {**table["kinds"], **table["kinds_of"][model]}.items():
+            for s in table["s"]:
+                yield Row(f"{model}/{kind}/{s}", kind, model, s, template.format(s=s, **sizes))
