@@ -87,7 +87,7 @@ def test_a_process_says_what_goes_wrong_and_starts_again() -> None:
     worker = Process("sm_90")
     try:
         wrong = Row("wrong", "wrong", "", None, "1 +")
-        assert "InvalidInputError" in worker.measure(wrong, 100)["error"]
+        assert "InvalidInputError" in worker.measure(wrong, 600)["error"]
         assert worker.measure(wrong, 0.01)["error"] == "no end in 0 s"
     finally:
         worker.close()
