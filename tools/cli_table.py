@@ -25,6 +25,7 @@ from deplodock.tools.bench_rows import Row
 from deplodock.tools.cli_program import Options, Session
 from deplodock.tools.clock import Clock
 
+_UNMEASURED = "not measured: out of time"
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -41,7 +42,7 @@ def run_table(
 ) -> bool:
     """Measure rows and write the results after each; whether all are right and measured.
 
-    Rows that were measured before and are not in `rows` stay in the results.
+    Rows that were measured before and are not measured now stay in the results, with the conditions of then.
 
     Args:
         rows: the rows.
@@ -55,10 +56,11 @@ def run_table(
     end = time.monotonic() + budget
     passed = True
     for row in rows:
-        found = worker.measure(row, limit) if time.monotonic() < end else {"error": "not measured: out of time"}
+        found = worker.measure(row, limit) if time.monotonic() < end else {"error": _UNMEASURED}
         result = _result(row, found, conditions)
         passed &= result.passed
-        results[row.name] = result
+        if result.error != _UNMEASURED or row.name not in results:
+            results[row.name] = result
         write_results(folder, results.values())
         print(f"{row.name}: {result.error or _times(result)}", flush=True)
     return passed

@@ -73,6 +73,12 @@ def test_rows_after_the_budget_are_not_passed_over_in_silence(tmp_path: Path) ->
     assert {result.error for result in read_results(tmp_path).values()} == {"not measured: out of time"}
 
 
+def test_rows_after_the_budget_keep_what_was_measured_before(tmp_path: Path) -> None:
+    assert run_table(ROWS[:1], Given(a=measured(1.0, 2.0)), tmp_path, {}, limit=1, budget=60)
+    assert not run_table(ROWS[:1], Given(), tmp_path, {}, limit=1, budget=0)
+    assert read_results(tmp_path)["a"].passed
+
+
 def test_means_with_and_without_sdpa() -> None:
     results = [
         Result("a", "sdpa", measured(1.0, 4.0)["bench"], "", {}),
