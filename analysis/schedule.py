@@ -46,6 +46,10 @@ WARP = 32
 THREAD_VALUES = 8
 """Values of a row for each thread, two 16-byte accesses of f32, while more threads are to be had."""
 
+COLUMN_LOADS = 8
+"""Rows of a column that a thread loads at once: with CTAs of 1,024 threads on 132 SMs, 4 MB in flight, above the 2 MB
+that the latency of DRAM asks for at 3 TB/s. Measured on an H200 on the sum of 8192 rows of 4096: 33 us, 120 without."""
+
 ROW_VALUES = 32
 """The most 4-byte values of a row that a thread keeps in registers."""
 
@@ -120,7 +124,7 @@ def choose(function: func.FuncOp) -> Schedule:
             **_cta(max(CTA_THREADS, int(rows["threads"]) * int(rows.get("outer", 1)))),
         }
     if (columns := _column_options(nest, _target(function).fact("sms"))) is not None:
-        return {"tileify": {}, "cooperative-reduce": columns, **_cta(CTA_THREADS)}
+        return _column_schedule(nest, columns)
     if (vector := _free_width(nest, _target(function).fact("sms"))) > 1:
         return {"tileify": {}, **_cta(CTA_THREADS * vector), "register-tile": {"vector": vector}}
     return {"tileify": {}, **_cta(CTA_THREADS)}
@@ -204,6 +208,19 @@ def _column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
             break
         threads *= 2
     return {"threads": threads, "lanes": "free"} if threads > 1 else None
+
+
+def _column_schedule(nest: Nest, columns: dict[str, int | str]) -> Schedule:
+    """A warp on neighbouring columns, and the loads of `COLUMN_LOADS` rows in flight in each thread at once."""
+    threads = int(columns["threads"])
+    schedule: Schedule = {
+        "tileify": {},
+        "cooperative-reduce": columns,
+        "blockify-launch": {"threads": max(CTA_THREADS, WARP * threads)},
+    }
+    if all((op.trips or 0) > COLUMN_LOADS * threads for op in nest.reductions()):
+        return schedule | {"chunk-reduce": {"size": COLUMN_LOADS}, "stage-inputs": {}, "mark-unroll": {}}
+    return schedule | {"stage-inputs": {}}
 
 
 def _free_width(nest: Nest, sms: int) -> int:

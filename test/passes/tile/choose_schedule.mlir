@@ -88,6 +88,22 @@ func.func @column(%x: memref<64x65xf32>, %out: memref<65xf32>) {
 
 // -----
 
+// Where a thread has more rows than that, it loads some of them at once.
+// CHECK-LABEL: func.func @long_column
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 lanes=free},blockify-launch{threads=1024},chunk-reduce{size=8},stage-inputs,mark-unroll"}
+func.func @long_column(%x: memref<8192x4096xf32>, %out: memref<4096xf32>) {
+  loop.for %i = 0 to 4096 {
+    %s = loop.reduce {arith.addf} %k = 0 to 8192 : f32 {
+      %v = loop.load %x[%k, %i] : memref<8192x4096xf32>
+      loop.yield %v : f32
+    }
+    loop.store %s, %out[%i] : memref<4096xf32>
+  }
+  func.return
+}
+
+// -----
+
 // A row in which a loop depends on the column has no vectors.
 // CHECK-LABEL: func.func @prefix
 // CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=1},
