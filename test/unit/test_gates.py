@@ -144,7 +144,13 @@ def test_the_schedule_of_a_large_contraction_is_right_on_a_ragged_one(name: str)
     large = captured(EXPRESSIONS[name].format(m=512, n=3584, k=3584)).clone()
     lower(large, CONTEXT, Level.TILE, target="sm_90")
     schedule = chosen_schedule(large)
-    for rule in ("transpose=auto", "register-tile{", "async-copy", "pad-smem", "pipeline-k-outer{distance=1 barrier=mbarrier}"):
+    for rule in (
+        "transpose=auto",
+        "register-tile{",
+        "async-copy",
+        "pad-smem",
+        "pipeline-k-outer{distance=1 barrier=mbarrier}",
+    ):
         assert rule in schedule
     module = captured(EXPRESSIONS[name].format(m=250, n=96, k=130)).clone()
     lower(module, CONTEXT, Level.TILE, target="sm_90", schedule=schedule)
