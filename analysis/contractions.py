@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.linear import extent_of
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
+from deplodock.analysis.tiling import CHUNK, Tile, best_tile
 from deplodock.dialects.kernel import TargetAttr
-
-CHUNK = 32
-"""Elements of k in a slab: fewer spend more on the ring's steps (16 lost to 32, measured on an H100)."""
 
 PAD = 4
 """Elements that pad-smem may add to a row of a slab."""
@@ -30,46 +24,22 @@ LANES = "nmnnm"
 """8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A CTA tile of m x n outputs, cells_m x cells_n for each thread, meant for `occupancy` CTAs per SM.
-
-    `rate` is the share of the largest tile's speed that it reaches where the grid fills the GPU: measured on an H100 at
-    2048x3584x3584, the smallest two estimated.
-    """
-
-    m: int
-    n: int
-    cells_m: int
-    cells_n: int
-    occupancy: int
-    rate: float
-
-
-TILES = (
-    Tile(128, 128, 16, 8, 2, 1.0),
-    Tile(64, 128, 8, 8, 3, 0.97),
-    Tile(64, 64, 8, 4, 4, 0.88),
-    Tile(32, 64, 4, 4, 4, 0.7),
-    Tile(32, 32, 4, 4, 8, 0.5),
-    Tile(16, 16, 1, 1, 2, 0.16),
-)
-
-
 def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dict[str, int | str]]:
     """The rules for a contraction and their options.
 
-    The tile is the one whose grid finishes first. A reduction of more than two chunks is a ring of asynchronously
-    filled slabs, as deep as shared memory allows at the tile's occupancy.
+    The tile and the parts of k are those whose grid finishes first. A reduction of more than two chunks is a ring of
+    asynchronously filled slabs, as deep as shared memory allows at the tile's occupancy.
     """
     size = element_bytes(found.reduction.results[0].type)
-    tile = min((t for t in TILES if t.cells_m * t.cells_n * size <= 512), key=lambda t: _time(t, found, target))
+    tile, parts = best_tile(found, size, target)
     trips = found.reduction.trips
     is_ring = trips is not None and trips > 2 * CHUNK
     occupancy, depth = _ring(tile, size, target) if is_ring else (tile.occupancy, 1)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if is_ring:
         rules["chunk-matmul-k"] = {"bk": CHUNK}
+    if parts > 1:
+        rules["split-matmul-k"] = {"s": parts, "over": "block"}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
@@ -94,13 +64,6 @@ def _pipeline(tile: Tile, depth: int, target: TargetAttr) -> dict[str, int | str
     if depth > 2 and tile.cells_m * tile.cells_n >= LATE_RELEASE_CELLS and capability(target) >= FIRST_TRY_WAIT:
         return {"distance": depth - 2, "barrier": "mbarrier"}
     return {"distance": depth - 1}
-
-
-def _time(tile: Tile, found: Contraction, target: TargetAttr) -> float:
-    """The time of a grid in units of one output of the largest tile on one SM."""
-    m, n, batch = (math.prod(extent_of(axis) or 1 for axis in axes) for axes in (found.m, found.n, found.batch))
-    blocks = batch * -(-m // tile.m) * -(-n // tile.n)
-    return -(-blocks // target.fact("sms")) * tile.m * tile.n / tile.rate
 
 
 def _ring(tile: Tile, size: int, target: TargetAttr) -> tuple[int, int]:

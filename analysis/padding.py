@@ -70,9 +70,14 @@ def _read_of_slot(copy: CopyOp, subscripts: Sequence[Linear]) -> tuple[SSAValue,
 
 
 def _leaves(buffer: SSAValue, subscripts: Sequence[Linear], condition: Linear) -> bool:
-    """Whether a subscript is past the end of its dimension wherever a condition is not below 0."""
+    """Whether a subscript is past the end of its dimension wherever a condition is not below 0.
+
+    It is if it exceeds the extent by a positive multiple of the condition at least, such as the chunk's length times a
+    condition on chunks.
+    """
     for form, extent in zip(subscripts, loop.memref_of(buffer).get_shape(), strict=True):
-        beyond = (form - Linear(constant=extent) - condition).range()
+        multiples = [form.coefficient(atom) // step for atom, step in condition.terms[:1]]
+        beyond = (form - Linear(constant=extent) - condition * max([1, *multiples])).range()
         if beyond is not None and beyond[0] >= 0:
             return True
     return False

@@ -114,9 +114,11 @@ def format_schedule(schedule: Schedule) -> str:
 
 def choose(function: func.FuncOp) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify."""
-    nest = next(nests(function))
+    nest, *others = nests(function)
     if (found := contraction(nest)) is not None:
-        return contraction_options(found, _target(function))
+        schedule = contraction_options(found, _target(function))
+        is_cut = bool(others) or schedule.get("split-matmul-k", {}).get("over") == "block"
+        return _with_sum(schedule, nest, _target(function).fact("sms")) if is_cut else schedule
     if (rows := _row_options(nest)) is not None:
         return {
             "tileify": {},
@@ -158,6 +160,15 @@ def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:
 
 def _cta(threads: int) -> Schedule:
     return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
+
+
+def _with_sum(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
+    """The schedule of a contraction, with what the launch that adds its parts takes."""
+    outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
+    is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
+    vector = VECTOR if is_wide else 1
+    added: Schedule = {"blockify-launch": {"threads": CTA_THREADS * vector}, "register-tile": {"vector": vector}}
+    return {rule: {**options, **added.get(rule, {})} for rule, options in schedule.items()}
 
 
 def _row_options(nest: Nest) -> dict[str, int | str] | None:

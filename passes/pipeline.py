@@ -41,7 +41,7 @@ _LISTED = (
     Stage("t", 0, "choose-schedule", "deplodock.passes.tile.choose_schedule", "ChooseSchedulePass"),
     Stage("t", 1, "tileify", "deplodock.passes.tile.tileify", "TileifyPass"),
     Stage("t", 2, "chunk-matmul-k", "deplodock.passes.tile.chunk_matmul_k", "ChunkMatmulKPass"),
-    Stage("t", 3, "split-matmul-k", "deplodock.passes.tile.planned", "SplitMatmulKPass", is_planned=True),
+    Stage("t", 3, "split-matmul-k", "deplodock.passes.tile.split_matmul_k", "SplitMatmulKPass"),
     Stage("t", 4, "cooperative-reduce", "deplodock.passes.tile.cooperative_reduce", "CooperativeReducePass"),
     Stage("t", 5, "blockify-launch", "deplodock.passes.tile.blockify_launch", "BlockifyLaunchPass"),
     Stage("t", 6, "chunk-reduce", "deplodock.passes.tile.chunk_reduce", "ChunkReducePass"),

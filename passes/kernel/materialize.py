@@ -74,7 +74,7 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
 
 
 def lower_launch(function: func.FuncOp, launch: tile.LaunchOp, name: str, module: ModuleOp) -> kernel.FuncOp:
-    """The kernel function of one launch; its parameters are the buffers of the function in order."""
+    """The kernel function of one launch; its parameters are the buffers of the function that it uses, in order."""
     extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
     threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
     blocks = math.prod(extents[axis] for axis in launch.bound_to(Binding.BLOCK)) if all(extents.values()) else 0
@@ -127,13 +127,13 @@ def _check_shared(outlined: kernel.FuncOp, module: ModuleOp) -> None:
 
 
 def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:
-    """The memrefs that a launch can use: the function's arguments, then the local buffers that the launch uses."""
-    found: list[SSAValue] = [arg for arg in function.body.block.args if isinstance(arg.type, MemRefType)]
-    for op in function.body.block.ops:
-        for result in op.results:
-            if isinstance(result.type, MemRefType) and any(launch.is_ancestor(use.operation) for use in result.uses):
-                found.append(result)
-    return found
+    """The memrefs that a launch uses: arguments of its function, then local buffers, in order."""
+    values = (*function.body.block.args, *(result for op in function.body.block.ops for result in op.results))
+    return [
+        value
+        for value in values
+        if isinstance(value.type, MemRefType) and any(launch.is_ancestor(use.operation) for use in value.uses)
+    ]
 
 
 def _take_apart(emitter: Emitter, axes: Sequence[SSAValue], id: SSAValue) -> None:

@@ -8,7 +8,7 @@
 
 Axes that a combine folds belong to one CTA and stay. A contraction gets a CTA tile of m x n by the roles of its axes,
 its batch axes become blocks; every other kernel fills a CTA with `threads`, the innermost axes first, so that
-neighbouring threads walk contiguous memory.
+neighbouring threads walk contiguous memory. A function of both kinds of launches takes the options of both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, folded, positive, staged
+from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, folded, is_mixed, positive, staged
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
+    options = _own_options(launch, options)
     sizes = _tile_sizes(launch, options)
     if all(size == launch.extent(axis) for axis, size in sizes):
         raise NothingToDo("the launch fits one CTA")
@@ -90,19 +91,31 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     reorder(launch, [*blocks, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
+def _own_options(launch: tile.LaunchOp, options: Options) -> Options:
+    """The options for a launch: m, n and the occupancy of such tiles for a contraction, threads for any other.
+
+    Raises Skip if they are all for launches of the other class.
+    """
+    tiles, threads = "m" in options or "n" in options, "threads" in options
+    has_both = tiles and threads and is_mixed(launch)
+    if contraction(Nest(tuple(launch.axes), launch.body.block)) is None:
+        if tiles and not has_both:
+            raise Skip("m and n tile a contraction, and the launch has none; give threads")
+        return {"threads": options["threads"]} if tiles else options
+    if threads and not has_both:
+        raise Skip("threads is for kernels without a contraction; give m and n")
+    return {name: value for name, value in options.items() if name != "threads"}
+
+
 def _tile_sizes(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
     """The coordinates of each free thread axis that one CTA takes, in the launch's order."""
     shared = folded(launch)
     free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
     roles = contraction(Nest(tuple(launch.axes), launch.body.block))
     if roles is None:
-        if "m" in options or "n" in options:
-            raise Skip("m and n tile a contraction, and the launch has none; give threads")
         budget = positive(options, "threads", CTA_THREADS)
         budget //= math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD) if axis in shared)
         return _fill(launch, free, budget)
-    if "threads" in options:
-        raise Skip("threads is for kernels without a contraction; give m and n")
     m = _fill(launch, [axis for axis in free if axis in roles.m], positive(options, "m", CONTRACTION_TILE))
     n = _fill(launch, [axis for axis in free if axis in roles.n], positive(options, "n", CONTRACTION_TILE))
     chosen = dict([*m, *n])

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.roles import shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 
@@ -129,6 +130,41 @@ def split_loop(op: loop.ForOp | loop.ReduceOp, factor: int) -> tuple[loop.ForOp 
     return outer, inner
 
 
+def share_loop(op: loop.ReduceOp, axis: SSAValue, parts: int) -> loop.ReduceOp:
+    """Leave of a loop of constant extent E what one of `parts` coordinates of an axis runs: ceil(E / parts) neighbours.
+
+    The results are partial. Where the parts are longer than the loop together, iterations from E on are inactive. In a
+    reduction that runs in chunks it is the elements of the chunks from E on, so that all parts take the same steps.
+    """
+    extent = op.trips
+    assert extent is not None
+    trips = -(-extent // parts)
+    body = Region(op.body.detach_block(op.body.block))
+    narrowed = _with_body(op, trips, body)
+    assert isinstance(narrowed, loop.ReduceOp)
+    old = narrowed.iv
+    variable = body.block.insert_arg(IndexType(), 1)
+    variable.name_hint = f"{old.name_hint or 'k'}_p"
+    index = recompute(old, [(axis, trips), (variable, 1)], body.block)
+    if trips * parts > extent:
+        inner = _innermost_chunk(narrowed).body.block
+        place = InsertPoint.after(index) if inner is body.block else InsertPoint.at_start(inner)
+        Rewriter.insert_op(_below(index.result, extent), place)
+    body.block.erase_arg(old)
+    narrowed.attributes |= op.attributes
+    Rewriter.replace_op(op, narrowed)
+    return narrowed
+
+
+def _innermost_chunk(op: loop.ReduceOp) -> loop.ReduceOp:
+    """Follow reductions whose body is nothing but one with the same accumulators."""
+    while isinstance(inner := op.yielded[0].owner, loop.ReduceOp) and shares_accumulator(inner, op):
+        if not all(other is inner or isinstance(other, loop.IndexOp | loop.YieldOp) for other in op.body.block.ops):
+            return op
+        op = inner
+    return op
+
+
 def _with_body(op: loop.ForOp | loop.ReduceOp, trips: int, body: Region) -> loop.ForOp | loop.ReduceOp:
     """A loop of the same kind with another bound and body."""
     if isinstance(op, loop.ForOp):
@@ -146,16 +182,24 @@ def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
         launch.properties[name] = ArrayAttr(entries)
 
 
-def recompute(old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None) -> None:
-    """Replace a coordinate by a sum of parts times strides, at the start of `block`; from `limit` on it is inactive."""
+def recompute(
+    old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None = None
+) -> loop.IndexOp:
+    """Replace a coordinate by a sum of parts times strides, at the start of `block`; from `limit` on it is inactive.
+
+    Returns what replaces it.
+    """
     total = AffineExpr.dimension(0) * parts[0][1]
     for i, (_, stride) in enumerate(parts[1:], start=1):
         total = total + AffineExpr.dimension(i) * stride
     index = loop.IndexOp(AffineMap(len(parts), 0, (total,)), [value for value, _ in parts])
     index.result.name_hint = old.name_hint
     old.replace_all_uses_with(index.result)
-    added: list[Operation] = [index]
-    if limit is not None:
-        condition = AffineMap(1, 0, (AffineExpr.dimension(0), AffineExpr.constant(limit)))
-        added.append(loop.WhereOp(condition, [index.result]))
+    added: list[Operation] = [index] if limit is None else [index, _below(index.result, limit)]
     Rewriter.insert_op(added, InsertPoint.at_start(block))
+    return index
+
+
+def _below(coordinate: SSAValue, limit: int) -> loop.WhereOp:
+    """The condition that a coordinate is below a limit."""
+    return loop.WhereOp(AffineMap(1, 0, (AffineExpr.dimension(0), AffineExpr.constant(limit))), [coordinate])

@@ -1,6 +1,5 @@
 """The scheduling rules that have a place in the order but are not there yet: a pipeline that names one fails.
 
-t:003 split-matmul-k              the reduce axis of a contraction is shared by CTAs
 t:011 tma-copy                    shared slabs are filled by the tensor memory accelerator
 t:012 split-inner-for-swizzle     rows of slabs fit the swizzle of the tensor memory accelerator
 """
@@ -20,13 +19,6 @@ class PlannedPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise PassFailedException(f"{self.name} is not there yet")
-
-
-@dataclass(frozen=True)
-class SplitMatmulKPass(PlannedPass):
-    """Not there yet: share the reduce axis of a contraction among CTAs."""
-
-    name = "split-matmul-k"
 
 
 @dataclass(frozen=True)

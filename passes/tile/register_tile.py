@@ -30,7 +30,7 @@ from deplodock.analysis.schedule import CELLS, VECTOR, Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, is_mixed, positive
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,14 @@ def _tile(launch: tile.LaunchOp, options: Options) -> None:
 def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
     """The thread axes to split and the coordinates of each that one thread takes, more than one."""
     roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    is_tile, is_vector = "m" in options or "n" in options, "vector" in options
+    has_both = is_tile and is_vector and is_mixed(launch)
     if roles is None:
-        if "m" in options or "n" in options:
+        if is_tile and not has_both:
             raise Skip("m and n tile a contraction, and the launch has none; give vector")
         wanted = [([_contiguous_axis(launch)], positive(options, "vector", VECTOR))]
     else:
-        if "vector" in options:
+        if is_vector and not has_both:
             raise Skip("vector is for kernels without a contraction; give m and n")
         wanted = [(roles.m, positive(options, "m", CELLS)), (roles.n, positive(options, "n", CELLS))]
     cells: list[tuple[SSAValue, int]] = []

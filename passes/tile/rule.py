@@ -17,7 +17,8 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.nest import kernels, launches
+from deplodock.analysis.nest import kernels, launches, nests
+from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, parse_schedule, schedule_of
 from deplodock.dialects import tile
 from deplodock.passes import remarks
@@ -87,6 +88,13 @@ def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None])
             refusals.append(str(skip))
     if len(refusals) == len(found):
         raise Skip(refusals[0])
+
+
+def is_mixed(launch: tile.LaunchOp) -> bool:
+    """Whether some launches of the function are contractions and some are not, so that its options are for both."""
+    function = launch.parent_op()
+    assert isinstance(function, func.FuncOp)
+    return len({contraction(nest) is None for nest in nests(function)}) > 1
 
 
 def staged(launch: tile.LaunchOp) -> bool:

@@ -56,8 +56,8 @@ def lowered(name: str, target: str = "sm_90") -> ModuleOp:
 
 
 def function_of(module: ModuleOp) -> kernel.FuncOp:
-    (function,) = (op for op in module.ops if isinstance(op, kernel.FuncOp))
-    return function
+    """The first kernel: of a contraction whose k is split, the launch that computes the parts."""
+    return next(op for op in module.ops if isinstance(op, kernel.FuncOp))
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,9 @@ class Code:
 @cache
 def compiled(name: str, target: str = "sm_90") -> Code:
     cubin = compile_cubin(print_module(lowered(name, target)), nvcc_arch(target))
-    (report,), (code,) = cubin.reports.values(), disassemble(cubin.cubin).values()
-    return Code(report, loop_statistics(code))
+    symbol = function_of(lowered(name, target)).sym_name.data
+    assert all(report.spill_stores == report.spill_loads == 0 for report in cubin.reports.values())
+    return Code(cubin.reports[symbol], loop_statistics(disassemble(cubin.cubin)[symbol]))
 
 
 @needs_nvcc
@@ -152,13 +153,13 @@ def test_the_schedule_of_a_large_contraction_is_right_on_a_ragged_one(name: str)
         "pipeline-k-outer{distance=1 barrier=mbarrier}",
     ):
         assert rule in schedule
-    module = captured(EXPRESSIONS[name].format(m=250, n=96, k=130)).clone()
+    module = captured(EXPRESSIONS[name].format(m=130, n=96, k=650)).clone()
     lower(module, CONTEXT, Level.TILE, target="sm_90", schedule=schedule)
     assert chosen_schedule(module) == schedule
     assert any(isinstance(op, tile.RingOp) for op in module.walk())
     lower(module, CONTEXT, Level.KERNEL)
     generator = np.random.default_rng(0)
-    x, w = (generator.integers(-2, 3, shape).astype(np.float32) for shape in ((250, 130), (130, 96)))
+    x, w = (generator.integers(-2, 3, shape).astype(np.float32) for shape in ((130, 650), (650, 96)))
     result = simulate(module, [x, np.ascontiguousarray(w.T) if name == "linear" else w])
     assert not result.findings, result.findings[0]
     np.testing.assert_array_equal(result.outputs[0], x @ w)
@@ -167,7 +168,7 @@ def test_the_schedule_of_a_large_contraction_is_right_on_a_ragged_one(name: str)
 def test_work_of_the_pipeline_of_a_contraction(
     capsys: pytest.CaptureFixture[str], count_calls: Callable[[Callable[[], object]], int]
 ) -> None:
-    """From the captured graph to CUDA, verifiers off: 0.3 s of an idle core, counted as the calls that fit in them."""
+    """From the captured graph to CUDA, verifiers off: 0.35 s of an idle core, counted as the calls that fit in them."""
     program = captured(EXPRESSIONS["linear"].format(m=512, n=3584, k=3584))
 
     def work() -> None:
@@ -184,7 +185,7 @@ def test_work_of_the_pipeline_of_a_contraction(
     calls = count_calls(work)
     with capsys.disabled():
         print(f"\nF.linear 512x3584x3584 to CUDA: {best:.3f} s, {calls} calls")
-    assert calls < 1_000_000
+    assert calls < 1_200_000
 
 
 def test_rms_norm_reads_each_element_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,7 @@ from deplodock.passes.tile.pad_smem import PadSmemPass
 from deplodock.passes.tile.permute_register_tile import PermuteRegisterTilePass
 from deplodock.passes.tile.pipeline_k_outer import PipelineKOuterPass
 from deplodock.passes.tile.register_tile import RegisterTilePass
+from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.stage_inputs import StageInputsPass
 from deplodock.passes.tile.tileify import TileifyPass
 
@@ -48,10 +49,10 @@ FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 """The number of the first draw; each draw is seeded with its own."""
 
 BEFORE = {
-    "blockify-launch": ("cooperative-reduce",),
+    "blockify-launch": ("cooperative-reduce", "split-matmul-k"),
     "chunk-reduce": ("cooperative-reduce",),
-    "stage-inputs": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch"),
-    "register-tile": ("cooperative-reduce", "blockify-launch"),
+    "stage-inputs": ("chunk-matmul-k", "split-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch"),
+    "register-tile": ("cooperative-reduce", "split-matmul-k", "blockify-launch"),
     "permute-register-tile": ("register-tile",),
     "mark-unroll": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce"),
     "double-buffer": ("stage-inputs",),
@@ -275,6 +276,7 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
     kv = draw.choice([1, 1, 2, 4])
     return [
         ChunkMatmulKPass(bk=kv * draw.choice([1, 2, 3, 4, 8]), kv=kv),
+        *([SplitMatmulKPass(s=draw.choice([2, 3, 5]), over="block")] if draw.random() < 0.4 else []),
         BlockifyLaunchPass(m=rows, n=columns, occupancy=2),
         StageInputsPass(
             memory=draw.choice(["auto", "shared"]), transpose=draw.choice(["auto", "never", "m", "n", "auto"])
@@ -402,5 +404,7 @@ def test_random_schedules(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(fired[kind] for kind in KINDS)
     assert fired["too large"] <= DRAWS / 50
     assert fired["stage-inputs"] >= DRAWS / 2
-    for name in ("ring of 3 or more", "ragged", "register-tile", "permute-register-tile", "mark-unroll"):
+    for name in ("ragged", "register-tile", "permute-register-tile", "mark-unroll"):
         assert fired[name] >= DRAWS / 4, f"{name}: {fired[name]} of {DRAWS} draws"
+    for name in ("ring of 3 or more", "split-matmul-k"):
+        assert fired[name] >= DRAWS / 8, f"{name}: {fired[name]} of {DRAWS} draws"

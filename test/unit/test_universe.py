@@ -9,7 +9,7 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from deplodock.passes.pipeline import PASSES, STAGES
 from deplodock.universe import DEPLODOCK_UNIVERSE
 
-PLANNED = ["split-matmul-k", "tma-copy", "split-inner-for-swizzle"]
+PLANNED = ["tma-copy", "split-inner-for-swizzle"]
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 

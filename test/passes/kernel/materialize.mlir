@@ -1,17 +1,17 @@
 // RUN: deplodock-opt %s -p materialize --split-input-file | filecheck %s
 
-// Every launch of a kernel becomes a kernel, in order.
-// CHECK-LABEL: kernel.func @two_0(%x: memref<8xf32>, %out: memref<8xf32>, %again: memref<8xf32>) blocks(%block = 1) threads(%thread = 8) {
+// Every launch of a kernel becomes a kernel of the buffers that it uses, in order.
+// CHECK-LABEL: kernel.func @two_0(%x: memref<8xf32>, %out: memref<8xf32>) blocks(%block = 1) threads(%thread = 8) {
 // CHECK-NEXT:    %[[T:.*]] = loop.index [%thread]
 // CHECK-NEXT:    %[[A:.*]] = loop.load %x[%[[T]]] : memref<8xf32>
 // CHECK-NEXT:    loop.store %[[A]], %out[%[[T]]] : memref<8xf32>
-// CHECK-LABEL: kernel.func @two_1(%x: memref<8xf32>, %out: memref<8xf32>, %again: memref<8xf32>) blocks(%block = 8) threads(%thread = 1) {
+// CHECK-LABEL: kernel.func @two_1(%out: memref<8xf32>, %again: memref<8xf32>) blocks(%block = 8) threads(%thread = 1) {
 // CHECK-NEXT:    %[[B:.*]] = loop.index [%block]
 // CHECK-NEXT:    %[[A:.*]] = loop.load %out[%[[B]]] : memref<8xf32>
 // CHECK-NEXT:    loop.store %[[A]], %again[%[[B]]] : memref<8xf32>
 // CHECK-LABEL: func.func @run_two(%x: memref<8xf32>, %out: memref<8xf32>, %again: memref<8xf32>) {
-// CHECK-NEXT:    kernel.launch @two_0(%x, %out, %again) : memref<8xf32>, memref<8xf32>, memref<8xf32>
-// CHECK-NEXT:    kernel.launch @two_1(%x, %out, %again) : memref<8xf32>, memref<8xf32>, memref<8xf32>
+// CHECK-NEXT:    kernel.launch @two_0(%x, %out) : memref<8xf32>, memref<8xf32>
+// CHECK-NEXT:    kernel.launch @two_1(%out, %again) : memref<8xf32>, memref<8xf32>
 func.func @two(%x: memref<8xf32>, %out: memref<8xf32>, %again: memref<8xf32>) {
   tile.launch (%t = 8 : thread) {
     %a = loop.load %x[%t] : memref<8xf32>

@@ -1,0 +1,155 @@
+"""t:003 split-matmul-k: share the reduce axis of a contraction among CTAs, where there are too few tiles for all SMs.
+
+    tile.launch (%m = 32 : thread,               %part = memref.alloc() : memref<4x32x64xf32>
+                 %n = 64 : thread) {             tile.launch (%s = 4 : thread, %m = 32 : thread, %n = 64 : thread) {
+      %acc = loop.reduce {arith.addf}              %0 = loop.reduce {arith.addf} %ko_p = 0 to 28 : f32 {
+        %ko = 0 to 112 : f32 {..}                    %ko = loop.index [%s * 28 + %ko_p] ..
+      %r = loop.load %res[%m, %n] : ..             }
+      %y = arith.addf %acc, %r : f32       ->      loop.store %0, %part[%s, %m, %n] : ..
+      loop.store %y, %out[%m, %n] : ..           }
+    }                                            tile.launch (%m = 32 : thread, %n = 64 : thread) {
+                                                   %acc = loop.reduce {arith.addf} %s = 0 to 4 : f32 {
+                                                     %0 = loop.load %part[%s, %m, %n] : .. loop.yield %0 : f32
+                                                   }
+                                                   %r = loop.load %res[%m, %n] : .. %y = arith.addf %acc, %r : f32
+                                                   loop.store %y, %out[%m, %n] : ..
+                                                 }
+
+With `over=block`, as above, the first launch is a batched contraction of parts of k; the second adds the parts in their
+order, so that results do not depend on timing, and does what follows the contraction, once. Both are scheduled like
+any other launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects import func, memref
+from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import PassFailedException
+
+from deplodock.analysis.dependence import Dependence, wheres
+from deplodock.analysis.effects import only_reads
+from deplodock.analysis.nest import Nest
+from deplodock.analysis.roles import contraction
+from deplodock.analysis.schedule import Options
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+
+WAYS = ("block",)
+"""How the parts may be combined."""
+
+
+@dataclass(frozen=True)
+class SplitMatmulKPass(ModulePass):
+    """Share the reduce axis of a contraction among CTAs.
+
+    Parameters:
+        s: parts of k.
+        over: how the parts are combined: by a second launch (block).
+    """
+
+    name = "split-matmul-k"
+    s: int | None = None
+    over: Literal["block", "stream"] | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, split_matmul_k)
+
+
+def split_matmul_k(function: func.FuncOp, options: Options) -> None:
+    """Split the contraction of every launch; Skip with the reason if none has one to split."""
+    over = str(options.get("over", WAYS[0]))
+    if over not in WAYS:
+        raise PassFailedException(
+            f"split-matmul-k: over={over} is not built; the parts are combined over {_words(WAYS)}"
+        )
+    each_launch(function, lambda launch: _split(launch, options))
+
+
+def _words(words: Collection[str]) -> str:
+    return ", ".join(words)
+
+
+def _split(launch: tile.LaunchOp, options: Options) -> None:
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    if roles is None:
+        raise Skip("no reduction of the launch is a contraction")
+    reduction = roles.reduction
+    if _is_part(launch):
+        raise Skip("k is shared by CTAs already")
+    if staged(launch) or launch.bound_to(Binding.BLOCK) or launch.bound_to(Binding.REGISTER):
+        raise Skip("the launch has blocks, registers or slabs; split-matmul-k runs before what makes them")
+    if wheres(launch.body.block):
+        raise Skip("some points of the launch are inactive, and have no partial sums")
+    if reduction.trips is None:
+        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint} is not constant")
+    if any(launch.extent(axis) is None for axis in launch.axes):
+        raise Skip("an axis has an extent that is not constant")
+    if "s" not in options:
+        raise Skip("the tiles fill the SMs of the target without a split")
+    parts = positive(options, "s", 1)
+    if parts == 1:
+        raise Skip("s=1 leaves k whole")
+    _cut(launch, reduction, parts)
+
+
+def _is_part(launch: tile.LaunchOp) -> bool:
+    """Whether a launch stores to a buffer of its function, as only one that computes partial sums does."""
+    return any(
+        isinstance(op, loop.StoreOp) and isinstance(op.destination.owner, memref.AllocOp) for op in launch.walk()
+    )
+
+
+def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
+    """Let a launch store partial sums, and a copy of it behind it add them and do what follows."""
+    second = launch.clone()
+    Rewriter.insert_op(second, InsertPoint.after(launch))
+    depends = Dependence().of(*reduction.results)
+    varying = [axis.index for axis in launch.axes if axis in depends]
+    shape = [parts, *(launch.extent(launch.axes[i]) or 0 for i in varying)]
+    workspace = memref.AllocOp.get(reduction.results[0].type, shape=shape)
+    workspace.memref.name_hint = f"{reduction.results[0].name_hint or 'acc'}_part"
+    Rewriter.insert_op(workspace, InsertPoint.before(launch))
+
+    position = list(launch.body.block.ops).index(reduction)
+    twin = list(second.body.block.ops)[position]
+    assert isinstance(twin, loop.ReduceOp)
+    _add_parts(twin, workspace.memref, [second.axes[i] for i in varying])
+    _erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
+
+    axes = [launch.axes[i] for i in varying]
+    axis = append_axis(launch, Axis(parts, Binding.THREAD, "s"))
+    partial = share_loop(reduction, axis, parts)
+    store = loop.StoreOp(partial.results[0], workspace.memref, AffineMap.identity(len(shape)), [axis, *axes])
+    Rewriter.insert_op(store, InsertPoint.after(partial))
+    _erase_unneeded(launch.body.block, [store])
+    reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
+
+
+def _add_parts(reduction: loop.ReduceOp, workspace: SSAValue, axes: list[SSAValue]) -> None:
+    """Replace a reduction by one over its stored parts, in their order."""
+    type = loop.memref_of(workspace)
+    body = Block(arg_types=[IndexType()])
+    body.args[0].name_hint = "s"
+    load = loop.LoadOp(workspace, AffineMap.identity(len(type.get_shape())), [body.args[0], *axes])
+    body.add_ops([load, loop.YieldOp(load.result)])
+    total = loop.ReduceOp(type.get_shape()[0], Region(body), reduction.identities, reduction.combiner.clone())
+    total.results[0].name_hint = reduction.results[0].name_hint
+    Rewriter.replace_op(reduction, total)
+
+
+def _erase_unneeded(block: Block, wanted: Collection[Operation]) -> None:
+    """Erase the operations of a launch body that none of the wanted ones needs."""
+    for op in reversed(list(block.ops)):
+        if op not in wanted and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)
