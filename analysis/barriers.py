@@ -84,13 +84,13 @@ def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
 
 
 def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.FuncOp) -> bool:
-    """Whether a map's values are the same for all threads of a CTA: they depend on the block id and loops only."""
+    """Whether a map's values are the same for all threads of a CTA: they depend on block id, loops and tickets."""
     return all(_is_uniform_root(root, function) for form in fold_map(map, operands) for root in form.roots())
 
 
 def _is_uniform_root(root: SSAValue, function: kernel.FuncOp) -> bool:
     if root is function.thread_id or not isinstance(root, BlockArgument):
-        return False
+        return isinstance(root.owner, kernel.TicketOp)
     owner = root.block.parent_op()
     return owner is function or (
         isinstance(owner, loop.ForOp) and _is_uniform(owner.bound.data, owner.bound_operands, function)
@@ -223,7 +223,7 @@ class _Walk:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
-                case kernel.BarrierOp():
+                case kernel.BarrierOp() | kernel.TicketOp():
                     state.pending = {}
                 case kernel.CommitGroupOp():
                     state.commit(self._most_pending)
@@ -475,7 +475,7 @@ class _Walk:
         return self._relevant[block]
 
     def _is_relevant(self, op: Operation) -> bool:
-        orders = (kernel.BarrierOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
+        orders = (kernel.BarrierOp, kernel.TicketOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
         return op in self._accesses or isinstance(op, orders)

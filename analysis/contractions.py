@@ -5,7 +5,7 @@ from __future__ import annotations
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
-from deplodock.analysis.tiling import CHUNK, Tile, best_tile
+from deplodock.analysis.tiling import CHUNK, Tile, best_tiling
 from deplodock.dialects.kernel import TargetAttr
 
 PAD = 4
@@ -31,15 +31,16 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
     asynchronously filled slabs, as deep as shared memory allows at the tile's occupancy.
     """
     size = element_bytes(found.reduction.results[0].type)
-    tile, parts = best_tile(found, size, target)
+    tiling = best_tiling(found, size, target)
+    tile = tiling.tile
     trips = found.reduction.trips
     is_ring = trips is not None and trips > 2 * CHUNK
     occupancy, depth = _ring(tile, size, target) if is_ring else (tile.occupancy, 1)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if is_ring:
         rules["chunk-matmul-k"] = {"bk": CHUNK}
-    if parts > 1:
-        rules["split-matmul-k"] = {"s": parts, "over": "block"}
+    if tiling.parts > 1:
+        rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:

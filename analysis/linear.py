@@ -195,10 +195,12 @@ def extent_of(root: SSAValue) -> int | None:
 
 
 def value_range(root: SSAValue) -> Range | None:
-    """The least and greatest value of an axis, loop variable or hardware id; of another index, None.
+    """The least and greatest value of an axis, loop variable or hardware id; of other indices, None.
 
-    A loop variable whose bound is not constant stays below the greatest value of the bound.
+    A loop variable whose bound is not constant stays below the greatest value of the bound. A ticket is 0 or 1.
     """
+    if isinstance(root.owner, kernel.TicketOp):
+        return 0, 1
     extent = extent_of(root)
     if extent is None and isinstance(root, BlockArgument):
         extent = _greatest_bound(root)

@@ -166,7 +166,7 @@ def _with_sum(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
     """The schedule of a contraction, with what the launch that adds its parts takes."""
     outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
     is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
-    vector = VECTOR if is_wide else 1
+    vector = VECTOR if is_wide and "register-tile" in schedule else 1
     added: Schedule = {"blockify-launch": {"threads": CTA_THREADS * vector}, "register-tile": {"vector": vector}}
     return {rule: {**options, **added.get(rule, {})} for rule, options in schedule.items()}
 

@@ -1,13 +1,15 @@
 """The CTA tile of a contraction, and into how many parts its reduction is split: those whose grid finishes first.
 
 The model adds up waves of CTAs, each at the rate of its tile and of the CTAs that share an SM, and what the parts cost:
-a launch more, and their way through memory. Sources, measured on an H100 (132 SMs) if no other card is named:
+their way through memory, and a launch more (`block`) or the time in which the last CTA of a tile adds them (`ticket`).
+Sources, measured on an H100 (132 SMs) if no other card is named:
 
 * `PEAK_SHARE`: 50.5 of 66.9 TFLOP/s, 128x128 tiles at 4096x4096x4096
 * `IDLE_LOSS`: CTAs with an SM to themselves, on an H200: 417 us for 512x3584x3584 in tiles of 128x128 that would take
   307 with two on an SM, 139 us for 128 rows in tiles of 64x64 (87 with four), 74 us for 32 rows in tiles of 32x32 (38
   with eight). That is 0.74, 0.63 and 0.52 of the full rate: half of it, and half of the share of CTAs that are there
 * `START_NS`: the first slabs come after the latency of DRAM, 700 ns, and the launch
+* `LAST_CTA_RATE`: one CTA that adds 8 to 10 parts of 64 KB takes 10 to 20 us, its latencies included
 * `L2_SPEEDUP`: what one kernel writes and the next reads goes at 5.5 to 7 TB/s below 20 of the 50 MB of L2, else at the
   3.35 of DRAM
 """
@@ -34,6 +36,7 @@ MIN_STEPS = 4
 PEAK_SHARE = 0.755
 IDLE_LOSS = 0.5
 START_NS = 1000.0
+LAST_CTA_RATE = 40.0
 L2_SPEEDUP = 1.6
 L2_SHARE = 0.4
 
@@ -67,15 +70,24 @@ TILES = (
 )
 
 
-def best_tile(found: Contraction, size: int, target: TargetAttr) -> tuple[Tile, int]:
-    """The tile and the parts of k of a contraction whose elements have `size` bytes."""
+@dataclass(frozen=True)
+class Tiling:
+    """A tile, the parts of k, and how they are combined: `block` or `ticket`, as split-matmul-k has it."""
+
+    tile: Tile
+    parts: int
+    over: str
+
+
+def best_tiling(found: Contraction, size: int, target: TargetAttr) -> Tiling:
+    """The tiling of a contraction whose elements have `size` bytes."""
     problem = _Problem.of(found, size, target)
-    options = [
-        (tile, parts) for tile in TILES if tile.cells_m * tile.cells_n * size <= 512 for parts in problem.parts()
-    ]
-    times = {option: problem.time(*option) for option in options}
+    tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n * size <= 512]
+    options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
+    times = {option: problem.time(option) for option in options}
     limit = min(times.values()) * TOLERANCE
-    return min((option for option in options if times[option] <= limit), key=lambda option: (option[1], times[option]))
+    good = (option for option in options if times[option] <= limit)
+    return min(good, key=lambda option: (option.parts, times[option]))
 
 
 @dataclass(frozen=True)
@@ -101,9 +113,10 @@ class _Problem:
         yield 1
         yield from range(2, 1 + min(MAX_PARTS, (self.steps or 0) // MIN_STEPS))
 
-    def time(self, tile: Tile, parts: int) -> float:
+    def time(self, tiling: Tiling) -> float:
         """Nanoseconds of the launches."""
-        return self._grid(tile, parts) + (self._sum(parts) if parts > 1 else 0)
+        grid = self._grid(tiling.tile, tiling.parts)
+        return grid + self._sum(tiling) if tiling.parts > 1 else grid
 
     def _grid(self, tile: Tile, parts: int) -> float:
         """Nanoseconds of the contraction: full waves, then what is left, spread over the SMs."""
@@ -116,9 +129,11 @@ class _Problem:
         last = START_NS + cta * shared / (1 - IDLE_LOSS * (1 - shared / tile.occupancy)) if left else 0
         return waves * (START_NS + cta * tile.occupancy) + last
 
-    def _sum(self, parts: int) -> float:
-        """Nanoseconds to store the parts, and of the launch that adds them."""
-        outputs = self.batch * self.m * self.n * self.size
+    def _sum(self, tiling: Tiling) -> float:
+        """Nanoseconds to store the parts, to read them and to add them."""
+        outputs, parts = self.batch * self.m * self.n * self.size, tiling.parts
         is_cached = parts * outputs <= L2_SHARE * self.target.fact("l2_bytes")
-        rate = self.target.fact("dram_gbps") * (L2_SPEEDUP if is_cached else 1)
-        return self.target.fact("launch_ns") + START_NS + (2 * parts + 1) * outputs / rate
+        moved = 2 * parts * outputs / (self.target.fact("dram_gbps") * (L2_SPEEDUP if is_cached else 1))
+        if tiling.over == "block":
+            return moved + self.target.fact("launch_ns") + START_NS
+        return moved + parts * tiling.tile.m * tiling.tile.n * self.size / LAST_CTA_RATE

@@ -22,7 +22,7 @@ from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
-from deplodock.codegen import cuda_copies, cuda_mbarrier, cuda_scalars, cuda_tma
+from deplodock.codegen import cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
 from deplodock.codegen.cuda_indices import INT_MAX, IndexWriter, forms, is_int, offset
 from deplodock.codegen.names import Names, identifier
 from deplodock.dialects import kernel, loop
@@ -52,11 +52,12 @@ _RESERVED = frozenset(
         *cuda_scalars.FUNCTIONS,
         *cuda_scalars.HELPERS,
         *cuda_copies.HELPERS,
+        *cuda_grid.HELPERS,
         *cuda_mbarrier.HELPERS,
         *cuda_tma.HELPERS,
         *_VECTORS.values(),
         *(f"make_{vector}" for vector in _VECTORS.values()),
-        *("__shfl_xor_sync", "__syncthreads", "__int_as_float", "__longlong_as_double", _POOL),
+        *("__shfl_xor_sync", "__syncthreads", "__threadfence", "__int_as_float", "__longlong_as_double", _POOL),
     }
 )
 
@@ -87,7 +88,7 @@ def print_module(module: ModuleOp) -> str:
         raise UnsupportedError("the module holds no kernel.func to print as CUDA; lower it to the kernel level first")
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
-    known = cuda_scalars.HELPERS | cuda_copies.HELPERS | cuda_mbarrier.HELPERS | cuda_tma.HELPERS
+    known = cuda_scalars.HELPERS | cuda_copies.HELPERS | cuda_grid.HELPERS | cuda_mbarrier.HELPERS | cuda_tma.HELPERS
     helpers = [code for name, code in known.items() if name in calls]
     return "\n".join([*helpers, *printed])
 
@@ -188,6 +189,11 @@ class _KernelPrinter:
                 self._define(op.result, f"__shfl_xor_sync(0xffffffff, {value}, {mask})")
             case kernel.BarrierOp():
                 self._line("__syncthreads();")
+            case kernel.FenceOp():
+                self._line("__threadfence();")
+            case kernel.TicketOp():
+                counter = self._element(op.counter, op.map.data, op.indices)
+                self._define(op.result, f"take_ticket(&{counter}, {op.ctas.value.data})")
             case kernel.CommitGroupOp():
                 self._line(cuda_copies.commit())
             case kernel.WaitGroupOp():

@@ -73,6 +73,7 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_conditions,
 )
+from deplodock.dialects.kernel_grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, WaitGroupOp
 from deplodock.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
@@ -85,6 +86,8 @@ __all__ = [
     "ArriveOp",
     "BarrierOp",
     "CommitGroupOp",
+    "CountersOp",
+    "FenceOp",
     "FuncOp",
     "Kernel",
     "LaunchOp",
@@ -95,6 +98,7 @@ __all__ = [
     "TargetAttr",
     "TensorMapOp",
     "TensorMapType",
+    "TicketOp",
     "TmaLoadOp",
     "WaitGroupOp",
     "WaitPhaseOp",
@@ -522,6 +526,7 @@ Kernel = Dialect(
     [
         *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp),
         *(BarrierOp, CommitGroupOp, WaitGroupOp),
+        *(CountersOp, FenceOp, TicketOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
         *(TensorMapOp, TmaLoadOp),
     ],

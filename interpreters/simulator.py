@@ -8,7 +8,8 @@ float32), in the program's order. Findings do not depend on the order in which t
 the program allows it on these inputs, whether or not it changes the result.
 
 Barriers order shared memory, the end of a launch orders global memory: within a launch no two threads may touch one
-global element if one of them writes it. Every buffer starts at a 16-byte aligned address.
+global element if one of them writes it, unless fences and tickets order them. Every buffer starts at a 16-byte aligned
+address.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
-from deplodock.dialects.kernel import FuncOp, LaunchOp, TensorMapOp
+from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp
 from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.simulator_machine import Launch
@@ -44,7 +46,14 @@ class Simulation:
     seconds: float
 
 
-def simulate(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, check: bool = True) -> Simulation:
+def simulate(
+    module: ModuleOp,
+    inputs: Sequence[Array],
+    *,
+    entry: str | None = None,
+    check: bool = True,
+    order: int | None = None,
+) -> Simulation:
     """Run a module at kernel level.
 
     Args:
@@ -53,6 +62,7 @@ def simulate(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = N
             those that it reads. They are not changed: an argument that is also written comes back as an output.
         entry: the function to run; needed if several functions are called by no other.
         check: whether to look for mistakes; without it the run is faster and `findings` is empty.
+        order: the seed of a random order in which the CTAs of each launch run; by default they run by their ids.
 
     The outputs are the values that the entry returns or, if it returns nothing, the arguments that it writes, in order.
 
@@ -62,7 +72,7 @@ def simulate(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = N
         UnsupportedError: an op, a type or an extent that the simulator does not know.
     """
     start = time.perf_counter()
-    host = _Host(module, check)
+    host = _Host(module, check, order)
     outputs = host.run(entry_function(module, entry), inputs)
     return Simulation(outputs, host.report.findings, host.counters, time.perf_counter() - start)
 
@@ -70,10 +80,11 @@ def simulate(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = N
 class _Host:
     """Runs host functions: allocations, calls and launches, in order."""
 
-    def __init__(self, module: ModuleOp, check: bool) -> None:
+    def __init__(self, module: ModuleOp, check: bool, order: int | None) -> None:
         self.report = Report(module)
         self.counters: dict[str, Counters] = {}
         self._check = check
+        self._order = None if order is None else np.random.default_rng(order)
         self._writers: dict[int, Operation] = {}
 
     def run(self, function: Function, inputs: Sequence[Array]) -> list[Array]:
@@ -104,6 +115,9 @@ class _Host:
             match op:
                 case AllocOp():
                     buffers[op.memref] = Buffer.unwritten(Layout.of(op.memref))
+                case CountersOp():
+                    layout = Layout.of(op.result)
+                    buffers[op.result] = Buffer.of(layout, np.zeros(layout.shape, layout.dtype))
                 case TensorMapOp():
                     buffers[op.result] = buffers[op.source]
                 case CallOp() | LaunchOp():
@@ -120,7 +134,8 @@ class _Host:
 
     def _launch(self, kernel: FuncOp, arguments: Sequence[Buffer], caller: Operation) -> None:
         counters = self.counters.setdefault(kernel.sym_name.data, Counters())
-        Launch(kernel, arguments, self.report, counters, self._check).run()
+        order = None if self._order is None else self._order.permutation(kernel.num_blocks)
+        Launch(kernel, arguments, self.report, counters, self._check, order).run()
         for buffer, role in zip(arguments, argument_roles(kernel), strict=True):
             buffer.log = None
             if role is not Role.IN:

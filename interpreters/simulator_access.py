@@ -13,6 +13,7 @@ from deplodock.dialects.kernel import FuncOp, MbarrierOp, MoveOp
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.machine import outside_as_false
 from deplodock.interpreters.simulator_flight import Copies, Flight
+from deplodock.interpreters.simulator_grid import Grid
 from deplodock.interpreters.simulator_lanes import Frame
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
 from deplodock.interpreters.simulator_nests import Access
@@ -34,7 +35,7 @@ class _Place:
 
 
 class MemoryUnit:
-    """The accesses of the CTAs of one launch that run together, `first_cta` being the first of them."""
+    """The accesses of the CTAs of one launch that run together, whose ids are `ids`."""
 
     def __init__(self, kernel: FuncOp, report: Report, counters: Counters, check: bool) -> None:
         self._threads = kernel.num_threads
@@ -47,12 +48,15 @@ class MemoryUnit:
         self._has_phases = any(isinstance(op, MbarrierOp) for op in self._ops)
         self.flight = Flight(0, 0)
         self.phases: Phases | None = None
-        self.first_cta = 0
+        self.grid: Grid | None = None
+        """What the CTAs of a launch with tickets know of each other."""
+        self.ids = np.zeros(0, np.int64)
         self.ctas = 0
 
-    def start(self, first_cta: int, ctas: int) -> None:
+    def start(self, ids: Array) -> None:
         """Go to other CTAs; they have no shared memory yet, and nothing is in flight."""
-        self.first_cta, self.ctas = first_cta, ctas
+        self.ids, self.ctas = ids, len(ids)
+        ctas = self.ctas
         self._shared = {}
         self.flight = Flight(ctas, self._threads)
         self.phases = Phases(ctas, self._threads) if self._has_phases else None
@@ -166,7 +170,7 @@ class MemoryUnit:
 
     def lane(self, position: Sequence[int]) -> str:
         """A lane, as a message names it."""
-        return f"thread {position[-1]} of CTA {self.first_cta + position[-2]}"
+        return f"thread {position[-1]} of CTA {int(self.ids[position[-2]])}"
 
     def _place(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> _Place:
         layout = buffer.layout
@@ -199,7 +203,18 @@ class MemoryUnit:
         number, thread = AccessLog.untag(tag)
         if self.phases is not None and self._is_shared(buffer):
             thread = self.phases.clocks.thread(thread)
+        elif self.grid is not None and not self._is_shared(buffer):
+            thread = self.grid.thread(thread)
         return number, thread
+
+    def _in_grid(self, thread: Array, place: _Place, *, writes: bool) -> Array:
+        """The threads of the CTAs as tags hold them: numbered through the grid."""
+        threads = thread + self.ids.reshape(-1, 1) * self._threads
+        if self.grid is None:
+            return threads
+        if writes:
+            self.grid.write(self.ids, all_lanes(place.frame))
+        return self.grid.stamp(self.ids, threads)
 
     def _copies(self, buffer: Buffer) -> Array:
         """Where the copies of shared memory of the CTAs start."""
@@ -264,7 +279,7 @@ class MemoryUnit:
         shape, mask, times = place.frame.shape, place.frame.mask, 1
         element, thread = _widened(place.element, access, place.frame), np.arange(self._threads)
         if not self._is_shared(buffer):
-            thread = thread + np.arange(self.first_cta, self.first_cta + self.ctas).reshape(-1, 1) * self._threads
+            thread = self._in_grid(thread, place, writes=access.writes)
         else:
             thread = thread if self.phases is None else self.phases.clocks.stamp()
             is_one = log.copies == 1 and _is_same_in_ctas(thread)
@@ -369,7 +384,7 @@ class MemoryUnit:
                 f"thread {t}" + ("" if shared else f" of CTA {cta}")
                 for cta, t in (divmod(tag, self._threads) for tag in (thread, other))
             )
-            where = f"in CTA {self.first_cta + copy}, " if shared else ""
+            where = f"in CTA {int(self.ids[copy])}, " if shared else ""
             return (
                 f"{where}{here} {_verb(number)} {place}, which {there} {_verb(other_number)} in "
                 f"{self._report.reference(self._ops[other_number // 2])}, "
@@ -386,6 +401,8 @@ class MemoryUnit:
 
     def _missing_order(self, shared: bool, number: int, other_number: int) -> str:
         """What does not order two accesses, by the numbers of their tags."""
+        if not shared and self.grid is not None:
+            return "with no kernel.fence and kernel.ticket after the first, then a ticket and a fence before the second"
         if not shared:
             return "and nothing orders the threads of a launch"
         if self.phases is None:

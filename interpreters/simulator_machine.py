@@ -14,10 +14,12 @@ from deplodock.dialects.kernel import (
     ArriveOp,
     BarrierOp,
     CommitGroupOp,
+    FenceOp,
     FuncOp,
     MbarrierOp,
     MoveOp,
     ShuffleXorOp,
+    TicketOp,
     TmaLoadOp,
     WaitGroupOp,
     WaitPhaseOp,
@@ -32,6 +34,7 @@ from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, R
 from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
 from deplodock.interpreters.simulator_report import Counters, Report
 from deplodock.interpreters.simulator_sync import SyncUnit
+from deplodock.interpreters.simulator_tickets import TicketUnit
 from deplodock.interpreters.simulator_tma import TmaUnit
 from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array, poison
@@ -44,15 +47,24 @@ class Launch:
     """One launch of a kernel on its arguments."""
 
     def __init__(
-        self, kernel: FuncOp, arguments: Sequence[Buffer], report: Report, counters: Counters, check: bool
+        self,
+        kernel: FuncOp,
+        arguments: Sequence[Buffer],
+        report: Report,
+        counters: Counters,
+        check: bool,
+        order: Array | None = None,
     ) -> None:
+        """`order` is the order in which the CTAs run, by default that of their ids."""
         self._kernel = kernel
+        self._order = np.arange(kernel.num_blocks) if order is None else order
         self._report = report
         self._counters = counters
         self._check = check
         self._memory = MemoryUnit(kernel, report, counters, check)
         self._sync = SyncUnit(self._memory, report, check)
         self._tma = TmaUnit(self._memory, self._sync, report, check)
+        self._tickets = TicketUnit(kernel, self._memory, report, check)
         self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self._values: dict[SSAValue, Array] = {}
         self._accesses = {op: accesses(op) for op in kernel.body.walk()}
@@ -75,6 +87,8 @@ class Launch:
             ArriveCopiesOp: self._arrive_copies,
             WaitPhaseOp: self._wait_phase,
             TmaLoadOp: self._tma_load,
+            FenceOp: self._fence,
+            TicketOp: self._ticket,
         }
 
     def run(self) -> None:
@@ -88,11 +102,12 @@ class Launch:
         blocks, at_once = self._kernel.num_blocks, self._ctas_at_once()
         with np.errstate(all="ignore"):
             for first in range(0, blocks, at_once):
-                ctas = min(at_once, blocks - first)
-                self._memory.start(first, ctas)
-                self._values[self._kernel.block_id] = np.arange(first, first + ctas).reshape(-1, 1)
+                ids = self._order[first : first + at_once]
+                self._memory.start(ids)
+                self._values[self._kernel.block_id] = ids.reshape(-1, 1)
                 self._values[self._kernel.thread_id] = np.arange(self._kernel.num_threads).reshape(1, -1)
-                self._block(self._kernel.body.block, Frame((ctas, self._kernel.num_threads)))
+                self._block(self._kernel.body.block, Frame((len(ids), self._kernel.num_threads)))
+        self._tickets.check()
 
     def _identity(self, buffer: SSAValue) -> Hashable:
         """What tells buffers apart: arguments may be the same buffer under two names."""
@@ -127,7 +142,7 @@ class Launch:
         for parameter in self._kernel.parameters:
             buffer = self._buffers[parameter]
             if self._check and isinstance(buffer, Buffer) and self._identity(parameter) in written:
-                buffer.log = AccessLog(buffer.data.size)
+                buffer.log = AccessLog(buffer.data.size, self._memory.grid)
 
     def _ctas_at_once(self) -> int:
         threads = self._kernel.num_threads
@@ -275,7 +290,7 @@ class Launch:
 
         def message() -> str:
             position = [int(i) for i in np.unravel_index(np.argmax(broken), broken.shape)]
-            cta = self._memory.first_cta + position[-2]
+            cta = int(self._memory.ids[position[-2]])
             return (
                 f"only {int(lanes[tuple(position)])} of the 32 lanes of warp {position[-1]} of CTA {cta} take part; "
                 "all lanes of a warp must reach a shuffle"
@@ -283,7 +298,17 @@ class Launch:
 
         self._report.add(kinds.DIVERGENT_SHUFFLE, op, int(np.count_nonzero(broken)), message)
 
-    def _barrier(self, op: BarrierOp, frame: Frame) -> None:
+    def _fence(self, op: FenceOp, frame: Frame) -> None:
+        self._tickets.fence(frame)
+
+    def _ticket(self, op: TicketOp, frame: Frame) -> None:
+        self._barrier(op, frame)
+        counters = self._buffers[op.counter]
+        assert isinstance(counters, Buffer)
+        subscripts = evaluate_map(op.map.data, self._get(op.indices))
+        self._values[op.result] = self._tickets.take(op, counters, subscripts, frame)
+
+    def _barrier(self, op: BarrierOp | TicketOp, frame: Frame) -> None:
         ctas, threads = frame.shape
         arrived = np.full(ctas, threads)
         if frame.mask is not None:
@@ -294,13 +319,13 @@ class Launch:
         self._counters.barriers += int(np.count_nonzero(arrived))
         self._memory.barrier(arrived > 0)
 
-    def _report_split(self, op: BarrierOp, frame: Frame, split: Array, arrived: Array) -> None:
+    def _report_split(self, op: BarrierOp | TicketOp, frame: Frame, split: Array, arrived: Array) -> None:
         def message() -> str:
             cta = int(np.argmax(split))
             here = np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
             there, away = int(np.argmax(here[cta])), int(np.argmin(here[cta]))
             return (
-                f"only {int(arrived[cta])} of the {frame.shape[-1]} threads of CTA {self._memory.first_cta + cta} "
+                f"only {int(arrived[cta])} of the {frame.shape[-1]} threads of CTA {int(self._memory.ids[cta])} "
                 f"reach it: thread {there} does, thread {away} does not; move it out of the guard or loop"
             )
 

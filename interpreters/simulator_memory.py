@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.dialects.loop import memref_of
 from deplodock.errors import UnsupportedError
+from deplodock.interpreters.simulator_grid import Grid
 from deplodock.interpreters.simulator_phases import Clocks
 from deplodock.interpreters.values import Array, DType, dtype_of, poison
 
@@ -73,11 +74,11 @@ class AccessLog:
 
     Two readers are enough to know, for any thread, whether another one has read. An access is a tag: the number of its
     op and the thread. As long as all CTAs access the same elements of their shared memories, one copy stands for all.
-    Where barriers have phases a tag holds the stamp of `clocks` for the thread, and accesses that happened before are
-    no others.
+    Where barriers have phases or CTAs take tickets, a tag holds the stamp of `clocks` for the thread, and accesses that
+    happened before are no others.
     """
 
-    def __init__(self, size: int, clocks: Clocks | None = None) -> None:
+    def __init__(self, size: int, clocks: Clocks | Grid | None = None) -> None:
         self.copies = 1
         self._size = size
         self._clocks = clocks

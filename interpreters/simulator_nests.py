@@ -14,8 +14,10 @@ from deplodock.dialects.kernel import (
     ArriveOp,
     BarrierOp,
     CommitGroupOp,
+    FenceOp,
     MbarrierOp,
     MoveOp,
+    TicketOp,
     TmaLoadOp,
     WaitGroupOp,
     WaitPhaseOp,
@@ -53,7 +55,7 @@ def accesses(op: Operation) -> list[Access]:
 
 
 _IN_ORDER = (
-    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp),
+    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp, FenceOp, TicketOp),
     *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp, TmaLoadOp),
 )
 

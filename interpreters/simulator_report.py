@@ -26,6 +26,7 @@ WRONG_BYTES = "wrong byte count"
 MISALIGNED_SLOT = "misaligned slot"
 REPEATED_ISSUE = "repeated issue"
 UNINITIALISED_BARRIER = "uninitialised barrier"
+OPEN_TICKET = "open ticket"
 DYNAMIC_REGISTER_INDEX = "dynamic register index"
 
 

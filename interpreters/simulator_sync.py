@@ -135,7 +135,7 @@ class SyncUnit:
     def _report_incomplete(self, op: WaitPhaseOp, barrier: Barrier, cta: int, slot: int) -> None:
         arrived, bytes = int(barrier.arrived[cta, slot]), int(barrier.bytes[cta, slot])
         completed = int(barrier.completed[cta, slot])
-        where = f"deadlock in CTA {self._memory.first_cta + cta}: phase {completed} of {self._name(op)}[{slot}]"
+        where = f"deadlock in CTA {int(self._memory.ids[cta])}: phase {completed} of {self._name(op)}[{slot}]"
         if arrived >= barrier.arrivals:
             more = f"expects {bytes} more bytes than" if bytes > 0 else f"does not expect {-bytes} of the bytes that"
             self._add(kinds.WRONG_BYTES, op, lambda: f"{where} {more} are copied; a box counts as a whole")

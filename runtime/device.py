@@ -59,6 +59,8 @@ class Executable:
         (self.cubin,) = cubins([print_module(module)], nvcc_arch(arch))
         self._functions = self._load() if self.plan.launches else {}
         self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
+        if counters := self.plan.counters:
+            self._driver.memset_d8(int(self._scratch) + self.plan.scratch - counters, 0, counters)
 
     def bind(self, addresses: Mapping[int, int]) -> list[_Bound]:
         """The launches on the buffers at these addresses, by number; those in scratch memory have theirs.

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from deplodock.analysis import scratch
 from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.analysis.resources import shared_memory
-from deplodock.dialects.kernel import FuncOp, LaunchOp
+from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp
 from deplodock.dialects.loop import memref_of
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import DType, dtype_of
@@ -50,13 +50,17 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class ProgramPlan:
-    """Buffers by number, those that the caller gives and gets, the launches, and the bytes of scratch memory."""
+    """Buffers by number, those that the caller gives and gets, the launches, and the bytes of scratch memory.
+
+    The `counters` last bytes of scratch memory are zero before the first run, and each run leaves them zero.
+    """
 
     buffers: tuple[BufferPlan, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     launches: tuple[LaunchPlan, ...]
     scratch: int
+    counters: int = 0
 
 
 def program_plan(module: ModuleOp) -> ProgramPlan:
@@ -79,9 +83,9 @@ def program_plan(module: ModuleOp) -> ProgramPlan:
     else:
         inputs = [number for number, role in zip(arguments, roles, strict=True) if role is not Role.OUT]
         outputs = [number for number, role in zip(arguments, roles, strict=True) if role is not Role.IN]
-    return ProgramPlan(
-        tuple(planner.buffers), tuple(inputs), tuple(outputs), tuple(planner.launches), planner.scratch.size
-    )
+    buffers, launches = tuple(planner.buffers), tuple(planner.launches)
+    size = planner.scratch.size + planner.counters
+    return ProgramPlan(buffers, tuple(inputs), tuple(outputs), launches, size, planner.counters)
 
 
 @dataclass
@@ -89,6 +93,8 @@ class _Planner:
     entry: Function
     buffers: list[BufferPlan] = field(default_factory=list[BufferPlan])
     launches: list[LaunchPlan] = field(default_factory=list[LaunchPlan])
+    counters: int = 0
+    """The bytes of all counters so far, which lie behind the rest of scratch memory."""
 
     def __post_init__(self) -> None:
         entry = self.entry
@@ -96,9 +102,16 @@ class _Planner:
 
     def add(self, value: SSAValue) -> int:
         """Number a buffer."""
+        return self._place(value, self.scratch.offsets.get(value))
+
+    def _add_counters(self, value: SSAValue) -> int:
+        number = self._place(value, self.scratch.size + self.counters)
+        self.counters += -(-self.buffers[number].bytes // scratch.ALIGNMENT) * scratch.ALIGNMENT
+        return number
+
+    def _place(self, value: SSAValue, offset: int | None) -> int:
         type = memref_of(value)
-        plan = BufferPlan(tuple(type.get_shape()), dtype_of(type.element_type), self.scratch.offsets.get(value))
-        self.buffers.append(plan)
+        self.buffers.append(BufferPlan(tuple(type.get_shape()), dtype_of(type.element_type), offset))
         return len(self.buffers) - 1
 
     def run(self, function: Function, arguments: Sequence[int]) -> list[int]:
@@ -111,6 +124,8 @@ class _Planner:
             match op:
                 case AllocOp():
                     numbers[op.memref] = self.add(op.memref)
+                case CountersOp():
+                    numbers[op.result] = self._add_counters(op.result)
                 case CallOp() | LaunchOp():
                     results = self.run(callee(op), [numbers[value] for value in op.arguments])
                     numbers.update(zip(op.results, results, strict=True))

@@ -24,6 +24,7 @@ from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.kernel.workspace import Workspace
 
 Condition = Linear
 """A condition of activity as the form `lhs - rhs`, which is below 0 where it holds."""
@@ -57,6 +58,10 @@ class Emitter:
         """The barriers of each mbarrier ring: of full slots and of empty ones."""
         self.conditions: list[Condition] = []
         """The activity conditions in force that no branch has checked."""
+        self.workspaces: dict[tile.CombineOp, Workspace] = {}
+        """The memory of the combines over block axes."""
+        self.elected: set[SSAValue] = set()
+        """The block axes of which the CTA of one coordinate goes on alone."""
         self._constants: dict[SSAValue, SSAValue] = {}
         self._last_constant: Operation | None = None
 

@@ -1,6 +1,7 @@
-"""Lowers `tile.combine`: threads fold their registers, shuffles lanes, shared memory warps and odd groups.
+"""Lowers `tile.combine`: threads fold their registers, shuffles lanes, shared memory warps and odd groups, the last CTA
+what others left in memory.
 
-Threads are folded in a fixed order, so results do not depend on timing, and all threads get the same bits.
+All are folded in a fixed order, so results do not depend on timing, and all threads get the same bits.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.linear import Linear, fold_value
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter
+from deplodock.passes.kernel.lower_ticket import fold_blocks
+from deplodock.passes.kernel.workspace import blocks_of
 
 WARP = 32
 """Lanes of a warp, the reach of a shuffle."""
@@ -27,16 +29,14 @@ Held = Array | SSAValue
 
 
 def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
-    """Emit a combine: fold the registers of each thread, then the threads."""
-    blocks = [axis for axis in op.axes if emitter.launch.binding(axis) is Binding.BLOCK]
-    if blocks:
-        raise DiagnosticException(
-            f"materialize: a combine over the block axis %{blocks[0].name_hint} is not lowered yet"
-        )
+    """Emit a combine: fold the registers of each thread, then the threads, then the CTAs."""
     combining = Combining(emitter, op)
     combining.fold_registers()
     combining.fold_threads()
-    for old, held in zip(op.results, combining.held, strict=True):
+    folded = combining.held
+    if blocks := blocks_of(op, emitter.launch):
+        folded = fold_blocks(emitter, op, blocks, folded)
+    for old, held in zip(op.results, folded, strict=True):
         if isinstance(held, Array):
             emitter.arrays[old] = held
         else:

@@ -16,7 +16,7 @@ where nobody does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -37,6 +37,7 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_launch import lower_body
+from deplodock.passes.kernel.workspace import Workspace, allocate
 from deplodock.passes.names import Names
 
 MAX_BLOCKS = 2**31 - 1
@@ -65,21 +66,27 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
     base = function.sym_name.data
     for number, launch in enumerate(found):
         name = base if len(found) == 1 else Names(module).fresh(f"{base}_{number}")
-        outlined = lower_launch(function, launch, name, module)
+        workspaces = allocate(launch, function)
+        buffers = _buffers(function, launch, workspaces)
+        outlined = lower_launch(launch, name, buffers, workspaces, module)
         Rewriter.insert_op(outlined, InsertPoint.before(function))
-        buffers = _buffers(function, launch)
         Rewriter.insert_op(kernel.LaunchOp(name, buffers), InsertPoint.before(launch))
         Rewriter.erase_op(launch)
     _become_host(function, module)
 
 
-def lower_launch(function: func.FuncOp, launch: tile.LaunchOp, name: str, module: ModuleOp) -> kernel.FuncOp:
-    """The kernel function of one launch; its parameters are the buffers of the function that it uses, in order."""
+def lower_launch(
+    launch: tile.LaunchOp,
+    name: str,
+    buffers: Sequence[SSAValue],
+    workspaces: Mapping[tile.CombineOp, Workspace],
+    module: ModuleOp,
+) -> kernel.FuncOp:
+    """The kernel function of one launch; its parameters are the buffers that it uses, in order."""
     extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
     threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
     blocks = math.prod(extents[axis] for axis in launch.bound_to(Binding.BLOCK)) if all(extents.values()) else 0
     _check_limits(name, blocks, threads, module)
-    buffers = _buffers(function, launch)
     types: list[Attribute] = [value.type for value in buffers]
     occupancy = launch.occupancy.value.data if launch.occupancy is not None else None
     body = Block(arg_types=[*types, IndexType(), IndexType()])
@@ -89,6 +96,7 @@ def lower_launch(function: func.FuncOp, launch: tile.LaunchOp, name: str, module
     for old, new in zip(buffers, outlined.parameters, strict=True):
         new.name_hint = old.name_hint
         emitter.values[old] = new
+    emitter.workspaces = {op: workspace.renamed(emitter.values) for op, workspace in workspaces.items()}
     _take_apart(emitter, launch.bound_to(Binding.BLOCK), outlined.block_id)
     _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
     lower_body(emitter, launch.body.block)
@@ -126,14 +134,17 @@ def _check_shared(outlined: kernel.FuncOp, module: ModuleOp) -> None:
         )
 
 
-def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:
-    """The memrefs that a launch uses: arguments of its function, then local buffers, in order."""
+def _buffers(
+    function: func.FuncOp, launch: tile.LaunchOp, workspaces: Mapping[tile.CombineOp, Workspace]
+) -> list[SSAValue]:
+    """The memrefs that a launch uses: arguments of its function, then local buffers, in order, then its workspaces."""
     values = (*function.body.block.args, *(result for op in function.body.block.ops for result in op.results))
-    return [
+    used = [
         value
         for value in values
         if isinstance(value.type, MemRefType) and any(launch.is_ancestor(use.operation) for use in value.uses)
     ]
+    return [*used, *(buffer for workspace in workspaces.values() for buffer in workspace.buffers)]
 
 
 def _take_apart(emitter: Emitter, axes: Sequence[SSAValue], id: SSAValue) -> None:

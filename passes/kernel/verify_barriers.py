@@ -16,7 +16,7 @@ from deplodock.dialects import kernel
 
 _COLLECTIVE = (
     *(kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp),
-    *(kernel.MbarrierOp, kernel.ArriveCopiesOp, kernel.WaitPhaseOp),
+    *(kernel.MbarrierOp, kernel.ArriveCopiesOp, kernel.WaitPhaseOp, kernel.TicketOp),
 )
 
 

@@ -65,7 +65,8 @@ def blockify_launch(function: func.FuncOp, options: Options) -> None:
 
 
 def _blockify(launch: tile.LaunchOp, options: Options) -> None:
-    if launch.bound_to(Binding.BLOCK):
+    parts = launch.bound_to(Binding.BLOCK)
+    if any(axis not in folded(launch) for axis in parts):
         raise Skip("the launch has block axes already")
     if not launch.axes:
         raise NothingToDo("the launch has no axes")
@@ -88,7 +89,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         outer, inner = _bind(launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
         blocks += outer
         threads += inner
-    reorder(launch, [*blocks, *threads, *launch.bound_to(Binding.REGISTER)])
+    reorder(launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
 def _own_options(launch: tile.LaunchOp, options: Options) -> Options:

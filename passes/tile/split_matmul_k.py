@@ -18,6 +18,16 @@
 With `over=block`, as above, the first launch is a batched contraction of parts of k; the second adds the parts in their
 order, so that results do not depend on timing, and does what follows the contraction, once. Both are scheduled like
 any other launch.
+
+    tile.launch (%s = 4 : block, %m = 32 : thread, %n = 64 : thread) {
+      %0 = loop.reduce {arith.addf} %ko_p = 0 to 28 : f32 {..}
+      %acc = tile.combine {arith.addf} %0 over (%s) : f32
+      %r = loop.load %res[%m, %n] : .. %y = arith.addf %acc, %r : f32
+      loop.store %y, %out[%m, %n] : ..
+    }
+
+With `over=ticket` there is one launch, whose combine the last CTA of a tile does: worth it where the parts of a tile
+are small.
 """
 
 from __future__ import annotations
@@ -43,9 +53,9 @@ from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive, staged
 
-WAYS = ("block",)
+WAYS = ("block", "ticket")
 """How the parts may be combined."""
 
 
@@ -55,12 +65,12 @@ class SplitMatmulKPass(ModulePass):
 
     Parameters:
         s: parts of k.
-        over: how the parts are combined: by a second launch (block).
+        over: how the parts are combined: by a second launch (block), or by the last CTA of a tile (ticket).
     """
 
     name = "split-matmul-k"
     s: int | None = None
-    over: Literal["block", "stream"] | None = None
+    over: Literal["block", "ticket", "stream"] | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, split_matmul_k)
@@ -73,14 +83,14 @@ def split_matmul_k(function: func.FuncOp, options: Options) -> None:
         raise PassFailedException(
             f"split-matmul-k: over={over} is not built; the parts are combined over {_words(WAYS)}"
         )
-    each_launch(function, lambda launch: _split(launch, options))
+    each_launch(function, lambda launch: _split(launch, options, over))
 
 
 def _words(words: Collection[str]) -> str:
     return ", ".join(words)
 
 
-def _split(launch: tile.LaunchOp, options: Options) -> None:
+def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
     roles = contraction(Nest(tuple(launch.axes), launch.body.block))
     if roles is None:
         raise Skip("no reduction of the launch is a contraction")
@@ -100,14 +110,30 @@ def _split(launch: tile.LaunchOp, options: Options) -> None:
     parts = positive(options, "s", 1)
     if parts == 1:
         raise Skip("s=1 leaves k whole")
-    _cut(launch, reduction, parts)
+    if over == "block":
+        _cut(launch, reduction, parts)
+    else:
+        _combine(launch, reduction, parts)
 
 
 def _is_part(launch: tile.LaunchOp) -> bool:
-    """Whether a launch stores to a buffer of its function, as only one that computes partial sums does."""
-    return any(
-        isinstance(op, loop.StoreOp) and isinstance(op.destination.owner, memref.AllocOp) for op in launch.walk()
-    )
+    """Whether a launch folds a block axis, or stores to a buffer of its function as one for partial sums does."""
+    stores = [op for op in launch.walk() if isinstance(op, loop.StoreOp)]
+    is_folded = any(launch.binding(axis) is Binding.BLOCK for axis in folded(launch))
+    return is_folded or any(isinstance(op.destination.owner, memref.AllocOp) for op in stores)
+
+
+def _combine(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
+    """Share a reduction over a block axis, and give the users of its result the combined parts."""
+    axis = append_axis(launch, Axis(parts, Binding.BLOCK, "s"))
+    names = [result.name_hint for result in reduction.results]
+    partial = share_loop(reduction, axis, parts)
+    combined = tile.CombineOp(partial.results, [axis], partial.identities, partial.combiner.clone())
+    Rewriter.insert_op(combined, InsertPoint.after(partial))
+    for old, new, name in zip(partial.results, combined.results, names, strict=True):
+        new.name_hint = name
+        old.replace_uses_with_if(new, lambda use: use.operation is not combined)
+    reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
 
 
 def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:

@@ -17,7 +17,7 @@ from deplodock.dialects.tile import Tile
 
 PARAMETERS = (
     "%x: memref<8xf32>, %y: memref<8xf32>, %v: f32, %w: f32, %i: index, %t: tensor<8xf32>,"
-    " %s: memref<8xf32, #tile.memory<shared>>"
+    " %s: memref<8xf32, #tile.memory<shared>>, %turns: memref<8xi32>"
 )
 ON_CHIP = "memref<4xf32, #tile.memory<shared>>"
 RING = "memref<2x4xf32, #tile.memory<shared>>"
@@ -99,6 +99,9 @@ OPERATIONS = {
         "%q = kernel.mbarrier 3 arrivals 2\nkernel.wait_phase %q[%i], 0",
         ("write - <SharedMemory>",),
     ),
+    "kernel.counters": ("%r = kernel.counters : memref<8xi32>", ("alloc r",)),
+    "kernel.fence": ("kernel.fence", ("write -",)),
+    "kernel.ticket": ("%r = kernel.ticket %turns[%i] of 2 : memref<8xi32>", ("read turns", "write -", "write turns")),
     "kernel.tensor_map": (f"%r = kernel.tensor_map %x : {MAP}", ("read x",)),
     "kernel.tma_load": (
         f"""%m = kernel.tensor_map %x : {MAP}
@@ -191,6 +194,7 @@ UNUSED_DIE = [
     "tile.alloc",
     "kernel.alloc",
     "kernel.shuffle_xor",
+    "kernel.counters",
 ]
 
 

@@ -276,7 +276,11 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
     kv = draw.choice([1, 1, 2, 4])
     return [
         ChunkMatmulKPass(bk=kv * draw.choice([1, 2, 3, 4, 8]), kv=kv),
-        *([SplitMatmulKPass(s=draw.choice([2, 3, 5]), over="block")] if draw.random() < 0.4 else []),
+        *(
+            [SplitMatmulKPass(s=draw.choice([2, 3, 5]), over=draw.choice(["block", "ticket"]))]
+            if draw.random() < 0.4
+            else []
+        ),
         BlockifyLaunchPass(m=rows, n=columns, occupancy=2),
         StageInputsPass(
             memory=draw.choice(["auto", "shared"]), transpose=draw.choice(["auto", "never", "m", "n", "auto"])
@@ -351,7 +355,7 @@ def check_kernel(module: ModuleOp, inputs: list[np.ndarray], expected: list[np.n
     for rule in (MaterializePass(), PlaceBarriersPass(), FuseMultiplyAddPass(), VerifyBarriersPass()):
         rule.apply(CONTEXT, module)
         module.verify()
-    result = simulate(module, inputs)
+    result = simulate(module, inputs, order=len(what))
     assert not result.findings, f"{what}: {result.findings[0]}\n{module}"
     for got, wanted in zip(result.outputs, expected, strict=True):
         assert np.array_equal(got, wanted), f"{what}:\n{module}"
@@ -385,6 +389,7 @@ def run(number: int, fired: Counter[str]) -> None:
     fired["ragged"] += "loop.where" in text
     fired["transposed"] += "d1, %" in text
     fired["ring of phases"] += "mbarrier" in text
+    fired["parts by ticket"] += "over (%s" in text
     fired["ring of 3 or more"] += "tile.ring 3" in text or "tile.ring 4" in text
     try:
         check_kernel(module, inputs, expected, what)

@@ -65,6 +65,27 @@ def test_plan_of_a_host_function(parse: Callable[[str], ModuleOp]) -> None:
     assert own.bytes == 32
 
 
+def test_counters_lie_behind_the_rest_of_scratch_memory(parse: Callable[[str], ModuleOp]) -> None:
+    text = """
+    kernel.func @k(%x: memref<8xf32>, %out: memref<8xf32>, %turns: memref<100xi32>) blocks(%b = 2) threads(%t = 4) {
+      %v = loop.load %x[%b * 4 + %t] : memref<8xf32>
+      loop.store %v, %out[%b * 4 + %t] : memref<8xf32>
+      %last = kernel.ticket %turns[0] of 2 : memref<100xi32>
+    }
+    func.func @main(%x: memref<8xf32>) -> memref<8xf32> {
+      %a = memref.alloc() : memref<8xf32>
+      %out = memref.alloc() : memref<8xf32>
+      %turns = kernel.counters : memref<100xi32>
+      kernel.launch @k(%x, %a, %turns) : memref<8xf32>, memref<8xf32>, memref<100xi32>
+      kernel.launch @k(%a, %out, %turns) : memref<8xf32>, memref<8xf32>, memref<100xi32>
+      func.return %out : memref<8xf32>
+    }"""
+    plan = program_plan(parse(text))
+    counters = BufferPlan((100,), np.dtype(np.int32), 256)
+    assert counters in plan.buffers
+    assert (plan.scratch, plan.counters) == (256 + 512, 512)
+
+
 def test_plan_of_a_kernel_alone(parse: Callable[[str], ModuleOp]) -> None:
     plan = program_plan(parse(KERNELS.partition("kernel.func @k_none")[0]))
     assert (plan.inputs, plan.outputs) == ((0,), (1,))

@@ -2,6 +2,10 @@
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
 // RUN: deplodock-opt %s -p 'split-matmul-k{s=3}' --split-input-file -o %t.once.mlir 2>/dev/null
 // RUN: not deplodock-opt %t.once.mlir -p 'split-matmul-k{s=3}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
+// RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=ticket}' --split-input-file --check-semantics 2>/dev/null | filecheck %s --check-prefix TICKET
+// RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=ticket}' --split-input-file -o %t.ticket.mlir 2>/dev/null
+// RUN: not deplodock-opt %t.ticket.mlir -p 'split-matmul-k{s=3}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
+// RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=ticket},blockify-launch{m=4 n=4}' --split-input-file 2>/dev/null | filecheck %s --check-prefix BLOCKS
 // RUN: not deplodock-opt %s -p 'split-matmul-k{s=0}' --split-input-file 2>&1 | filecheck %s --check-prefix ZERO
 // RUN: not deplodock-opt %s -p 'split-matmul-k{s=2 over=stream}' --split-input-file 2>&1 | filecheck %s --check-prefix STREAM
 // RUN: not deplodock-opt %s -p 'split-matmul-k{over=grid}' --split-input-file 2>&1 | filecheck %s --check-prefix OVER
@@ -9,8 +13,8 @@
 
 // TWICE: split-matmul-k{s=3} applies to no kernel: @residual: k is shared by CTAs already
 // ZERO: the option s must be a positive integer, got 0
-// STREAM: split-matmul-k: over=stream is not built; the parts are combined over block
-// OVER: over
+// STREAM: split-matmul-k: over=stream is not built; the parts are combined over block, ticket
+// OVER: pass 'split-matmul-k{over="grid"}': Incompatible types: given ('grid',), expected typing.Optional[typing.Literal[
 
 // The first launch stores the sums of the parts, the second adds them and does the rest. Steps past the end of k run, but
 // add nothing.
@@ -34,6 +38,18 @@
 // CHECK-NEXT:      %[[R:.*]] = loop.load %res[%[[M]], %[[N]]]
 // CHECK-NEXT:      %[[Y:.*]] = arith.addf %[[ACC]], %[[R]] : f32
 // CHECK-NEXT:      loop.store %[[Y]], %out[%[[M]], %[[N]]]
+
+// The parts are a block axis, which a combine folds; the rest uses what it gives. Blocks of one tile are neighbours.
+// TICKET-LABEL: func.func @residual
+// TICKET-NEXT:    tile.launch (%[[S:.*]] = 3 : block, %[[M:.*]] = 8 : thread, %[[N:.*]] = 4 : thread) {
+// TICKET-NEXT:      %[[SUM:.*]] = loop.reduce {arith.addf} %[[P:.*]] = 0 to 2 : f32 {
+// TICKET-NEXT:        %[[KO:.*]] = loop.index [%[[S]] * 2 + %[[P]]]
+// TICKET:           %[[ACC:.*]] = tile.combine {arith.addf} %[[SUM]] over (%[[S]]) : f32
+// TICKET-NEXT:      %[[R:.*]] = loop.load %res[%[[M]], %[[N]]]
+// TICKET-NEXT:      arith.addf %[[ACC]], %[[R]] : f32
+// BLOCKS-LABEL: func.func @residual
+// BLOCKS-NEXT:    tile.launch (%{{.*}} = 2 : block, %[[S:.*]] = 3 : block, %{{.*}} = 4 : thread, %{{.*}} = 4 : thread)
+
 // WHOLE: t:003_split_matmul_k skipped at @residual: the tiles fill the SMs of the target without a split
 func.func @residual(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %res: memref<8x4xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : thread, %n = 4 : thread) {

@@ -1,0 +1,17 @@
+"""Tickets as CUDA C: `atomicInc`, which starts again at 0, and a barrier that tells all threads what one got.
+
+`atomicInc` and `__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions".
+"""
+
+from __future__ import annotations
+
+HELPERS = {
+    "take_ticket": """\
+__device__ __forceinline__ int take_ticket(int* counter, unsigned ctas) {
+  __syncthreads();
+  const bool is_last = threadIdx.x == 0 && atomicInc(reinterpret_cast<unsigned*>(counter), ctas - 1) == ctas - 1;
+  return __syncthreads_or(is_last) != 0;
+}
+""",
+}
+"""The device functions of tickets, by name."""

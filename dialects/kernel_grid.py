@@ -1,0 +1,157 @@
+"""Operations by which the CTAs of a grid work together through global memory.
+
+    %part = memref.alloc() : memref<8x4x16x128xf32>          // host: a part of each of 4 CTAs for each of 8 tiles
+    %turns = kernel.counters : memref<8xi32>
+    kernel.launch @k(%x, %out, %part, %turns) : ..
+
+    loop.store %v, %part[%tile, %s, %r, %thread] : ..        // kernel
+    kernel.fence
+    %last = kernel.ticket %turns[%tile] of 4 : memref<8xi32>
+    loop.guard where (0 < %last) {
+      kernel.fence
+      ..
+    }
+
+What a thread did before its fence and its CTA's ticket is seen by what threads of a CTA that takes a later ticket of
+the same counter do after a fence of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Self
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts
+from deplodock.dialects.loop import memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.tile_memory import memory_of
+
+
+class _OrdersMemory(MemoryEffect):
+    """Orders all accesses of memory around it, which a write to all of it says."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.WRITE)}
+
+
+class _TakesTicket(MemoryEffect):
+    """Reads and writes the counter, and orders all accesses of memory around it."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        assert isinstance(op, TicketOp)
+        kinds = (MemoryEffectKind.READ, MemoryEffectKind.WRITE)
+        return {EffectInstance(MemoryEffectKind.WRITE), *(EffectInstance(kind, op.counter) for kind in kinds)}
+
+
+class _AllocatesCounters(MemoryEffect):
+    """Allocates the op's own result, so unused counters are dead."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
+
+
+@irdl_op_definition
+class CountersOp(IRDLOperation):
+    """A buffer of zeros in a host function, made once for the program: the kernels that write it leave it zero.
+
+    %turns = kernel.counters : memref<8xi32>
+    """
+
+    name = "kernel.counters"
+    result = result_def(MemRefType)
+    traits = traits_def(_AllocatesCounters())
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, count: int):
+        super().__init__(result_types=[MemRefType(i32, [count])])
+
+    def verify_(self) -> None:
+        _verify_counter(self.result)
+        if not memref_of(self.result).has_static_shape():
+            raise VerifyException(f"counters are of a static number, got {self.result.type}")
+
+
+@irdl_op_definition
+class FenceOp(IRDLOperation):
+    """Orders what this thread did to memory before and what it does after, as threads of other CTAs see it.
+
+    kernel.fence
+    """
+
+    name = "kernel.fence"
+    traits = traits_def(_OrdersMemory())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__()
+
+
+@irdl_op_definition
+class TicketOp(IRDLOperation):
+    """Counts the CTAs that come here: 1 for all threads of the last of them, else 0; the counter is then 0 again.
+
+    All threads of a CTA take part, and meet before and after as at a kernel.barrier.
+
+        %last = kernel.ticket %turns[%tile] of 4 : memref<8xi32>
+    """
+
+    name = "kernel.ticket"
+    counter = operand_def(MemRefType)
+    indices = var_operand_def(IndexType)
+    map = prop_def(AffineMapAttr)
+    ctas = prop_def(IntegerAttr.constr(i64))
+    result = result_def(IndexType)
+    traits = traits_def(_TakesTicket())
+
+    def __init__(self, counter: SSAValue, map: AffineMap, indices: Sequence[SSAValue], ctas: int):
+        super().__init__(
+            operands=[counter, indices],
+            properties={"map": AffineMapAttr(map), "ctas": IntegerAttr(ctas, i64)},
+            result_types=[IndexType()],
+        )
+
+    def verify_(self) -> None:
+        _verify_counter(self.counter)
+        verify_subscripts(self.counter, self.map.data, self.indices)
+        if not 1 <= self.ctas.value.data < 1 << 31:
+            raise VerifyException(f"a ticket counts 1 or more CTAs, below 2^31, got {self.ctas.value.data}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_access(printer, self.counter, self.map.data, self.indices)
+        printer.print_string(f" of {self.ctas.value.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.counter.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        counter = parser.parse_unresolved_operand()
+        reader = AffineReader(parser)
+        subscripts = parse_subscripts(parser, reader)
+        parser.parse_keyword("of")
+        ctas = parse_i64(parser)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        value = parser.resolve_operand(counter, parse_memref(parser))
+        op = cls(value, reader.map(subscripts), reader.operands, ctas)
+        op.attributes |= attributes
+        return op
+
+
+def _verify_counter(counter: SSAValue) -> None:
+    type: MemRefType[Attribute] = memref_of(counter)
+    if type.element_type != i32 or memory_of(counter) is not None:
+        raise VerifyException(f"counters are i32 in global memory, got {type}")

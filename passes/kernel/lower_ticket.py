@@ -1,0 +1,86 @@
+"""Lowers `tile.combine` over block axes: CTAs leave their parts in memory, the last of them goes on with their fold.
+
+    %acc = tile.combine {arith.addf} %p          loop.store %p, %acc_part[%tile, %s, %r, %thread]
+      over (%s) : f32                            kernel.fence
+    loop.store %acc, %out[%m, %n]          ->    %last = kernel.ticket %turns[%tile] of 4
+                                                 loop.guard where (0 < %last) {
+                                                   kernel.fence
+                                                   ..                     // folds the 4 parts in order
+                                                   loop.store %acc, %out[%m, %n]
+                                                 }
+
+The parts of neighbouring threads are neighbours in memory. They are folded in the order of the axis, whoever comes
+last, so results do not depend on timing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from deplodock.analysis.linear import Linear, fold_value
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.kernel.emit import Array, Emitter
+
+LOADS_AT_ONCE = 256
+"""The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
+
+
+def fold_blocks(
+    emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue], held: Sequence[Array | SSAValue]
+) -> list[Array | SSAValue]:
+    """Leave the values held in memory and fold those of all CTAs along some block axes.
+
+    What is emitted from now on runs in the last of those CTAs alone. Returns the results as they are held.
+    """
+    workspace, kept = emitter.workspaces[op], emitter.axes_of(op.results)
+    others = [axis for axis in emitter.launch.bound_to(Binding.BLOCK) if axis not in blocks]
+    tile_place, thread = _place_of(emitter, others), Linear(((emitter.function.thread_id, 1),))
+    count, cells = (math.prod(emitter.extent(axis) for axis in axes) for axes in (blocks, kept))
+
+    def place(part: Linear) -> tuple[AffineMap, list[SSAValue]]:
+        return emitter.map([tile_place, part, *(fold_value(axis) for axis in kept), thread])
+
+    with emitter.nest(kept):
+        for value, buffer in zip(held, workspace.parts, strict=True):
+            stored = emitter.load(value, None) if isinstance(value, Array) else value
+            emitter.run(loop.StoreOp(stored, buffer, *place(_place_of(emitter, blocks))))
+    _elect_last(emitter, workspace.counters, tile_place, count)
+    emitter.elected |= set(blocks)
+
+    arrays = [emitter.register(result.type, kept, result.name_hint) for result in op.results]
+    with emitter.nest(kept):
+        for array, identity in zip(arrays, op.identities, strict=True):
+            emitter.store(emitter.literal(identity), array)
+    outer = emitter.block
+    part = Linear(((emitter.enter_loop(count, "s", unroll=count * cells <= LOADS_AT_ONCE), 1),))
+    with emitter.nest(kept):
+        parts = [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
+        results = emitter.combine(op.combiner, [emitter.load(array, None) for array in arrays], parts)
+        for value, array in zip(results, arrays, strict=True):
+            emitter.store(value, array)
+    emitter.block = outer
+    return list(arrays) if kept else [emitter.load(array, None) for array in arrays]
+
+
+def _place_of(emitter: Emitter, axes: Sequence[SSAValue]) -> Linear:
+    """The linear coordinate of some axes, the last one fastest."""
+    place, stride = Linear(), 1
+    for axis in reversed(axes):
+        place, stride = Linear(((axis, stride),)) + place, stride * emitter.extent(axis)
+    return place
+
+
+def _elect_last(emitter: Emitter, counters: SSAValue, counter: Linear, ctas: int) -> None:
+    """Emit for the last of some CTAs only from now on, which sees what all of them did."""
+    emitter.run(kernel.FenceOp())
+    last = emitter.add(kernel.TicketOp(counters, *emitter.map([counter]), ctas), "last")
+    comes_last = AffineMap(1, 0, (AffineExpr.constant(0), AffineExpr.dimension(0)))
+    body = Block()
+    emitter.run(loop.GuardOp(comes_last, [last], Region(body)))
+    emitter.block = body
+    emitter.run(kernel.FenceOp())

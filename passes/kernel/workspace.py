@@ -1,0 +1,80 @@
+"""The memory that combines over block axes need: the parts of CTAs, and counters by which the last one is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import func, memref
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.analysis.dependence import Dependence
+from deplodock.analysis.linear import extent_of
+from deplodock.dialects import kernel, tile
+from deplodock.dialects.tile import Binding
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The memory of a combine: a buffer of parts for each value, [tiles, parts, registers.., threads], and counters."""
+
+    parts: tuple[SSAValue, ...]
+    counters: SSAValue
+
+    @property
+    def buffers(self) -> tuple[SSAValue, ...]:
+        """All its buffers."""
+        return (*self.parts, self.counters)
+
+    def renamed(self, values: Mapping[SSAValue, SSAValue]) -> Workspace:
+        """The same memory by other names."""
+        return Workspace(tuple(values[part] for part in self.parts), values[self.counters])
+
+
+def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineOp, Workspace]:
+    """Allocate before a launch what its combines over block axes need.
+
+    Raises DiagnosticException if one stands in a loop or extents are not constant.
+    """
+    found: dict[tile.CombineOp, Workspace] = {}
+    for op in launch.body.walk():
+        if not isinstance(op, tile.CombineOp) or not (folded := blocks_of(op, launch)):
+            continue
+        if op.parent_op() is not launch:
+            raise DiagnosticException(
+                "materialize: a combine over block axes stands in a loop; it must stand in the launch itself"
+            )
+        others = [axis for axis in launch.bound_to(Binding.BLOCK) if axis not in folded]
+        depends = Dependence().of(*op.results)
+        kept = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in depends]
+        shape = [_size(others), _size(folded), *map(_extent, kept), _size(launch.bound_to(Binding.THREAD))]
+        made = [memref.AllocOp.get(result.type, shape=shape) for result in op.results]
+        for alloc, result in zip(made, op.results, strict=True):
+            alloc.memref.name_hint = f"{result.name_hint or 'fold'}_part"
+        counters = kernel.CountersOp(_size(others))
+        counters.result.name_hint = "turns"
+        added: list[Operation] = [*made, counters]
+        Rewriter.insert_op(added, InsertPoint.before(launch))
+        found[op] = Workspace(tuple(alloc.memref for alloc in made), counters.result)
+    return found
+
+
+def blocks_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[SSAValue]:
+    """The block axes that a combine folds, in the launch's order."""
+    return [axis for axis in launch.bound_to(Binding.BLOCK) if axis in op.axes]
+
+
+def _size(axes: Sequence[SSAValue]) -> int:
+    return math.prod(_extent(axis) for axis in axes)
+
+
+def _extent(axis: SSAValue) -> int:
+    extent = extent_of(axis)
+    if extent is None:
+        raise DiagnosticException(
+            f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
+        )
+    return max(extent, 1)

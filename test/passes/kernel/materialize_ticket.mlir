@@ -1,0 +1,23 @@
+// RUN: deplodock-opt %s -p materialize --check-semantics | filecheck %s
+
+// A combine over a block axis: CTAs leave their parts in memory, the last one of a tile adds them in order and goes on.
+// CHECK-LABEL: kernel.func @tickets(%x: memref<8x32xf32>, %out: memref<2x8xf32>, %p_part: memref<2x4x8xf32>, %turns: memref<2xi32>) blocks(%block = 8) threads(%thread = 8) {
+// CHECK:         loop.store %{{.*}}, %p_part[%[[TILE:.*]], %[[S:.*]], %thread] : memref<2x4x8xf32>
+// CHECK-NEXT:    kernel.fence
+// CHECK-NEXT:    %[[LAST:.*]] = kernel.ticket %turns[%[[TILE]]] of 4 : memref<2xi32>
+// CHECK-NEXT:    loop.guard where (0 < %[[LAST]]) {
+// CHECK-NEXT:      kernel.fence
+// CHECK:           loop.for %[[PART:.*]] = 0 to 4 unroll {
+// CHECK-NEXT:        loop.load %p_part[%[[TILE]], %[[PART]], %thread] : memref<2x4x8xf32>
+// CHECK:           loop.store %{{.*}}, %out[%[[TILE]], %{{.*}}] : memref<2x8xf32>
+// CHECK:       func.func @run_tickets
+// CHECK-NEXT:    %{{.*}} = memref.alloc() : memref<2x4x8xf32>
+// CHECK-NEXT:    %{{.*}} = kernel.counters : memref<2xi32>
+func.func @tickets(%x: memref<8x32xf32>, %out: memref<2x8xf32>) {
+  tile.launch (%m = 2 : block, %s = 4 : block, %t = 8 : thread) {
+    %v = loop.load %x[%m * 4 + %s, %t] : memref<8x32xf32>
+    %p = tile.combine {arith.addf} %v over (%s) : f32
+    loop.store %p, %out[%m, %t] : memref<2x8xf32>
+  }
+  func.return
+}
