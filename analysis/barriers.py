@@ -100,7 +100,7 @@ def _is_uniform_root(root: SSAValue, function: kernel.FuncOp) -> bool:
 def shared_accesses(op: Operation) -> list[Access]:
     """The accesses of shared memory that one operation makes; one of a barrier with phases reads or makes it."""
     match op:
-        case loop.LoadOp():
+        case loop.LoadOp() | kernel.ClusterLoadOp():
             sides = [(op.source, False, op.map.data, op.indices, 1)]
         case loop.StoreOp():
             sides = [(op.destination, True, op.map.data, op.indices, 1)]
@@ -223,7 +223,7 @@ class _Walk:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
-                case kernel.BarrierOp() | kernel.TicketOp():
+                case kernel.BarrierOp() | kernel.TicketOp() | kernel.ClusterBarrierOp():
                     state.pending = {}
                 case kernel.CommitGroupOp():
                     state.commit(self._most_pending)
@@ -453,10 +453,10 @@ class _Walk:
         return self._ranges[access]
 
     def _owner(self, access: Access) -> Path | None:
-        if access not in self._owners:
+        if access not in self._owners and not isinstance(access.op, kernel.ClusterLoadOp):
             follows = thread_of(self._thread, access.subscripts, access.width)
             self._owners[access] = ("only",) if follows is None and self._is_of_first_thread(access.op) else follows
-        return self._owners[access]
+        return self._owners.get(access)
 
     def _is_of_first_thread(self, op: Operation) -> bool:
         """Whether a guard around an operation leaves the first thread alone."""
@@ -475,7 +475,7 @@ class _Walk:
         return self._relevant[block]
 
     def _is_relevant(self, op: Operation) -> bool:
-        orders = (kernel.BarrierOp, kernel.TicketOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
+        orders = (kernel.BarrierOp, kernel.TicketOp, kernel.ClusterBarrierOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
         return op in self._accesses or isinstance(op, orders)

@@ -24,7 +24,6 @@ from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.targets import DEFAULT, target, target_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.tile import Binding
 
 ATTRIBUTE = "deplodock.schedule"
 
@@ -145,7 +144,7 @@ def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:
     module = launch.get_toplevel_object()
     if reduction.trips is None or not isinstance(module, ModuleOp):
         return None
-    inside = [axis for axis in launch.axes if launch.binding(axis) is not Binding.BLOCK]
+    inside = [axis for axis in launch.axes if axis not in launch.ctas]
     per_iteration = 0
     for load in reduction.body.walk():
         if isinstance(load, loop.LoadOp) and tile.memory_of(load.source) is None:

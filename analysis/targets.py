@@ -41,6 +41,9 @@ DEFAULT = "sm_90"
 ATTRIBUTE = "kernel.target"
 """The name of the module attribute that holds the target."""
 
+FIRST_CLUSTERS = 90
+"""The first compute capability with clusters of CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
 _LAUNCH_NS = 1250
 
 

@@ -22,7 +22,7 @@ from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
-from deplodock.codegen import cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
+from deplodock.codegen import cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
 from deplodock.codegen.cuda_indices import INT_MAX, IndexWriter, forms, is_int, offset
 from deplodock.codegen.names import Names, identifier
 from deplodock.dialects import kernel, loop
@@ -51,6 +51,7 @@ _RESERVED = frozenset(
     {
         *cuda_scalars.FUNCTIONS,
         *cuda_scalars.HELPERS,
+        *cuda_cluster.HELPERS,
         *cuda_copies.HELPERS,
         *cuda_grid.HELPERS,
         *cuda_mbarrier.HELPERS,
@@ -88,8 +89,8 @@ def print_module(module: ModuleOp) -> str:
         raise UnsupportedError("the module holds no kernel.func to print as CUDA; lower it to the kernel level first")
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
-    known = cuda_scalars.HELPERS | cuda_copies.HELPERS | cuda_grid.HELPERS | cuda_mbarrier.HELPERS | cuda_tma.HELPERS
-    helpers = [code for name, code in known.items() if name in calls]
+    parts = (cuda_scalars, cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_tma)
+    helpers = [code for part in parts for name, code in part.HELPERS.items() if name in calls]
     return "\n".join([*helpers, *printed])
 
 
@@ -145,7 +146,8 @@ class _KernelPrinter:
         parameters = ", ".join(self._parameter(parameter, role) for parameter, role in pairs)
         self.names.define(function.block_id, "block")
         self.names.define(function.thread_id, "thread")
-        return f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({parameters})'
+        cluster = f"__cluster_dims__({function.cluster_size}, 1, 1) " if function.cluster is not None else ""
+        return f'extern "C" __global__ void {cluster}__launch_bounds__({bounds}) {name}({parameters})'
 
     def _parameter(self, parameter: SSAValue, role: Role) -> str:
         name = self.names.define(parameter, "arg")
@@ -194,6 +196,12 @@ class _KernelPrinter:
             case kernel.TicketOp():
                 counter = self._element(op.counter, op.map.data, op.indices)
                 self._define(op.result, f"take_ticket(&{counter}, {op.ctas.value.data})")
+            case kernel.ClusterBarrierOp():
+                self._line("cluster_barrier();")
+            case kernel.ClusterLoadOp():
+                (rank,) = forms(op.rank.data, op.rank_indices)
+                own = self._element(op.source, op.map.data, op.indices)
+                self._define(op.result, f"*cluster_address(&{own}, {self.indices.text(rank)})")
             case kernel.CommitGroupOp():
                 self._line(cuda_copies.commit())
             case kernel.WaitGroupOp():

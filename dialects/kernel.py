@@ -73,6 +73,7 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_conditions,
 )
+from deplodock.dialects.kernel_cluster import MAX_CLUSTER, ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel_grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, WaitGroupOp
@@ -85,6 +86,8 @@ __all__ = [
     "ArriveCopiesOp",
     "ArriveOp",
     "BarrierOp",
+    "ClusterBarrierOp",
+    "ClusterLoadOp",
     "CommitGroupOp",
     "CountersOp",
     "FenceOp",
@@ -157,7 +160,8 @@ class FuncOp(IRDLOperation):
     """A function that every thread of a grid runs. The last two arguments of its body are the block and thread ids.
 
     The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per
-    SM that the registers must allow (the second argument of `__launch_bounds__`).
+    SM that the registers must allow (the second argument of `__launch_bounds__`). CTAs of consecutive ids may run
+    together as a cluster.
 
         kernel.func @k(%x: memref<64xf32>) blocks(%block = 2) threads(%thread = 32) occupancy 4 {}
     """
@@ -168,6 +172,7 @@ class FuncOp(IRDLOperation):
     blocks = prop_def(IntegerAttr.constr(i64))
     threads = prop_def(IntegerAttr.constr(i64))
     occupancy = opt_prop_def(IntegerAttr.constr(i64))
+    cluster = opt_prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), NoMemoryEffect())
 
@@ -179,6 +184,7 @@ class FuncOp(IRDLOperation):
         threads: int,
         body: Region,
         occupancy: int | None = None,
+        cluster: int | None = None,
     ):
         super().__init__(
             properties={
@@ -187,6 +193,7 @@ class FuncOp(IRDLOperation):
                 "blocks": IntegerAttr(blocks, i64),
                 "threads": IntegerAttr(threads, i64),
                 "occupancy": None if occupancy is None else IntegerAttr(occupancy, i64),
+                "cluster": None if cluster is None else IntegerAttr(cluster, i64),
             },
             regions=[body],
         )
@@ -216,6 +223,11 @@ class FuncOp(IRDLOperation):
         """The number of threads of a CTA."""
         return self.threads.value.data
 
+    @property
+    def cluster_size(self) -> int:
+        """The number of CTAs of a cluster, 1 without clusters."""
+        return 1 if self.cluster is None else self.cluster.value.data
+
     def verify_(self) -> None:
         types = [arg.type for arg in self.body.block.args]
         if types != [*self.function_type.inputs, IndexType(), IndexType()]:
@@ -230,6 +242,11 @@ class FuncOp(IRDLOperation):
             )
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the CTAs per SM, must be at least 1")
+        if not 1 <= self.cluster_size <= MAX_CLUSTER or self.num_blocks % self.cluster_size:
+            raise VerifyException(
+                f"a cluster has 1 to {MAX_CLUSTER} CTAs and divides the grid of {self.num_blocks}, "
+                f"got {self.cluster_size}"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -243,6 +260,8 @@ class FuncOp(IRDLOperation):
             printer.print_string(f" {word}(")
             printer.print_ssa_value(id)
             printer.print_string(f" = {size})")
+        if self.cluster is not None:
+            printer.print_string(f" cluster {self.cluster_size}")
         if self.occupancy is not None:
             printer.print_string(f" occupancy {self.occupancy.value.data}")
         printer.print_op_attributes(self.attributes, print_keyword=True)
@@ -264,10 +283,11 @@ class FuncOp(IRDLOperation):
         args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
         block_id, blocks = parse_id("blocks")
         thread_id, threads = parse_id("threads")
+        cluster = parse_i64(parser) if parser.parse_optional_keyword("cluster") else None
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parse_body(parser, [*args, block_id, thread_id])
-        op = cls(name.data, [arg.type for arg in args], blocks, threads, body, occupancy)
+        op = cls(name.data, [arg.type for arg in args], blocks, threads, body, occupancy, cluster)
         if attributes is not None:
             op.attributes |= attributes.data
         return op
@@ -527,6 +547,7 @@ Kernel = Dialect(
         *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp),
         *(BarrierOp, CommitGroupOp, WaitGroupOp),
         *(CountersOp, FenceOp, TicketOp),
+        *(ClusterBarrierOp, ClusterLoadOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
         *(TensorMapOp, TmaLoadOp),
     ],

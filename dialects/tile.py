@@ -79,13 +79,14 @@ class Binding(StrEnum):
     """What runs the coordinates of a launch axis."""
 
     BLOCK = "block"
+    CLUSTER = "cluster"
     THREAD = "thread"
     REGISTER = "register"
 
 
 @irdl_attr_definition
 class BindingAttr(EnumAttribute[Binding]):
-    """`#tile.binding<block>`: one CTA, one thread, or one register of a thread for each coordinate."""
+    """`#tile.binding<block>`: a CTA, one of a cluster, a thread, or a register of a thread for each coordinate."""
 
     name = "tile.binding"
 
@@ -103,9 +104,10 @@ class BindingAttr(EnumAttribute[Binding]):
 class LaunchOp(IRDLOperation):
     """Runs its body at every point of the axes' product.
 
-    `block` axes are CTAs, `thread` axes the threads of a CTA, `register` axes coordinates that one thread owns
-    together. The order of the thread axes is the order of the lanes, the last one fastest; so for blocks. `occupancy`
-    is the wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal here.
+    `block` axes are CTAs, `cluster` axes CTAs that run together and see each other's shared memory, `thread` axes the
+    threads of a CTA, `register` axes coordinates that one thread owns together. The order of the thread axes is the
+    order of the lanes, the last one fastest; so for blocks. `occupancy` is the wanted number of CTAs per SM. The limits
+    of a GPU are checked later, so any extents are legal here.
 
         tile.launch (%b = %n ceildiv 256 : block, %t = 256 : thread, %v = 4 : register) occupancy 2 {
         }
@@ -157,6 +159,11 @@ class LaunchOp(IRDLOperation):
     def bound_to(self, binding: Binding) -> list[BlockArgument]:
         """The axes of one binding, in order."""
         return [axis for axis in self.axes if self.binding(axis) is binding]
+
+    @property
+    def ctas(self) -> list[BlockArgument]:
+        """The axes whose coordinates are CTAs: block axes, then cluster axes."""
+        return [*self.bound_to(Binding.BLOCK), *self.bound_to(Binding.CLUSTER)]
 
     def verify_(self) -> None:
         axes = self.body.block.args
@@ -226,8 +233,9 @@ class _ReadsActivity(MemoryEffect):
 class CombineOp(IRDLOperation):
     """Folds a value over the active points of launch axes; the result is the same at all of them.
 
-    Registers are folded by their thread, lanes by shuffles, warps through shared memory. Every thread of the CTA takes
-    part. The n-valued form is as in loop.reduce.
+    Registers are folded by their thread, lanes by shuffles, warps through shared memory, the CTAs of a cluster through
+    theirs, other CTAs through global memory. Every thread of the CTA takes part. The n-valued form is as in
+    loop.reduce.
 
         %sum = tile.combine {arith.addf} %p over (%t, %v) : f32
     """

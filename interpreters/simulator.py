@@ -134,7 +134,10 @@ class _Host:
 
     def _launch(self, kernel: FuncOp, arguments: Sequence[Buffer], caller: Operation) -> None:
         counters = self.counters.setdefault(kernel.sym_name.data, Counters())
-        order = None if self._order is None else self._order.permutation(kernel.num_blocks)
+        order, size = None, kernel.cluster_size
+        if self._order is not None:
+            clusters = self._order.permutation(kernel.num_blocks // size)
+            order = (clusters.reshape(-1, 1) * size + np.arange(size)).reshape(-1)
         Launch(kernel, arguments, self.report, counters, self._check, order).run()
         for buffer, role in zip(arguments, argument_roles(kernel), strict=True):
             buffer.log = None

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.dialects.kernel import FuncOp, MbarrierOp, MoveOp
+from deplodock.dialects.kernel import ClusterBarrierOp, FuncOp, MbarrierOp, MoveOp
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.machine import outside_as_false
+from deplodock.interpreters.simulator_cluster import Clusters
 from deplodock.interpreters.simulator_flight import Copies, Flight
 from deplodock.interpreters.simulator_grid import Grid
 from deplodock.interpreters.simulator_lanes import Frame
@@ -50,6 +51,8 @@ class MemoryUnit:
         self.phases: Phases | None = None
         self.grid: Grid | None = None
         """What the CTAs of a launch with tickets know of each other."""
+        self.clusters: Clusters | None = None
+        self._cluster_size = kernel.cluster_size
         self.ids = np.zeros(0, np.int64)
         self.ctas = 0
 
@@ -60,6 +63,7 @@ class MemoryUnit:
         self._shared = {}
         self.flight = Flight(ctas, self._threads)
         self.phases = Phases(ctas, self._threads) if self._has_phases else None
+        self.clusters = Clusters(ids, self._cluster_size, self._ops, self._report)
 
     def shared(self, op: Operation, layout: Layout) -> Buffer:
         """The shared memory that an allocation gives, the same each time it runs; what was in it is lost."""
@@ -72,10 +76,20 @@ class MemoryUnit:
             buffer.forget()
         return buffer
 
-    def read(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> Array:
-        """The values that lanes read; with a width, their first dimension is that of the elements."""
+    def read(
+        self,
+        access: Access,
+        buffer: Buffer | Registers,
+        subscripts: Sequence[Array],
+        frame: Frame,
+        rank: Array | None = None,
+    ) -> Array:
+        """The values that lanes read; with a width, their first dimension is that of the elements.
+
+        `rank`: the CTAs of the cluster whose shared memory is read, if it is not that of the lanes' own.
+        """
         place = self._place(access, buffer, subscripts, frame)
-        element = self._elements(access, buffer, place)
+        element = self._elements(access, buffer, place, rank)
         if isinstance(buffer, Registers):
             value, written = buffer.read(element)
         else:
@@ -85,8 +99,11 @@ class MemoryUnit:
             written = self._check_landed(access, buffer, element, written, place)
         if self._check and written is not None and not written.all():
             self._report_unwritten(access, buffer.layout, ~written, place)
-        if isinstance(buffer, Buffer) and buffer.log is not None:
+        if isinstance(buffer, Buffer) and buffer.log is not None and rank is None:
             self._record(access, buffer, buffer.log, place)
+        elif isinstance(buffer, Buffer) and rank is not None and self._check:
+            self._in_cluster.check_rank(access.op, rank)
+            self._record_in_cluster(access, buffer, element, place.frame)
         return value if place.inside is None else np.where(place.inside, value, poison(value.dtype))
 
     def write(
@@ -99,6 +116,8 @@ class MemoryUnit:
             buffer.write(element, value, place.frame.mask)
             return
         frame = place.frame
+        if self._check and self._cluster_size > 1 and self._is_shared(buffer):
+            self._record_in_cluster(access, buffer, element, frame)
         lanes = _select(element, access, frame.shape, frame.mask)
         buffer.data[lanes] = _select(value, access, frame.shape, frame.mask)
         if buffer.written is not None:
@@ -168,6 +187,16 @@ class MemoryUnit:
         if self.phases is not None:
             self.phases.synchronise()
 
+    def cluster_barrier(self, op: ClusterBarrierOp, ctas: Array) -> None:
+        """Order the accesses to the shared memory of the clusters of some CTAs before and after."""
+        if self._check:
+            self._in_cluster.barrier(op, ctas)
+
+    def finish(self) -> None:
+        """The CTAs that run together end."""
+        if self._check:
+            self._in_cluster.finish()
+
     def lane(self, position: Sequence[int]) -> str:
         """A lane, as a message names it."""
         return f"thread {position[-1]} of CTA {int(self.ids[position[-2]])}"
@@ -191,12 +220,25 @@ class MemoryUnit:
             self._count(access, buffer, place)
         return place
 
-    def _elements(self, access: Access, buffer: Buffer | Registers, place: _Place) -> Array:
-        """The numbers of all elements accessed, in the copy of the lane's CTA."""
+    def _elements(self, access: Access, buffer: Buffer | Registers, place: _Place, rank: Array | None = None) -> Array:
+        """The numbers of all elements accessed, in the copy of the lane's CTA, or of that rank in its cluster."""
         element = _widened(place.element, access, place.frame)
-        if isinstance(buffer, Buffer) and self._is_shared(buffer):
-            return element + self._copies(buffer)
-        return element
+        if not isinstance(buffer, Buffer) or not self._is_shared(buffer):
+            return element
+        if rank is not None:
+            return element + self._in_cluster.peers(rank) * (buffer.data.size // self.ctas)
+        return element + self._copies(buffer)
+
+    @property
+    def _in_cluster(self) -> Clusters:
+        assert self.clusters is not None
+        return self.clusters
+
+    def _record_in_cluster(self, access: Access, buffer: Buffer, element: Array, frame: Frame) -> None:
+        """Log an access for the other CTAs of the cluster."""
+        cta = np.arange(self.ctas).reshape(-1, 1)
+        elements, ctas = (_select(lanes, access, frame.shape, frame.mask) for lanes in (element, cta))
+        self._in_cluster.access(access.op, buffer, elements, ctas, writes=access.writes)
 
     def _untag(self, tag: int, buffer: Buffer) -> tuple[int, int]:
         """The op's number and the thread of a tag."""

@@ -13,6 +13,8 @@ from deplodock.dialects.kernel import (
     ArriveCopiesOp,
     ArriveOp,
     BarrierOp,
+    ClusterBarrierOp,
+    ClusterLoadOp,
     CommitGroupOp,
     FenceOp,
     FuncOp,
@@ -89,6 +91,8 @@ class Launch:
             TmaLoadOp: self._tma_load,
             FenceOp: self._fence,
             TicketOp: self._ticket,
+            ClusterBarrierOp: self._cluster_barrier,
+            ClusterLoadOp: self._cluster_load,
         }
 
     def run(self) -> None:
@@ -107,6 +111,7 @@ class Launch:
                 self._values[self._kernel.block_id] = ids.reshape(-1, 1)
                 self._values[self._kernel.thread_id] = np.arange(self._kernel.num_threads).reshape(1, -1)
                 self._block(self._kernel.body.block, Frame((len(ids), self._kernel.num_threads)))
+                self._memory.finish()
         self._tickets.check()
 
     def _identity(self, buffer: SSAValue) -> Hashable:
@@ -158,7 +163,8 @@ class Launch:
                     shared += size
         by_lanes = _LANES_AT_ONCE // (threads * points)
         by_memory = _ELEMENTS_AT_ONCE // (threads * (points + registers) + shared)
-        return max(1, min(self._kernel.num_blocks, by_lanes, by_memory))
+        cluster = self._kernel.cluster_size
+        return max(cluster, min(self._kernel.num_blocks, by_lanes, by_memory) // cluster * cluster)
 
     def _block(self, block: Block, frame: Frame) -> None:
         for op in block.ops:
@@ -302,13 +308,26 @@ class Launch:
         self._tickets.fence(frame)
 
     def _ticket(self, op: TicketOp, frame: Frame) -> None:
-        self._barrier(op, frame)
+        self._meet(op, frame)
         counters = self._buffers[op.counter]
         assert isinstance(counters, Buffer)
         subscripts = evaluate_map(op.map.data, self._get(op.indices))
         self._values[op.result] = self._tickets.take(op, counters, subscripts, frame)
 
-    def _barrier(self, op: BarrierOp | TicketOp, frame: Frame) -> None:
+    def _cluster_barrier(self, op: ClusterBarrierOp, frame: Frame) -> None:
+        self._memory.cluster_barrier(op, self._meet(op, frame))
+
+    def _cluster_load(self, op: ClusterLoadOp, frame: Frame) -> None:
+        (rank,) = evaluate_map(op.rank.data, self._get(op.rank_indices))
+        access = self._accesses[op][0]
+        subscripts = evaluate_map(access.map, self._get(access.indices))
+        self._values[op.result] = self._memory.read(access, self._buffers[op.source], subscripts, frame, rank)
+
+    def _barrier(self, op: BarrierOp, frame: Frame) -> None:
+        self._meet(op, frame)
+
+    def _meet(self, op: BarrierOp | TicketOp | ClusterBarrierOp, frame: Frame) -> Array:
+        """Let the lanes of CTAs meet. Returns which CTAs are here."""
         ctas, threads = frame.shape
         arrived = np.full(ctas, threads)
         if frame.mask is not None:
@@ -318,8 +337,11 @@ class Launch:
             self._report_split(op, frame, split, arrived)
         self._counters.barriers += int(np.count_nonzero(arrived))
         self._memory.barrier(arrived > 0)
+        return arrived > 0
 
-    def _report_split(self, op: BarrierOp | TicketOp, frame: Frame, split: Array, arrived: Array) -> None:
+    def _report_split(
+        self, op: BarrierOp | TicketOp | ClusterBarrierOp, frame: Frame, split: Array, arrived: Array
+    ) -> None:
         def message() -> str:
             cta = int(np.argmax(split))
             here = np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)

@@ -13,6 +13,8 @@ from deplodock.dialects.kernel import (
     ArriveCopiesOp,
     ArriveOp,
     BarrierOp,
+    ClusterBarrierOp,
+    ClusterLoadOp,
     CommitGroupOp,
     FenceOp,
     MbarrierOp,
@@ -41,7 +43,7 @@ class Access:
 def accesses(op: Operation) -> list[Access]:
     """The accesses of one op (not of those inside it)."""
     match op:
-        case LoadOp():
+        case LoadOp() | ClusterLoadOp():
             return [Access(op, op.source, op.map.data, op.indices, 1, writes=False)]
         case StoreOp():
             return [Access(op, op.destination, op.map.data, op.indices, 1, writes=True)]
@@ -55,7 +57,7 @@ def accesses(op: Operation) -> list[Access]:
 
 
 _IN_ORDER = (
-    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp, FenceOp, TicketOp),
+    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp, FenceOp, TicketOp, ClusterBarrierOp),
     *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp, TmaLoadOp),
 )
 

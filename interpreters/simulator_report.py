@@ -27,6 +27,7 @@ MISALIGNED_SLOT = "misaligned slot"
 REPEATED_ISSUE = "repeated issue"
 UNINITIALISED_BARRIER = "uninitialised barrier"
 OPEN_TICKET = "open ticket"
+MISSING_CLUSTER_BARRIER = "missing cluster barrier"
 DYNAMIC_REGISTER_INDEX = "dynamic register index"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from deplodock.dialects import tile
-from deplodock.dialects.tile import Binding, Memory, memory_of
+from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
 from deplodock.interpreters.machine import Machine, Space, describe, outside_as_false
 from deplodock.interpreters.values import Array
@@ -52,7 +52,7 @@ def _check_owner(machine: Machine, op: tile.StageOp | tile.CopyOp, owners: Seque
         return
     for axis in launch.axes:
         binding = launch.binding(axis)
-        if binding is Binding.BLOCK:
+        if axis in launch.ctas:
             continue
         if any(owner.shape[owner.ndim - 1 - machine.dims[axis]] > 1 for owner in owners):
             raise Error(

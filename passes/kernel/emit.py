@@ -26,6 +26,9 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.workspace import Workspace
 
+PARTS_AT_ONCE = 256
+"""The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
+
 Condition = Linear
 """A condition of activity as the form `lhs - rhs`, which is below 0 where it holds."""
 
@@ -61,7 +64,7 @@ class Emitter:
         self.workspaces: dict[tile.CombineOp, Workspace] = {}
         """The memory of the combines over block axes."""
         self.elected: set[SSAValue] = set()
-        """The block axes of which the CTA of one coordinate goes on alone."""
+        """The axes of CTAs of which one coordinate goes on, or the stores of one for each thread."""
         self._constants: dict[SSAValue, SSAValue] = {}
         self._last_constant: Operation | None = None
 
@@ -244,6 +247,14 @@ class Emitter:
 
     def _is_of_kernel(self, value: SSAValue) -> bool:
         return self.function.is_ancestor(value.owner)
+
+
+def place_of(emitter: Emitter, axes: Sequence[SSAValue]) -> Linear:
+    """The linear coordinate of some axes, the last one fastest."""
+    place, stride = Linear(), 1
+    for axis in reversed(axes):
+        place, stride = Linear(((axis, stride),)) + place, stride * emitter.extent(axis)
+    return place
 
 
 def never_fails(condition: Condition) -> bool:

@@ -85,13 +85,9 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     destination, type = emitter.value(op.destination), loop.memref_of(op.destination)
     forms = fold_map(op.map.data, op.indices)
     mentioned = emitter.dependence.of(*op.indices)
-    others = [axis for axis in emitter.launch.axes if axis not in mentioned]
+    others = [axis for axis in emitter.launch.axes if axis not in mentioned and axis not in emitter.elected]
     conditions = [_at_origin(condition, others) for condition in emitter.conditions]
-    conditions += [
-        _only_first(axis)
-        for axis in others
-        if emitter.launch.binding(axis) is not Binding.REGISTER and axis not in emitter.elected
-    ]
+    conditions += [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
     conditions = [condition for condition in conditions if not never_fails(condition)]
     axes = emitter.axes_of(op.indices)
     ordered, width = vectorize(emitter, type, forms, axes, conditions)

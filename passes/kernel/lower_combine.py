@@ -1,5 +1,5 @@
-"""Lowers `tile.combine`: threads fold their registers, shuffles lanes, shared memory warps and odd groups, the last CTA
-what others left in memory.
+"""Lowers `tile.combine`: threads fold their registers, shuffles lanes, shared memory warps and odd groups, CTAs what
+others left in shared or global memory.
 
 All are folded in a fixed order, so results do not depend on timing, and all threads get the same bits.
 """
@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.linear import Linear, fold_value
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter
+from deplodock.passes.kernel.lower_cluster import fold_cluster
 from deplodock.passes.kernel.lower_ticket import fold_blocks
-from deplodock.passes.kernel.workspace import blocks_of
+from deplodock.passes.kernel.workspace import blocks_of, cluster_of
 
 WARP = 32
 """Lanes of a warp, the reach of a shuffle."""
@@ -29,13 +31,22 @@ Held = Array | SSAValue
 
 
 def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
-    """Emit a combine: fold the registers of each thread, then the threads, then the CTAs."""
+    """Emit a combine: fold the registers of each thread, then the threads, then the CTAs.
+
+    Raises DiagnosticException where the CTAs cannot be folded.
+    """
+    ranks = cluster_of(op, emitter.launch)
+    blocks = blocks_of(op, emitter.launch)
+    if (ranks or blocks) and emitter.elected:
+        raise DiagnosticException("materialize: only one combine of a launch can fold CTAs, as most of them end there")
     combining = Combining(emitter, op)
     combining.fold_registers()
     combining.fold_threads()
     folded = combining.held
-    if blocks := blocks_of(op, emitter.launch):
+    if blocks:
         folded = fold_blocks(emitter, op, blocks, folded)
+    elif ranks:
+        folded = fold_cluster(emitter, op, ranks, folded)
     for old, held in zip(op.results, folded, strict=True):
         if isinstance(held, Array):
             emitter.arrays[old] = held

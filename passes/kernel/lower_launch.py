@@ -194,7 +194,7 @@ def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Cond
         if never_fails(form):
             continue
         depends = emitter.dependence.of(*where.indices)
-        lanes = [axis for axis in emitter.launch.axes if emitter.launch.binding(axis) is not Binding.BLOCK]
+        lanes = [axis for axis in emitter.launch.axes if axis not in emitter.launch.ctas]
         is_known = all(is_coordinate(root) for root in form.roots())
         (uniform if is_known and not any(axis in depends for axis in lanes) else varying).append(form)
     return uniform, varying

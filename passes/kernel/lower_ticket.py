@@ -23,11 +23,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.linear import Linear, fold_value
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.tile import Binding
-from deplodock.passes.kernel.emit import Array, Emitter
-
-LOADS_AT_ONCE = 256
-"""The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
+from deplodock.passes.kernel.emit import PARTS_AT_ONCE, Array, Emitter, place_of
 
 
 def fold_blocks(
@@ -38,8 +34,8 @@ def fold_blocks(
     What is emitted from now on runs in the last of those CTAs alone. Returns the results as they are held.
     """
     workspace, kept = emitter.workspaces[op], emitter.axes_of(op.results)
-    others = [axis for axis in emitter.launch.bound_to(Binding.BLOCK) if axis not in blocks]
-    tile_place, thread = _place_of(emitter, others), Linear(((emitter.function.thread_id, 1),))
+    others = [axis for axis in emitter.launch.ctas if axis not in blocks]
+    tile_place, thread = place_of(emitter, others), Linear(((emitter.function.thread_id, 1),))
     count, cells = (math.prod(emitter.extent(axis) for axis in axes) for axes in (blocks, kept))
 
     def place(part: Linear) -> tuple[AffineMap, list[SSAValue]]:
@@ -48,7 +44,7 @@ def fold_blocks(
     with emitter.nest(kept):
         for value, buffer in zip(held, workspace.parts, strict=True):
             stored = emitter.load(value, None) if isinstance(value, Array) else value
-            emitter.run(loop.StoreOp(stored, buffer, *place(_place_of(emitter, blocks))))
+            emitter.run(loop.StoreOp(stored, buffer, *place(place_of(emitter, blocks))))
     _elect_last(emitter, workspace.counters, tile_place, count)
     emitter.elected |= set(blocks)
 
@@ -57,7 +53,7 @@ def fold_blocks(
         for array, identity in zip(arrays, op.identities, strict=True):
             emitter.store(emitter.literal(identity), array)
     outer = emitter.block
-    part = Linear(((emitter.enter_loop(count, "s", unroll=count * cells <= LOADS_AT_ONCE), 1),))
+    part = Linear(((emitter.enter_loop(count, "s", unroll=count * cells <= PARTS_AT_ONCE), 1),))
     with emitter.nest(kept):
         parts = [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
         results = emitter.combine(op.combiner, [emitter.load(array, None) for array in arrays], parts)
@@ -65,14 +61,6 @@ def fold_blocks(
             emitter.store(value, array)
     emitter.block = outer
     return list(arrays) if kept else [emitter.load(array, None) for array in arrays]
-
-
-def _place_of(emitter: Emitter, axes: Sequence[SSAValue]) -> Linear:
-    """The linear coordinate of some axes, the last one fastest."""
-    place, stride = Linear(), 1
-    for axis in reversed(axes):
-        place, stride = Linear(((axis, stride),)) + place, stride * emitter.extent(axis)
-    return place
 
 
 def _elect_last(emitter: Emitter, counters: SSAValue, counter: Linear, ctas: int) -> None:

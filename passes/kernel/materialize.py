@@ -32,8 +32,9 @@ from deplodock.analysis.linear import Linear
 from deplodock.analysis.nest import kernels, launches
 from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.schedule import ATTRIBUTE
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_of
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.dialects.tile import Binding
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_launch import lower_body
@@ -85,19 +86,20 @@ def lower_launch(
     """The kernel function of one launch; its parameters are the buffers that it uses, in order."""
     extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
     threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
-    blocks = math.prod(extents[axis] for axis in launch.bound_to(Binding.BLOCK)) if all(extents.values()) else 0
-    _check_limits(name, blocks, threads, module)
+    blocks = math.prod(extents[axis] for axis in launch.ctas) if all(extents.values()) else 0
+    cluster = math.prod(extents[axis] for axis in launch.bound_to(Binding.CLUSTER))
+    _check_limits(name, blocks, threads, cluster, module)
     types: list[Attribute] = [value.type for value in buffers]
     occupancy = launch.occupancy.value.data if launch.occupancy is not None else None
     body = Block(arg_types=[*types, IndexType(), IndexType()])
-    outlined = kernel.FuncOp(name, types, blocks, threads, Region(body), occupancy)
+    outlined = kernel.FuncOp(name, types, blocks, threads, Region(body), occupancy, cluster if cluster > 1 else None)
     outlined.block_id.name_hint, outlined.thread_id.name_hint = "block", "thread"
     emitter = Emitter(launch, outlined)
     for old, new in zip(buffers, outlined.parameters, strict=True):
         new.name_hint = old.name_hint
         emitter.values[old] = new
     emitter.workspaces = {op: workspace.renamed(emitter.values) for op, workspace in workspaces.items()}
-    _take_apart(emitter, launch.bound_to(Binding.BLOCK), outlined.block_id)
+    _take_apart(emitter, launch.ctas, outlined.block_id)
     _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
     lower_body(emitter, launch.body.block)
     _check_shared(outlined, module)
@@ -113,7 +115,7 @@ def _constant_extent(launch: tile.LaunchOp, axis: SSAValue) -> int:
     return extent
 
 
-def _check_limits(name: str, blocks: int, threads: int, module: ModuleOp) -> None:
+def _check_limits(name: str, blocks: int, threads: int, cluster: int, module: ModuleOp) -> None:
     target = target_of(module)
     limit = target.fact("threads_per_block")
     if threads > limit:
@@ -123,6 +125,10 @@ def _check_limits(name: str, blocks: int, threads: int, module: ModuleOp) -> Non
         )
     if blocks > MAX_BLOCKS:
         raise DiagnosticException(f"materialize: @{name} has {blocks} CTAs, a grid holds {MAX_BLOCKS}")
+    if cluster > MAX_CLUSTER:
+        raise DiagnosticException(f"materialize: @{name} has clusters of {cluster} CTAs, one holds {MAX_CLUSTER}")
+    if cluster > 1 and capability(target) < FIRST_CLUSTERS:
+        raise DiagnosticException(f"materialize: @{name} has clusters, which {target.arch.data} does not have")
 
 
 def _check_shared(outlined: kernel.FuncOp, module: ModuleOp) -> None:

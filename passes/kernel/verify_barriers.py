@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.barriers import divergent, first_hazard
 from deplodock.analysis.phases import PhaseFault
-from deplodock.dialects import kernel
+from deplodock.dialects import kernel, loop
 
 _COLLECTIVE = (
     *(kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp),
-    *(kernel.MbarrierOp, kernel.ArriveCopiesOp, kernel.WaitPhaseOp, kernel.TicketOp),
+    *(kernel.MbarrierOp, kernel.ArriveCopiesOp, kernel.WaitPhaseOp, kernel.TicketOp, kernel.ClusterBarrierOp),
 )
 
 
@@ -48,6 +48,7 @@ def verify_barriers(function: kernel.FuncOp) -> None:
                 f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
                 "move it out"
             )
+    _verify_clusters(function)
     hazard = first_hazard(function)
     if isinstance(hazard, PhaseFault):
         raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.op)}{hazard}")
@@ -58,6 +59,36 @@ def verify_barriers(function: kernel.FuncOp) -> None:
         if any(isinstance(op, kernel.MbarrierOp) for op in function.walk()):
             missing = "with no phase between them; arrive after the first and wait for that phase before the second"
         raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.second.op)}{hazard} {missing}")
+
+
+def _verify_clusters(function: kernel.FuncOp) -> None:
+    """Check that cluster barriers stand between writes of shared memory and reads by other CTAs, and after the reads.
+
+    The operations are taken in the order of the text.
+    """
+    unordered: list[SSAValue] = []
+    read: kernel.ClusterLoadOp | None = None
+    name = function.sym_name.data
+    for op in function.walk():
+        match op:
+            case kernel.ClusterBarrierOp():
+                unordered, read = [], None
+            case loop.StoreOp() | kernel.MoveOp():
+                unordered.append(op.destination)
+            case kernel.ClusterLoadOp():
+                read = op
+                if op.source in unordered:
+                    raise DiagnosticException(
+                        f"verify-barriers: @{name}: {_position(op)}{op.name} reads what this CTA writes, with no "
+                        "kernel.cluster_barrier between; add one"
+                    )
+            case _:
+                pass
+    if read is not None:
+        raise DiagnosticException(
+            f"verify-barriers: @{name}: {_position(read)}the CTA whose memory {read.name} reads may have ended; "
+            "a kernel.cluster_barrier must follow"
+        )
 
 
 def _position(op: Operation) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -37,17 +37,19 @@ class Workspace:
 def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineOp, Workspace]:
     """Allocate before a launch what its combines over block axes need.
 
-    Raises DiagnosticException if one stands in a loop or extents are not constant.
+    Raises DiagnosticException if a combine over CTAs stands in a loop or extents are not constant.
     """
     found: dict[tile.CombineOp, Workspace] = {}
     for op in launch.body.walk():
-        if not isinstance(op, tile.CombineOp) or not (folded := blocks_of(op, launch)):
+        if not isinstance(op, tile.CombineOp) or not any(axis in op.axes for axis in launch.ctas):
             continue
         if op.parent_op() is not launch:
             raise DiagnosticException(
                 "materialize: a combine over block axes stands in a loop; it must stand in the launch itself"
             )
-        others = [axis for axis in launch.bound_to(Binding.BLOCK) if axis not in folded]
+        if not (folded := blocks_of(op, launch)):
+            continue
+        others = [axis for axis in launch.ctas if axis not in folded]
         depends = Dependence().of(*op.results)
         kept = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in depends]
         shape = [_size(others), _size(folded), *map(_extent, kept), _size(launch.bound_to(Binding.THREAD))]
@@ -62,9 +64,21 @@ def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineO
     return found
 
 
-def blocks_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[SSAValue]:
+def blocks_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[BlockArgument]:
     """The block axes that a combine folds, in the launch's order."""
     return [axis for axis in launch.bound_to(Binding.BLOCK) if axis in op.axes]
+
+
+def cluster_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[BlockArgument]:
+    """The cluster axes of a combine over them: all of the launch.
+
+    Raises DiagnosticException if it folds some of them only, or block axes besides.
+    """
+    ranks = launch.bound_to(Binding.CLUSTER)
+    found = [axis for axis in ranks if axis in op.axes]
+    if found and (len(found) < len(ranks) or blocks_of(op, launch)):
+        raise DiagnosticException("materialize: a combine over a cluster folds all its axes, and no block axes besides")
+    return found
 
 
 def _size(axes: Sequence[SSAValue]) -> int:

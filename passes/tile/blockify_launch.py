@@ -65,7 +65,7 @@ def blockify_launch(function: func.FuncOp, options: Options) -> None:
 
 
 def _blockify(launch: tile.LaunchOp, options: Options) -> None:
-    parts = launch.bound_to(Binding.BLOCK)
+    parts = launch.ctas
     if any(axis not in folded(launch) for axis in parts):
         raise Skip("the launch has block axes already")
     if not launch.axes:

@@ -27,7 +27,7 @@ any other launch.
     }
 
 With `over=ticket` there is one launch, whose combine the last CTA of a tile does: worth it where the parts of a tile
-are small.
+are small. With `over=cluster` the axis is bound to a cluster of CTAs, which read each other's parts.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ from deplodock.analysis.effects import only_reads
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import Options
+from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive, staged
 
-WAYS = ("block", "ticket")
+WAYS = ("block", "ticket", "cluster")
 """How the parts may be combined."""
 
 
@@ -65,12 +67,13 @@ class SplitMatmulKPass(ModulePass):
 
     Parameters:
         s: parts of k.
-        over: how the parts are combined: by a second launch (block), or by the last CTA of a tile (ticket).
+        over: how the parts are combined: by a second launch (block), by the last CTA of a tile (ticket), or each CTA of
+            a cluster for some threads (cluster).
     """
 
     name = "split-matmul-k"
     s: int | None = None
-    over: Literal["block", "ticket", "stream"] | None = None
+    over: Literal["block", "ticket", "cluster", "stream"] | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, split_matmul_k)
@@ -97,7 +100,7 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
     reduction = roles.reduction
     if _is_part(launch):
         raise Skip("k is shared by CTAs already")
-    if staged(launch) or launch.bound_to(Binding.BLOCK) or launch.bound_to(Binding.REGISTER):
+    if staged(launch) or launch.ctas or launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has blocks, registers or slabs; split-matmul-k runs before what makes them")
     if wheres(launch.body.block):
         raise Skip("some points of the launch are inactive, and have no partial sums")
@@ -112,20 +115,33 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
         raise Skip("s=1 leaves k whole")
     if over == "block":
         _cut(launch, reduction, parts)
-    else:
-        _combine(launch, reduction, parts)
+        return
+    if over == "cluster":
+        _check_cluster(launch, parts)
+    _combine(launch, reduction, parts, Binding.CLUSTER if over == "cluster" else Binding.BLOCK)
+
+
+def _check_cluster(launch: tile.LaunchOp, parts: int) -> None:
+    """Raises Skip where the target cannot run so many parts as a cluster."""
+    module = launch.get_toplevel_object()
+    assert isinstance(module, ModuleOp)
+    target = target_of(module)
+    if capability(target) < FIRST_CLUSTERS:
+        raise Skip(f"{target.arch.data} has no clusters")
+    if parts > MAX_CLUSTER:
+        raise Skip(f"a cluster holds {MAX_CLUSTER} CTAs, not s={parts}")
 
 
 def _is_part(launch: tile.LaunchOp) -> bool:
     """Whether a launch folds a block axis, or stores to a buffer of its function as one for partial sums does."""
     stores = [op for op in launch.walk() if isinstance(op, loop.StoreOp)]
-    is_folded = any(launch.binding(axis) is Binding.BLOCK for axis in folded(launch))
+    is_folded = any(axis in launch.ctas for axis in folded(launch))
     return is_folded or any(isinstance(op.destination.owner, memref.AllocOp) for op in stores)
 
 
-def _combine(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
-    """Share a reduction over a block axis, and give the users of its result the combined parts."""
-    axis = append_axis(launch, Axis(parts, Binding.BLOCK, "s"))
+def _combine(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, binding: Binding) -> None:
+    """Share a reduction over an axis of CTAs, and give the users of its result the combined parts."""
+    axis = append_axis(launch, Axis(parts, binding, "s"))
     names = [result.name_hint for result in reduction.results]
     partial = share_loop(reduction, axis, parts)
     combined = tile.CombineOp(partial.results, [axis], partial.identities, partial.combiner.clone())

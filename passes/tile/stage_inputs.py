@@ -235,7 +235,7 @@ def _varies(slab: Footprint, dim: int, roots: Sequence[SSAValue]) -> bool:
 def _divergent_loop(launch: tile.LaunchOp, group: Group) -> loop.ForOp | loop.ReduceOp | None:
     """The innermost loop around the place of a slab whose bound differs between threads or registers, or None."""
     dependence = Dependence()
-    lanes = [axis for axis in launch.axes if launch.binding(axis) is not Binding.BLOCK]
+    lanes = [axis for axis in launch.axes if axis not in launch.ctas]
     for around in _ancestors(group.block.parent_op()):
         if isinstance(around, loop.ForOp | loop.ReduceOp):
             found = dependence.of(*around.bound_operands)

@@ -116,7 +116,8 @@ def test_the_message_has_the_position(tool: Callable[..., CompletedProcess[str]]
 def test_nvcc_compiles_all_kernels_without_spills(ctx: Context, nvcc: Path, arch: str):
     files = sorted(TESTS.glob("*.mlir"))
     chunks = [chunk for file in files for chunk in file.read_text().split("// -----\n")]
-    kernels = [op.clone() for chunk in chunks for op in parse(ctx, chunk).walk() if isinstance(op, FuncOp)]
+    found = [op for chunk in chunks for op in parse(ctx, chunk).walk() if isinstance(op, FuncOp)]
+    kernels = [op.clone() for op in found if op.cluster is None or arch != "sm_80"]
     compiled = compile_cubin(print_module(ModuleOp(kernels)), arch, nvcc=nvcc)
     assert sorted(compiled.reports) == sorted(op.sym_name.data for op in kernels)
     for report in compiled.reports.values():

@@ -66,18 +66,6 @@ func.func @dynamic(%x: memref<8xf32>, %n: index) {
   func.return
 }""",
     ),
-    "grid": (
-        "materialize: a combine over the block axis %b is not lowered yet",
-        """
-func.func @grid(%x: memref<8xf32>, %out: memref<f32>) {
-  tile.launch (%b = 8 : block) {
-    %a = loop.load %x[%b] : memref<8xf32>
-    %s = tile.combine {arith.addf} %a over (%b) : f32
-    loop.store %s, %out[] : memref<f32>
-  }
-  func.return
-}""",
-    ),
     "prefix": (
         "materialize: the bound of the loop over %k varies along the register axis %v; only loops "
         "that the registers of a thread run together are lowered",

@@ -102,6 +102,11 @@ OPERATIONS = {
     "kernel.counters": ("%r = kernel.counters : memref<8xi32>", ("alloc r",)),
     "kernel.fence": ("kernel.fence", ("write -",)),
     "kernel.ticket": ("%r = kernel.ticket %turns[%i] of 2 : memref<8xi32>", ("read turns", "write -", "write turns")),
+    "kernel.cluster_barrier": ("kernel.cluster_barrier", ("write - <SharedMemory>",)),
+    "kernel.cluster_load": (
+        "%r = kernel.cluster_load %s[%i] of %i : memref<8xf32, #tile.memory<shared>>",
+        ("read s",),
+    ),
     "kernel.tensor_map": (f"%r = kernel.tensor_map %x : {MAP}", ("read x",)),
     "kernel.tma_load": (
         f"""%m = kernel.tensor_map %x : {MAP}
@@ -195,6 +200,7 @@ UNUSED_DIE = [
     "kernel.alloc",
     "kernel.shuffle_xor",
     "kernel.counters",
+    "kernel.cluster_load",
 ]
 
 

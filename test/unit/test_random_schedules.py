@@ -277,7 +277,7 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
     return [
         ChunkMatmulKPass(bk=kv * draw.choice([1, 2, 3, 4, 8]), kv=kv),
         *(
-            [SplitMatmulKPass(s=draw.choice([2, 3, 5]), over=draw.choice(["block", "ticket"]))]
+            [SplitMatmulKPass(s=draw.choice([2, 3, 5]), over=draw.choice(["block", "ticket", "cluster"]))]
             if draw.random() < 0.4
             else []
         ),
@@ -389,7 +389,8 @@ def run(number: int, fired: Counter[str]) -> None:
     fired["ragged"] += "loop.where" in text
     fired["transposed"] += "d1, %" in text
     fired["ring of phases"] += "mbarrier" in text
-    fired["parts by ticket"] += "over (%s" in text
+    fired["parts in a cluster"] += " : cluster" in text
+    fired["parts by ticket"] += "over (%s" in text and " : cluster" not in text
     fired["ring of 3 or more"] += "tile.ring 3" in text or "tile.ring 4" in text
     try:
         check_kernel(module, inputs, expected, what)

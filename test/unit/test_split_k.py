@@ -13,19 +13,24 @@ from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.universe import Universe
+from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from deplodock.analysis.schedule import choose, format_schedule
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop
+from deplodock.interpreters import simulator_machine
 from deplodock.interpreters.simulator import simulate
 from deplodock.passes.driver import Level, lower
+from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
+from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
+from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 
 CONTEXT = Context()
 for _name, _factory in Universe.get_multiverse().all_dialects.items():
     CONTEXT.register_dialect(_name, _factory)
 
-FORMS = ("block", "ticket")
+FORMS = ("block", "ticket", "cluster")
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,18 @@ def test_same_bits_in_any_order_of_ctas(over: str) -> None:
         assert np.array_equal(outputs[0].view(np.int32), other.view(np.int32))
 
 
+@pytest.mark.parametrize("over", FORMS)
+def test_ctas_that_do_not_run_together(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One CTA, or one cluster, after the other, in a random order."""
+    monkeypatch.setattr(simulator_machine, "_LANES_AT_ONCE", 1)
+    case = CASES["odd k"]
+    x, w, r = case.draw(integers=True)
+    for order in range(2):
+        result = simulate(lowered(case, over), [x, w, r], order=order)
+        assert not result.findings, result.findings[0]
+        np.testing.assert_array_equal(result.outputs[0], np.maximum(x @ w.T + r, 0))
+
+
 def test_all_forms_add_the_parts_in_one_order() -> None:
     case = CASES["batch"]
     inputs = case.draw(integers=False)
@@ -200,6 +217,47 @@ def test_chosen_parts(extents: tuple[int, int, int]) -> None:
     schedule = format_schedule(choose(function))
     expected = CHOSEN[extents]
     assert "split-matmul-k" not in schedule if expected is None else f"split-matmul-k{{{expected}}}" in schedule
+
+
+@pytest.mark.parametrize(
+    ("position", "reason"),
+    [(0, "with no kernel.cluster_barrier between"), (1, "the CTA whose memory it reads may have ended")],
+    ids=["before the reads", "after the reads"],
+)
+def test_a_missing_cluster_barrier_is_reported(position: int, reason: str) -> None:
+    case = CASES["even"]
+    module = lowered(case, "cluster")
+    barriers = [op for op in module.walk() if isinstance(op, kernel.ClusterBarrierOp)]
+    assert len(barriers) == 2
+    Rewriter.replace_op(barriers[position], kernel.BarrierOp())
+    found = findings(module, case)
+    assert any("missing cluster barrier: `%" in text and "kernel.cluster_load %part[" in text for text in found)
+    assert any(reason in text for text in found)
+    with pytest.raises(DiagnosticException, match=r"kernel\.cluster_barrier"):
+        VerifyBarriersPass().apply(CONTEXT, module)
+
+
+def test_a_cluster_barrier_that_some_threads_miss_is_reported() -> None:
+    case = CASES["even"]
+    module = lowered(case, "cluster")
+    last = [op for op in module.walk() if isinstance(op, kernel.ClusterBarrierOp)][-1]
+    guard = last.prev_op
+    assert isinstance(guard, loop.GuardOp)
+    last.detach()
+    guard.body.block.add_op(last)
+    assert any("divergent barrier: `kernel.cluster_barrier`" in text for text in findings(module, case))
+
+
+@pytest.mark.parametrize(
+    ("target", "parts", "reason"),
+    [("sm_80", 4, "sm_80 has no clusters"), ("sm_90", 9, "a cluster holds 8 CTAs, not s=9")],
+)
+def test_clusters_that_the_target_does_not_have_are_refused(target: str, parts: int, reason: str) -> None:
+    module = Parser(CONTEXT, CASES["even"].text()).parse_module()
+    lower(module, CONTEXT, Level.LOOP, target=target)
+    TileifyPass().apply(CONTEXT, module)
+    with pytest.raises(PassFailedException, match=reason):
+        SplitMatmulKPass(s=parts, over="cluster").apply(CONTEXT, module)
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")

@@ -6,6 +6,8 @@
 // RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=ticket}' --split-input-file -o %t.ticket.mlir 2>/dev/null
 // RUN: not deplodock-opt %t.ticket.mlir -p 'split-matmul-k{s=3}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=ticket},blockify-launch{m=4 n=4}' --split-input-file 2>/dev/null | filecheck %s --check-prefix BLOCKS
+// RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=cluster},blockify-launch{m=4 n=4}' --split-input-file --check-semantics 2>/dev/null | filecheck %s --check-prefix CLUSTER
+// RUN: not deplodock-opt %s -p 'split-matmul-k{s=9 over=cluster}' --split-input-file 2>&1 | filecheck %s --check-prefix LARGE
 // RUN: not deplodock-opt %s -p 'split-matmul-k{s=0}' --split-input-file 2>&1 | filecheck %s --check-prefix ZERO
 // RUN: not deplodock-opt %s -p 'split-matmul-k{s=2 over=stream}' --split-input-file 2>&1 | filecheck %s --check-prefix STREAM
 // RUN: not deplodock-opt %s -p 'split-matmul-k{over=grid}' --split-input-file 2>&1 | filecheck %s --check-prefix OVER
@@ -13,7 +15,8 @@
 
 // TWICE: split-matmul-k{s=3} applies to no kernel: @residual: k is shared by CTAs already
 // ZERO: the option s must be a positive integer, got 0
-// STREAM: split-matmul-k: over=stream is not built; the parts are combined over block, ticket
+// LARGE: split-matmul-k{s=9 over=cluster} applies to no kernel: @residual: a cluster holds 8 CTAs, not s=9
+// STREAM: split-matmul-k: over=stream is not built; the parts are combined over block, ticket, cluster
 // OVER: pass 'split-matmul-k{over="grid"}': Incompatible types: given ('grid',), expected typing.Optional[typing.Literal[
 
 // The first launch stores the sums of the parts, the second adds them and does the rest. Steps past the end of k run, but
@@ -49,6 +52,9 @@
 // TICKET-NEXT:      arith.addf %[[ACC]], %[[R]] : f32
 // BLOCKS-LABEL: func.func @residual
 // BLOCKS-NEXT:    tile.launch (%{{.*}} = 2 : block, %[[S:.*]] = 3 : block, %{{.*}} = 4 : thread, %{{.*}} = 4 : thread)
+// CLUSTER-LABEL: func.func @residual
+// CLUSTER-NEXT:    tile.launch (%{{.*}} = 2 : block, %[[S:.*]] = 3 : cluster, %{{.*}} = 4 : thread, %{{.*}} = 4 : thread)
+// CLUSTER:           tile.combine {arith.addf} %{{.*}} over (%[[S]]) : f32
 
 // WHOLE: t:003_split_matmul_k skipped at @residual: the tiles fill the SMs of the target without a split
 func.func @residual(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %res: memref<8x4xf32>, %out: memref<8x4xf32>) {
