@@ -22,9 +22,15 @@ RING = (
     "async-copy,pipeline-k-outer{distance=2}"
 )
 PHASES = RING.replace("distance=2", "distance=1 barrier=mbarrier")
+SPLIT = RING.replace("blockify", "split-matmul-k{s=3 over=ticket},blockify")
 PROGRAMS = {
     "phases": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", PHASES)),
     "ring": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", RING)),
+    "ticket": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", SPLIT)),
+    "cluster": (
+        "F.linear(torch.randn(20, 50), torch.randn(24, 50))",
+        ("--schedule", SPLIT.replace("ticket", "cluster")),
+    ),
     "rows": ("torch.nn.RMSNorm(600)(torch.randn(3, 600))", ()),
 }
 
@@ -57,6 +63,39 @@ class Bug:
 
 
 BUGS = {
+    "parts that are not fenced before the ticket": Bug(
+        "ticket", r"kernel\.fence\n(.*kernel\.ticket)", r"\1", "data race", "loop.load %linear_part["
+    ),
+    "parts that are read without a fence": Bug(
+        "ticket",
+        r"(loop\.guard where \(0 < %last\) \{\n) *kernel\.fence\n",
+        r"\1",
+        "data race",
+        "loop.load %linear_part[",
+    ),
+    "guard that lets all CTAs in": Bug(
+        "ticket",
+        r"loop\.guard where \(0 < %last\)",
+        "loop.guard where (0 < %last + 1)",
+        "data race",
+        "loop.load %linear_part[",
+    ),
+    "tickets of too few CTAs": Bug(
+        "ticket", r"(kernel\.ticket .* of) 3", r"\1 2", "open ticket", "kernel.ticket %turns["
+    ),
+    "missing cluster barrier": Bug(
+        "cluster", r"kernel\.cluster_barrier", "kernel.barrier", "missing cluster barrier", "kernel.cluster_load %part["
+    ),
+    "CTA that ends too early": Bug(
+        "cluster",
+        r"(kernel\.cluster_load(?:.*\n)*?.*)kernel\.cluster_barrier",
+        r"\1kernel.barrier",
+        "missing cluster barrier",
+        "kernel.cluster_load %part[",
+    ),
+    "rank outside of the cluster": Bug(
+        "cluster", r"(kernel\.cluster_load .* of) %rank", r"\1 %rank + 1", "out of bounds", "kernel.cluster_load %part["
+    ),
     "wrong parity of a full slot": Bug(
         "phases",
         r"(wait_phase %full\[%a2o mod 3\], )%a2o floordiv 3 mod 2",
