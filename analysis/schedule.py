@@ -111,12 +111,15 @@ def format_schedule(schedule: Schedule) -> str:
     )
 
 
-def choose(function: func.FuncOp) -> Schedule:
-    """The heuristic schedule of a kernel at loop level or just after tileify."""
+def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
+    """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
     nest, *others = nests(function)
     if (found := contraction(nest)) is not None:
         schedule = contraction_options(found, _target(function))
-        is_cut = bool(others) or schedule.get("split-matmul-k", {}).get("over") == "block"
+        split = schedule.get("split-matmul-k", {})
+        if given is not None:
+            split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}
+        is_cut = bool(others) or split.get("over") == "block"
         return _with_sum(schedule, nest, _target(function).fact("sms")) if is_cut else schedule
     if (rows := _row_options(nest)) is not None:
         return {

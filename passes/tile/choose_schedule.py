@@ -44,7 +44,7 @@ class ChooseSchedulePass(ModulePass):
             elif given is None and ATTRIBUTE in function.attributes:
                 remarks.skip(self.name, function.sym_name.data, "the kernel has a schedule")
             else:
-                chosen = choose(function)
+                chosen = choose(function, given)
                 schedule = chosen if given is None else _completed(given, chosen)
                 function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))
 
