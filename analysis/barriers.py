@@ -6,7 +6,8 @@ copy is in flight from its issue to the wait of its thread for its group; nothin
 at the wait it is a write of that thread, for a barrier to order.
 
 A barrier with phases orders accesses as well: those of all threads before their arrival, and the copies that arrive,
-come before what follows a wait for that phase.
+come before what follows a wait for that phase. So do copies of boxes, whose bytes complete a phase; those see memory
+otherwise, so a thread must fence what it wrote where a box goes before it hands that over.
 
 The kernel is walked with what happened since the last barrier and what is in flight. Accesses in a loop are taken for
 all its iterations at once, and the loop is walked twice, so that accesses of one iteration meet those of the next. A
@@ -18,191 +19,54 @@ with arrivals at phases and waits for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.linear import Division, Linear, Range, fold, fold_map
+from deplodock.analysis.barrier_state import State
+from deplodock.analysis.linear import Division, Linear, Range, fold_map
 from deplodock.analysis.ownership import Path, thread_of
-from deplodock.analysis.phases import WARP, PhaseFault, Slot, period, phase_forms, threads_where
+from deplodock.analysis.phases import WARP, PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
+from deplodock.analysis.shared_accesses import (
+    Access,
+    Hazard,
+    MissingFence,
+    conditions_of,
+    shared_accesses,
+    slot_of,
+)
+from deplodock.analysis.uniformity import divergent
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
-from deplodock.dialects.tile import Memory, memory_of
+from deplodock.dialects.kernel_tma import TmaLoadOp
+
+_ORDERS = (
+    *(kernel.BarrierOp, kernel.TicketOp, kernel.ClusterBarrierOp),
+    *(kernel.CommitGroupOp, kernel.WaitGroupOp, kernel.FenceProxyAsyncOp),
+)
+
+Fault: TypeAlias = Hazard | MissingFence | PhaseFault
+"""What is wrong with the order of a kernel's accesses of shared memory."""
 
 
-@dataclass(frozen=True, eq=False)
-class Access:
-    """One operation's read or write of a shared buffer: `width` elements along the last dimension.
-
-    A walk makes one object for equal accesses, so that they are told apart quickly.
-    """
-
-    op: Operation
-    buffer: SSAValue
-    writes: bool
-    subscripts: tuple[Linear, ...]
-    width: int
-    since: Operation
-    """Where it takes effect: at the operation, or at the wait where an asynchronous copy lands."""
-
-
-@dataclass(frozen=True)
-class Hazard:
-    """Two accesses that need a barrier between them, in the order they run; or a wait, if the first is in flight."""
-
-    first: Access
-    second: Access
-    is_in_flight: bool = False
-
-    def __str__(self) -> str:
-        done = "written" if self.first.writes else "read"
-        then = "overwritten" if self.second.writes else "read"
-        buffer = f"%{self.first.buffer.name_hint or '?'}"
-        if self.is_in_flight:
-            return f"{buffer} is {then} by {self.second.op.name} while an async kernel.move to it is in flight"
-        return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
-
-
-def first_hazard(function: kernel.FuncOp) -> Hazard | PhaseFault | None:
-    """The first pair of accesses of a kernel that nothing orders, or wait for a phase that is wrong, or None."""
-    return next(_Walk(function).block(function.body.block, _State()), None)
-
-
-def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
-    """The guard or loop around an operation whose condition or bound may differ between threads of a CTA, or None."""
-    parent = op.parent_op()
-    while parent is not None and parent is not function:
-        if isinstance(parent, loop.GuardOp) and not _is_uniform(parent.conditions.data, parent.indices, function):
-            return parent
-        if isinstance(parent, loop.ForOp) and not _is_uniform(parent.bound.data, parent.bound_operands, function):
-            return parent
-        parent = parent.parent_op()
-    return None
-
-
-def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.FuncOp) -> bool:
-    """Whether a map's values are the same for all threads of a CTA: they depend on block id, loops and tickets."""
-    return all(_is_uniform_root(root, function) for form in fold_map(map, operands) for root in form.roots())
-
-
-def _is_uniform_root(root: SSAValue, function: kernel.FuncOp) -> bool:
-    if root is function.thread_id or not isinstance(root, BlockArgument):
-        return isinstance(root.owner, kernel.TicketOp)
-    owner = root.block.parent_op()
-    return owner is function or (
-        isinstance(owner, loop.ForOp) and _is_uniform(owner.bound.data, owner.bound_operands, function)
-    )
-
-
-def shared_accesses(op: Operation) -> list[Access]:
-    """The accesses of shared memory that one operation makes; one of a barrier with phases reads or makes it."""
-    match op:
-        case loop.LoadOp() | kernel.ClusterLoadOp():
-            sides = [(op.source, False, op.map.data, op.indices, 1)]
-        case loop.StoreOp():
-            sides = [(op.destination, True, op.map.data, op.indices, 1)]
-        case kernel.MoveOp():
-            sides = [
-                (op.source, False, op.source_map.data, op.source_indices, op.elements),
-                (op.destination, True, op.destination_map.data, op.destination_indices, op.elements),
-            ]
-        case MbarrierOp():
-            return [Access(op, op.result, True, (), 1, op)]
-        case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
-            return [Access(op, op.barrier, False, (), 1, op)]
-        case _:
-            return []
-    return [
-        Access(op, buffer, writes, tuple(fold_map(map, indices)), width, op)
-        for buffer, writes, map, indices, width in sides
-        if memory_of(buffer) is Memory.SHARED
-    ]
-
-
-@dataclass
-class _State:
-    """What happened since the last barrier, and the groups of copies in flight, oldest first."""
-
-    pending: dict[Access, int] = field(default_factory=dict[Access, int])
-    """The accesses that not all threads know to be over, with the time of the last one."""
-    groups: list[dict[Access, None]] = field(default_factory=list[dict[Access, None]])
-    opened: dict[Access, None] = field(default_factory=dict[Access, None])
-    slots: dict[tuple[Operation, int], Slot[Access]] = field(default_factory=dict[tuple[Operation, int], Slot[Access]])
-    """The barriers with phases, by what makes them and their subscripts."""
-    now: int = 0
-
-    def copy(self) -> _State:
-        """A state that changes apart from this one."""
-        slots = {place: slot.copy() for place, slot in self.slots.items()}
-        return _State(dict(self.pending), list(self.groups), dict(self.opened), slots, self.now)
-
-    def become(self, other: _State) -> None:
-        """Take over the other state."""
-        self.pending, self.groups, self.opened = other.pending, other.groups, other.opened
-        self.slots, self.now = other.slots, other.now
-
-    def join(self, other: _State) -> None:
-        """Be what either state may be; groups are matched from the latest on. Phases stay those of this state."""
-        count = max(len(self.groups), len(other.groups))
-        none: dict[Access, None] = {}
-        mine, theirs = ([none] * (count - len(groups)) + groups for groups in (self.groups, other.groups))
-        self.groups = [{**a, **b} for a, b in zip(mine, theirs, strict=True)]
-        for access, time in other.pending.items():
-            self.pending[access] = max(time, self.pending.get(access, time))
-        self.opened = {**self.opened, **other.opened}
-        self.now = max(self.now, other.now)
-
-    def in_flight(self) -> Iterator[Access]:
-        """The copies that have not landed."""
-        for group in (*self.groups, self.opened):
-            yield from group
-        for slot in self.slots.values():
-            yield from slot.arriving
-            yield from slot.landed
-
-    def take(self) -> list[Access]:
-        """Take all copies that no phase has yet out of the groups."""
-        taken = [access for group in (*self.groups, self.opened) for access in group]
-        self.groups, self.opened = [], {}
-        return taken
-
-    def forget(self, time: int) -> None:
-        """All threads know that what happened until a time is over."""
-        self.pending = {access: last for access, last in self.pending.items() if last > time}
-
-    def commit(self, most: int) -> None:
-        """Close the open group; groups older than any wait leaves in flight, `most`, count as one."""
-        self.groups = [*self.groups, self.opened]
-        self.opened = {}
-        if len(self.groups) > most + 1:
-            first, second, *rest = self.groups
-            self.groups = [{**first, **second}, *rest]
-
-    def wait(self, pending: int) -> list[Access]:
-        """Land all groups but the `pending` last ones. Returns what they copy."""
-        count = max(0, len(self.groups) - pending)
-        landed, self.groups = self.groups[:count], self.groups[count:]
-        return [access for group in landed for access in group]
-
-    def key(self) -> tuple[Hashable, ...]:
-        """What tells states apart; of times only the order counts."""
-        held = [time for slot in self.slots.values() for time in slot.times()]
-        rank = {time: i for i, time in enumerate(sorted({*self.pending.values(), *held}))}
-        pending = frozenset((access, rank[time]) for access, time in self.pending.items())
-        slots = tuple(slot.key(rank) for slot in self.slots.values())
-        return (pending, frozenset(self.opened), slots, *map(frozenset, self.groups))
+def first_hazard(function: kernel.FuncOp) -> Fault | None:
+    """The first pair of accesses of a kernel that nothing orders, or use of a phase that is wrong, or None."""
+    return next(_Walk(function).block(function.body.block, State()), None)
 
 
 class _Walk:
     """A walk over one kernel."""
 
     def __init__(self, function: kernel.FuncOp) -> None:
+        self._function = function
         self._thread = function.thread_id
         self._threads = function.num_threads
         self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
+        boxes = [op for op in function.walk() if isinstance(op, TmaLoadOp)]
+        self._boxed = {buffer for op in boxes for buffer in (op.destination, op.barrier)}
+        """The memory that copies of boxes use."""
         self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], Access] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[Access]] = {}
         self._repeats: dict[Operation, int | None] = {}
@@ -219,22 +83,24 @@ class _Walk:
         self._owners: dict[Access, Path | None] = {}
         self._ranges: dict[Access, list[Range | None]] = {}
 
-    def block(self, block: Block, state: _State) -> Iterator[Hazard | PhaseFault]:
+    def block(self, block: Block, state: State) -> Iterator[Fault]:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
                 case kernel.BarrierOp() | kernel.TicketOp() | kernel.ClusterBarrierOp():
-                    state.pending = {}
+                    state.meet()
+                case kernel.FenceProxyAsyncOp():
+                    self._fence(op, state)
                 case kernel.CommitGroupOp():
                     state.commit(self._most_pending)
                 case kernel.WaitGroupOp():
                     for access in state.wait(op.pending.value.data):
-                        state.pending[self._one(replace(access, since=op))] = state.now
+                        self._happen(self._one(replace(access, since=op)), state)
                 case MbarrierOp():
                     yield from self._access(op, state)
                     slots, arrivals = op.slots.value.data, op.arrivals.value.data
                     state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
-                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
+                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp() | TmaLoadOp():
                     yield from self._access(op, state)
                     yield from self._phase(op, state)
                 case loop.ForOp():
@@ -247,7 +113,7 @@ class _Walk:
                 case _:
                     yield from self._access(op, state)
 
-    def _access(self, op: Operation, state: _State) -> Iterator[Hazard | PhaseFault]:
+    def _access(self, op: Operation, state: State) -> Iterator[Fault]:
         accesses = self._accesses_now(op)
         for access in accesses:
             for other in state.in_flight():
@@ -256,17 +122,35 @@ class _Walk:
             for other in state.pending:
                 if self._conflict(other, access):
                     yield Hazard(other, access)
+            for other in (*state.unfenced, *state.exposed):
+                if isinstance(op, TmaLoadOp) and self._meet(other, access):
+                    yield MissingFence(other, access)
         for access in accesses:
+            if isinstance(op, TmaLoadOp) and access.writes:
+                continue
             is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
             if not is_async:
-                state.pending[access] = state.now
+                self._happen(access, state)
                 continue
             state.opened[access] = None
             if self._around:
                 self._issued.add(access)
 
-    def _phase(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp, state: _State) -> Iterator[PhaseFault]:
-        """Arrive at a phase or wait for one."""
+    def _happen(self, access: Access, state: State) -> None:
+        """Let an access of a thread itself take effect."""
+        state.pending[access] = state.now
+        if access.writes and access.buffer in self._boxed:
+            state.unfenced[access] = None
+
+    def _fence(self, op: kernel.FenceProxyAsyncOp, state: State) -> None:
+        """Fence the writes before, where the threads that made them run the fence."""
+        is_all = divergent(op, self._function) is None
+        state.unfenced = {
+            access: None for access in state.unfenced if not is_all and access.since.parent is not op.parent
+        }
+
+    def _phase(self, op: PhaseOp, state: State) -> Iterator[PhaseFault]:
+        """Arrive at a phase, with bytes or copies, or wait for one."""
         place = self._now(fold_map(op.slot.data, op.slot_indices)[0])
         slot = state.slots.get((mbarrier_of(op.barrier), place.constant))
         count = self._arrivals(op)
@@ -274,12 +158,20 @@ class _Walk:
             yield PhaseFault(op, "must have a subscript that loops determine, of a barrier that was made before")
         elif count is None:
             yield PhaseFault(op, "stands under a condition that leaves open how many threads reach it")
+        elif isinstance(op, TmaLoadOp):
+            if count != 1:
+                yield PhaseFault(op, f"is issued by {count} threads; guard it with `%thread < 1`")
+            slot.arrive(0, copies=[box for box in self._accesses_now(op) if box.writes], bytes=-op.tensor_map.bytes)
         elif isinstance(op, ArriveCopiesOp):
-            slot.arrive(count, copies=state.take())
+            copies = state.take()
+            state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
+            slot.arrive(count, copies=copies)
         elif isinstance(op, ArriveOp):
             is_all = op.is_warp is not None or count == self._threads
-            slot.arrive(count, state.now if is_all else -1)
+            bytes = 0 if op.expect is None else op.expect.value.data * count
+            slot.arrive(count, state.now if is_all else -1, bytes=bytes)
             state.now += 1
+            state.hand_over()
         else:
             parity = self._now(fold_map(op.parity.data, op.parity_indices)[0])
             if parity.terms:
@@ -288,22 +180,25 @@ class _Walk:
                 yield PhaseFault(op, reason)
             state.forget(slot.known)
 
-    def _arrivals(self, op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> int | None:
-        """How many arrivals reach an operation; None if that is not known. Only single ones may leave threads out."""
+    def _arrivals(self, op: PhaseOp) -> int | None:
+        """How many arrivals or threads reach an operation, None if that is not known.
+
+        Only single arrivals and copies of boxes may leave threads out.
+        """
         made, parent = mbarrier_of(op.barrier), op.parent_op()
         conditions: list[Linear] = []
         while parent is not None and not parent.is_ancestor(made):
             if isinstance(parent, loop.GuardOp):
-                conditions += [self._now(form) for form in _conditions(parent)]
+                conditions += [self._now(form) for form in conditions_of(parent)]
             parent = parent.parent_op()
         count = threads_where(conditions, self._thread, self._threads)
-        if isinstance(op, ArriveOp) and op.is_warp is None:
+        if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and op.is_warp is None):
             return count
         if count is None or count < self._threads:
             return None
         return -(-count // WARP) if isinstance(op, ArriveOp) else count
 
-    def _guard(self, op: loop.GuardOp, state: _State) -> Iterator[Hazard | PhaseFault]:
+    def _guard(self, op: loop.GuardOp, state: State) -> Iterator[Fault]:
         holds = self._holds(op)
         if holds is False:
             return
@@ -312,7 +207,7 @@ class _Walk:
         if holds is None:
             state.join(before)
 
-    def _all(self, op: loop.ForOp, state: _State) -> Iterator[Hazard | PhaseFault]:
+    def _all(self, op: loop.ForOp, state: State) -> Iterator[Fault]:
         before = state.copy()
         self._around.append(op.iv)
         for _ in range(1 if op.trips == 1 else 2):
@@ -323,7 +218,7 @@ class _Walk:
         if not op.trips:
             state.join(before)
 
-    def _stepwise(self, op: loop.ForOp, period: int, state: _State) -> Iterator[Hazard | PhaseFault]:
+    def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes."""
         changes = [*self._changes(op), *([] if op.trips is None else [op.trips])]
         if op.trips is None:
@@ -363,10 +258,10 @@ class _Walk:
             for inner in op.body.walk()
             for access in self._accesses.get(inner, ())
             for form in access.subscripts
-            if (atom := _slot(form)) is not None and atom.form.depends_on(op.iv)
+            if (atom := slot_of(form)) is not None and atom.form.depends_on(op.iv)
         }
         groups = (kernel.CommitGroupOp, kernel.WaitGroupOp)
-        phases = [inner for inner in op.body.walk() if isinstance(inner, ArriveOp | ArriveCopiesOp | WaitPhaseOp)]
+        phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
         if not slots and not phases and not any(isinstance(inner, groups) for inner in op.body.walk()):
             return None
         return math.lcm(*slots, *(period(form) for inner in phases for form in phase_forms(inner)))
@@ -377,7 +272,7 @@ class _Walk:
         for guard in op.body.walk():
             if not isinstance(guard, loop.GuardOp):
                 continue
-            for form in _conditions(guard):
+            for form in conditions_of(guard):
                 coefficient = form.coefficient(op.iv)
                 if coefficient > 0:
                     found.append(-(form.constant // coefficient))
@@ -387,7 +282,7 @@ class _Walk:
 
     def _holds(self, op: loop.GuardOp) -> bool | None:
         """Whether the conditions of a guard hold in this iteration; None if that depends on more."""
-        bounds = [self._condition(form).range() for form in _conditions(op)]
+        bounds = [self._condition(form).range() for form in conditions_of(op)]
         if any(found is not None and found[0] >= 0 for found in bounds):
             return False
         return True if all(found is not None and found[1] < 0 for found in bounds) else None
@@ -407,7 +302,7 @@ class _Walk:
         if not self._fixed or not access.subscripts:
             return access
         first, *rest = access.subscripts
-        return replace(access, subscripts=(self._now(first, is_slot=_slot(first) is not None), *rest))
+        return replace(access, subscripts=(self._now(first, is_slot=slot_of(first) is not None), *rest))
 
     def _one(self, access: Access) -> Access:
         """The object that stands for all equal accesses."""
@@ -447,14 +342,16 @@ class _Walk:
         """The least and greatest subscript along each dimension."""
         if access not in self._ranges:
             found = [form.range() for form in access.subscripts]
-            if found and (last := found[-1]) is not None:
-                found[-1] = (last[0], last[1] + access.width - 1)
-            self._ranges[access] = found
+            self._ranges[access] = [
+                bounds and (bounds[0], bounds[1] + extent - 1)
+                for bounds, extent in zip(found, access.extents, strict=True)
+            ]
         return self._ranges[access]
 
     def _owner(self, access: Access) -> Path | None:
         if access not in self._owners and not isinstance(access.op, kernel.ClusterLoadOp):
-            follows = thread_of(self._thread, access.subscripts, access.width)
+            is_box = isinstance(access.op, TmaLoadOp)
+            follows = None if is_box else thread_of(self._thread, access.subscripts, access.width)
             self._owners[access] = ("only",) if follows is None and self._is_of_first_thread(access.op) else follows
         return self._owners.get(access)
 
@@ -463,7 +360,7 @@ class _Walk:
         first = Linear(((self._thread, 1),), -1)
         parent = op.parent_op()
         while parent is not None:
-            if isinstance(parent, loop.GuardOp) and first in _conditions(parent):
+            if isinstance(parent, loop.GuardOp) and first in conditions_of(parent):
                 return True
             parent = parent.parent_op()
         return False
@@ -475,26 +372,6 @@ class _Walk:
         return self._relevant[block]
 
     def _is_relevant(self, op: Operation) -> bool:
-        orders = (kernel.BarrierOp, kernel.TicketOp, kernel.ClusterBarrierOp, kernel.CommitGroupOp, kernel.WaitGroupOp)
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
-        return op in self._accesses or isinstance(op, orders)
-
-
-def _conditions(op: loop.GuardOp) -> list[Linear]:
-    """The conditions of a guard as forms that are below 0 where they hold."""
-    return [fold(lhs, op.indices) - fold(rhs, op.indices) for lhs, rhs in condition_pairs(op.conditions.data)]
-
-
-def _slot(form: Linear) -> Division | None:
-    """The remainder that a subscript is, if it is one of loop variables: the slot of a ring."""
-    if len(form.terms) != 1 or form.constant:
-        return None
-    ((atom, coefficient),) = form.terms
-    if not isinstance(atom, Division) or not atom.remainder or coefficient != 1:
-        return None
-    return atom if all(_is_loop_variable(root) for root in form.roots()) else None
-
-
-def _is_loop_variable(root: SSAValue) -> bool:
-    return isinstance(root, BlockArgument) and isinstance(root.block.parent_op(), loop.ForOp)
+        return op in self._accesses or isinstance(op, _ORDERS)

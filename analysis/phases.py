@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.linear import Division, Linear, fold_map
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, WaitPhaseOp
+from deplodock.dialects.kernel_tma import TmaLoadOp
 
 WARP = 32
 """Threads of a warp."""
 
 Copy = TypeVar("Copy", bound=Hashable)
+
+PhaseOp: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp
+"""What advances the phases of a barrier, or waits for one."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Slot(Generic[Copy]):
 
     arrivals: int
     arrived: int = 0
+    bytes: int = 0
+    """The bytes that the current phase still expects."""
     completed: int = 0
     given: int = -1
     """The time that the arrivals at the current phase make known."""
@@ -50,12 +56,13 @@ class Slot(Generic[Copy]):
         """A slot that changes apart from this one."""
         return replace(self, arriving=dict(self.arriving), landed=dict(self.landed), met=dict(self.met))
 
-    def arrive(self, count: int, time: int = -1, copies: Sequence[Copy] = ()) -> None:
-        """Let `count` arrivals come, which give a time or copies."""
+    def arrive(self, count: int, time: int = -1, copies: Sequence[Copy] = (), bytes: int = 0) -> None:
+        """Let `count` arrivals come, which give a time or copies and expect `bytes` in all; below 0 they bring them."""
         self.arrived += count
+        self.bytes += bytes
         self.given = max(self.given, time)
         self.arriving |= dict.fromkeys(copies)
-        while self.arrived >= self.arrivals:
+        while self.arrived >= self.arrivals and not self.bytes:
             self.arrived -= self.arrivals
             self.completed += 1
             self.known, self.given = max(self.known, self.given), -1
@@ -63,6 +70,12 @@ class Slot(Generic[Copy]):
 
     def wait(self, op: Operation, parity: int) -> str | None:
         """Let a wait meet the last phase. Returns what is wrong with that, or None."""
+        if self.completed % 2 == parity % 2 and self.arrived >= self.arrivals:
+            wrong = f"{self.bytes} bytes more" if self.bytes > 0 else f"{-self.bytes} bytes less"
+            return (
+                f"waits forever, wrong byte count: phase {self.completed} of its barrier expects {wrong} than come; "
+                "a box counts as a whole"
+            )
         if self.completed % 2 == parity % 2:
             return (
                 f"waits forever for phase {self.completed} of its barrier, which never completes: {self.arrived} of "
@@ -84,11 +97,11 @@ class Slot(Generic[Copy]):
     def key(self, rank: dict[int, int]) -> tuple[Hashable, ...]:
         """What tells slots apart, with times as ranks and phases modulo 2."""
         met = frozenset((op, self.completed - count) for op, count in self.met.items())
-        counts = self.arrived, self.completed % 2, rank[self.given], rank[self.known]
+        counts = self.arrived, self.bytes, self.completed % 2, rank[self.given], rank[self.known]
         return *counts, frozenset(self.arriving), frozenset(self.landed), met
 
 
-def phase_forms(op: ArriveOp | ArriveCopiesOp | WaitPhaseOp) -> list[Linear]:
+def phase_forms(op: PhaseOp) -> list[Linear]:
     """The forms that say which barrier and which of its phases an operation means."""
     parity = fold_map(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
     return [*fold_map(op.slot.data, op.slot_indices), *parity]

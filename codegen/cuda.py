@@ -191,6 +191,8 @@ class _KernelPrinter:
                 self._define(op.result, f"__shfl_xor_sync(0xffffffff, {value}, {mask})")
             case kernel.BarrierOp():
                 self._line("__syncthreads();")
+            case kernel.FenceProxyAsyncOp():
+                self._line("fence_proxy_async();")
             case kernel.FenceOp():
                 self._line("__threadfence();")
             case kernel.TicketOp():

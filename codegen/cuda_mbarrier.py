@@ -1,7 +1,6 @@
 """Barriers with phases as CUDA C: `mbarrier` of the PTX ISA.
 
 `try_wait`, which may suspend the thread for a while, exists from sm_90; before, a thread tests again and again.
-From there on copies of boxes, which go through the asynchronous proxy, must see what was initialised.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, int c
     const unsigned address = (unsigned)__cvta_generic_to_shared(barrier + i);
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
   }
-#if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
 }
 """,
     "mbarrier_inval": """\

@@ -33,5 +33,11 @@ __device__ __forceinline__ void tma_load_{rank}(void* to, const void* map, {para
 """
 
 
-HELPERS = {f"tma_load_{rank}": _load(rank) for rank in range(1, MAX_RANK + 1)}
-"""The device functions that copy boxes, by name, in the order they are printed."""
+_FENCE = """\
+__device__ __forceinline__ void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+"""
+
+HELPERS = {"fence_proxy_async": _FENCE, **{f"tma_load_{rank}": _load(rank) for rank in range(1, MAX_RANK + 1)}}
+"""The device functions that copy boxes and fence them, by name, in the order they are printed."""

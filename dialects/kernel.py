@@ -76,7 +76,7 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.kernel_cluster import MAX_CLUSTER, ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel_grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
-from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, WaitGroupOp
+from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.loop import memref_of, parse_body, parse_memref, print_access, verify_subscripts
 from deplodock.dialects.tile import Memory, memory_of
@@ -91,6 +91,7 @@ __all__ = [
     "CommitGroupOp",
     "CountersOp",
     "FenceOp",
+    "FenceProxyAsyncOp",
     "FuncOp",
     "Kernel",
     "LaunchOp",
@@ -545,7 +546,7 @@ Kernel = Dialect(
     "kernel",
     [
         *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp),
-        *(BarrierOp, CommitGroupOp, WaitGroupOp),
+        *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
         *(CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),

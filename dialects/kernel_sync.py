@@ -1,4 +1,4 @@
-"""Operations of the kernel dialect that order accesses of shared memory: barriers and groups of asynchronous copies."""
+"""Operations of the kernel dialect that order accesses of shared memory: barriers, fences and groups of copies."""
 
 from __future__ import annotations
 
@@ -39,6 +39,24 @@ class BarrierOp(IRDLOperation):
     """
 
     name = "kernel.barrier"
+    traits = traits_def(OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+    def __init__(self):
+        super().__init__()
+
+
+@irdl_op_definition
+class FenceProxyAsyncOp(IRDLOperation):
+    """Orders what this thread wrote to shared memory before copies of boxes that touch it, which see memory otherwise.
+
+    What counts is memory that this thread wrote by itself, and the barriers with phases that it initialised. The fence
+    stands before the barrier that hands them over.
+
+        kernel.fence_proxy_async
+    """
+
+    name = "kernel.fence_proxy_async"
     traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 

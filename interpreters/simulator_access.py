@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.dialects.kernel import ClusterBarrierOp, FuncOp, MbarrierOp, MoveOp
+from deplodock.dialects.kernel import ClusterBarrierOp, FuncOp, MbarrierOp, MoveOp, TmaLoadOp
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.machine import outside_as_false
 from deplodock.interpreters.simulator_cluster import Clusters
 from deplodock.interpreters.simulator_flight import Copies, Flight
 from deplodock.interpreters.simulator_grid import Grid
-from deplodock.interpreters.simulator_lanes import Frame
+from deplodock.interpreters.simulator_lanes import Frame, all_lanes
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
 from deplodock.interpreters.simulator_nests import Access
 from deplodock.interpreters.simulator_phases import Phases
+from deplodock.interpreters.simulator_proxy import Proxies
 from deplodock.interpreters.simulator_report import Counters, Report
 from deplodock.interpreters.simulator_warps import WIDEST_BYTES, sectors, warps, wavefronts
 from deplodock.interpreters.values import Array, poison
@@ -47,7 +48,9 @@ class MemoryUnit:
         self._numbers = {op: number for number, op in enumerate(self._ops)}
         self._shared: dict[Operation, Buffer] = {}
         self._has_phases = any(isinstance(op, MbarrierOp) for op in self._ops)
+        self._boxed = {op.destination.owner for op in self._ops if isinstance(op, TmaLoadOp)}
         self.flight = Flight(0, 0)
+        self.proxies = Proxies(0)
         self.phases: Phases | None = None
         self.grid: Grid | None = None
         """What the CTAs of a launch with tickets know of each other."""
@@ -62,6 +65,7 @@ class MemoryUnit:
         ctas = self.ctas
         self._shared = {}
         self.flight = Flight(ctas, self._threads)
+        self.proxies = Proxies(ctas)
         self.phases = Phases(ctas, self._threads) if self._has_phases else None
         self.clusters = Clusters(ids, self._cluster_size, self._ops, self._report)
 
@@ -72,6 +76,8 @@ class MemoryUnit:
             buffer = self._shared[op] = Buffer.unwritten(layout, self.ctas)
             clocks = None if self.phases is None else self.phases.clocks
             buffer.log = AccessLog(buffer.data.size // self.ctas, clocks) if self._check else None
+            if op in self._boxed and self._check:
+                self.proxies.watch(buffer)
         else:
             buffer.forget()
         return buffer
@@ -122,6 +128,8 @@ class MemoryUnit:
         buffer.data[lanes] = _select(value, access, frame.shape, frame.mask)
         if buffer.written is not None:
             buffer.written[lanes] = True
+        if self._boxed:
+            self.proxies.write(buffer, lanes, _select(np.arange(self._threads), access, frame.shape, frame.mask))
         if buffer.log is not None:
             self._check_overwritten(access, buffer, place)
             self._record(access, buffer, buffer.log, place)
@@ -134,7 +142,8 @@ class MemoryUnit:
         """Start to copy as many elements as the access is wide, from element `start` of each lane on."""
         self._counters.shared_bytes_written += frame.active * access.width * buffer.layout.dtype.itemsize
         self._counters.global_bytes_read += frame.active * access.width * buffer.layout.dtype.itemsize
-        return self._started(access, buffer, value, _Place(start, start * buffer.layout.dtype.itemsize, frame, None))
+        place = _Place(start, start * buffer.layout.dtype.itemsize, frame, None)
+        return replace(self._started(access, buffer, value, place), is_box=True)
 
     def _started(self, access: Access, buffer: Buffer, value: Array, place: _Place) -> Copies:
         """The copies of lanes, which nothing before must conflict with."""
@@ -171,6 +180,8 @@ class MemoryUnit:
             buffer.data[copies.element] = copies.value
             if buffer.written is not None:
                 buffer.written[copies.element] = True
+            if not copies.is_box:
+                self.proxies.write(buffer, copies.element, copies.thread)
             if buffer.log is None:
                 continue
             if copies.is_same_in_ctas and is_same_in_ctas:
@@ -184,6 +195,7 @@ class MemoryUnit:
         for buffer in self._shared.values():
             if buffer.log is not None:
                 buffer.log.clear(ctas)
+        self.proxies.hand_over(np.broadcast_to(ctas.reshape(-1, 1), (self.ctas, self._threads)))
         if self.phases is not None:
             self.phases.synchronise()
 
@@ -475,11 +487,6 @@ def _widened(element: Array, access: Access, frame: Frame) -> Array:
 def _widened_frame(access: Access, frame: Frame) -> Frame:
     """The frame with the elements of an access in a first dimension, if there is more than one."""
     return frame if access.width == 1 else Frame((access.width, *frame.shape), frame.mask, frame.level)
-
-
-def all_lanes(frame: Frame) -> Array:
-    """Which lanes are active, in the full shape."""
-    return np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
 
 
 def _is_same_in_ctas(lanes: Array) -> bool:

@@ -25,11 +25,13 @@ class Copies:
     thread: Array
     is_same_in_ctas: bool
     """Whether every CTA copies to the same elements of its memory."""
+    is_box: bool = False
+    """Whether the asynchronous proxy writes the elements, not the threads."""
 
     def of(self, lanes: Array) -> Copies:
         """The entries for which `lanes` holds."""
         chosen = (array[lanes] for array in (self.element, self.value, self.tag, self.cta, self.thread))
-        return Copies(self.buffer, *chosen, is_same_in_ctas=self.is_same_in_ctas)
+        return Copies(self.buffer, *chosen, is_same_in_ctas=self.is_same_in_ctas, is_box=self.is_box)
 
     def by(self, stamp: Array) -> Copies:
         """The same copies as writes by others: those of these stamps."""

@@ -59,6 +59,11 @@ class Frame:
         return int(np.count_nonzero(np.broadcast_to(lanes, self.shape)))
 
 
+def all_lanes(frame: Frame) -> Array:
+    """Which lanes are active, in the full shape."""
+    return np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
+
+
 def evaluate_map(map: AffineMap, dims: Sequence[Array]) -> list[Array]:
     """The values of a map's results."""
     return [np.asarray(affine(expr, dims)) for expr in map.results]

@@ -17,6 +17,7 @@ from deplodock.dialects.kernel import (
     ClusterLoadOp,
     CommitGroupOp,
     FenceOp,
+    FenceProxyAsyncOp,
     FuncOp,
     MbarrierOp,
     MoveOp,
@@ -31,7 +32,7 @@ from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.scalars import evaluate_scalar
 from deplodock.interpreters.simulator_access import MemoryUnit
-from deplodock.interpreters.simulator_lanes import Frame, evaluate_map, holds
+from deplodock.interpreters.simulator_lanes import Frame, all_lanes, evaluate_map, holds
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
 from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
 from deplodock.interpreters.simulator_report import Counters, Report
@@ -90,6 +91,7 @@ class Launch:
             WaitPhaseOp: self._wait_phase,
             TmaLoadOp: self._tma_load,
             FenceOp: self._fence,
+            FenceProxyAsyncOp: self._fence_proxy,
             TicketOp: self._ticket,
             ClusterBarrierOp: self._cluster_barrier,
             ClusterLoadOp: self._cluster_load,
@@ -306,6 +308,11 @@ class Launch:
 
     def _fence(self, op: FenceOp, frame: Frame) -> None:
         self._tickets.fence(frame)
+
+    def _fence_proxy(self, op: FenceProxyAsyncOp, frame: Frame) -> None:
+        self._memory.proxies.fence(all_lanes(frame))
+        if self._memory.phases is not None:
+            self._memory.phases.fence(all_lanes(frame))
 
     def _ticket(self, op: TicketOp, frame: Frame) -> None:
         self._meet(op, frame)

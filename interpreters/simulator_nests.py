@@ -17,6 +17,7 @@ from deplodock.dialects.kernel import (
     ClusterLoadOp,
     CommitGroupOp,
     FenceOp,
+    FenceProxyAsyncOp,
     MbarrierOp,
     MoveOp,
     TicketOp,
@@ -57,7 +58,7 @@ def accesses(op: Operation) -> list[Access]:
 
 
 _IN_ORDER = (
-    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp, FenceOp, TicketOp, ClusterBarrierOp),
+    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp, FenceOp, FenceProxyAsyncOp, TicketOp, ClusterBarrierOp),
     *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp, TmaLoadOp),
 )
 

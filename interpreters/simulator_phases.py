@@ -76,6 +76,8 @@ class Barrier:
     met: dict[Operation, Array] = field(default_factory=dict[Operation, Array])
     """For each wait, how many phases its threads have met, [CTAs, slots, threads]."""
     is_visible: bool = False
+    is_fenced: bool = False
+    """Whether its first thread fenced it from copies of boxes before others saw it."""
     is_used: bool = False
     """Whether it was used since the last kernel.barrier."""
 
@@ -126,6 +128,11 @@ class Phases:
         """All threads met at a kernel.barrier: they see what was initialised, and have used what they used."""
         for barrier in self.barriers.values():
             barrier.is_visible, barrier.is_used = True, False
+
+    def fence(self, lanes: Array) -> None:
+        """Lanes fence the barriers that they initialised; the first thread initialises them."""
+        for barrier in self.barriers.values():
+            barrier.is_fenced |= not barrier.is_visible and bool(lanes[:, 0].all())
 
     def rows(self, lanes: Array, slot: Array) -> list[tuple[int, int, Array]]:
         """The CTAs (0 for all while they do the same), slots and threads of lanes, all arrays as [CTAs, threads]."""

@@ -10,9 +10,9 @@ import numpy as np
 from deplodock.dialects.kernel import ArriveCopiesOp, ArriveOp, MbarrierOp, TmaLoadOp, WaitPhaseOp
 from deplodock.dialects.kernel_mbarrier import mbarrier_of
 from deplodock.interpreters import simulator_report as kinds
-from deplodock.interpreters.simulator_access import MemoryUnit, all_lanes
+from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_flight import Copies
-from deplodock.interpreters.simulator_lanes import Frame
+from deplodock.interpreters.simulator_lanes import Frame, all_lanes
 from deplodock.interpreters.simulator_phases import Barrier, Phases
 from deplodock.interpreters.simulator_report import Report
 from deplodock.interpreters.simulator_warps import WARP
@@ -42,6 +42,7 @@ class SyncUnit:
     def arrive(self, op: ArriveOp, frame: Frame, slot: Array) -> None:
         """Let lanes arrive, or the warps that they make."""
         barrier, lanes = self._barrier(op), all_lanes(frame)
+        self._memory.proxies.hand_over(lanes)
         bytes = 0 if op.expect is None else op.expect.value.data
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             threads = np.flatnonzero(here)
@@ -64,6 +65,15 @@ class SyncUnit:
     def signal(self, op: TmaLoadOp, frame: Frame, slot: Array, copies: Copies) -> None:
         """Let the boxes that lanes copy land with the current phase, and their bytes complete on it."""
         barrier, lanes = self._barrier(op), all_lanes(frame)
+        if not barrier.is_fenced:
+            self._add(
+                kinds.MISSING_FENCE,
+                op,
+                lambda: (
+                    f"copies may not see {self._name(op)} initialised; a kernel.fence_proxy_async must follow that, "
+                    "before the kernel.barrier"
+                ),
+            )
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             phase = int(barrier.completed[cta, number])
             issued = self._in_ctas(cta).reshape(-1)[copies.cta] & here[copies.thread]

@@ -9,9 +9,9 @@ import numpy as np
 from deplodock.dialects.kernel import FuncOp, TicketOp
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.machine import outside_as_false
-from deplodock.interpreters.simulator_access import MemoryUnit, all_lanes
+from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_grid import Grid
-from deplodock.interpreters.simulator_lanes import Frame
+from deplodock.interpreters.simulator_lanes import Frame, all_lanes
 from deplodock.interpreters.simulator_memory import Buffer
 from deplodock.interpreters.simulator_report import Report
 from deplodock.interpreters.values import Array

@@ -11,8 +11,8 @@ from xdsl.ir.affine import AffineMap
 from deplodock.dialects.kernel import TmaLoadOp
 from deplodock.dialects.kernel_tma import SLOT_BYTES
 from deplodock.interpreters import simulator_report as kinds
-from deplodock.interpreters.simulator_access import MemoryUnit, all_lanes
-from deplodock.interpreters.simulator_lanes import Frame
+from deplodock.interpreters.simulator_access import MemoryUnit
+from deplodock.interpreters.simulator_lanes import Frame, all_lanes
 from deplodock.interpreters.simulator_memory import Buffer
 from deplodock.interpreters.simulator_nests import Access
 from deplodock.interpreters.simulator_report import Report
@@ -70,8 +70,19 @@ class TmaUnit:
         inside = frame.where(np.asarray(~outside))
         if not inside.active:
             return
+        start = np.where(outside, 0, start)
+        self._report_where(
+            kinds.MISSING_FENCE,
+            op,
+            self._memory.proxies.unfenced(destination, start, elements),
+            inside,
+            lambda lane: (
+                f"{lane} copies a box to {self._name(op)} where threads wrote before; each needs a "
+                "kernel.fence_proxy_async after its write, before it hands that over"
+            ),
+        )
         access = Access(op, op.destination, AffineMap.identity(0), (), elements, writes=True)
-        copies = self._memory.box(access, destination, np.where(outside, 0, start), _box(source, first, box), inside)
+        copies = self._memory.box(access, destination, start, _box(source, first, box), inside)
         self._sync.signal(op, inside, slot, copies)
 
     def _report_where(

@@ -5,7 +5,8 @@
                                                   %w = loop.load %part[%k] : ..
 
 A barrier stands as late as it can at the nesting level that both accesses share. All threads must reach it, so that
-level cannot be in a guard or loop that they do not run alike.
+level cannot be in a guard or loop that they do not run alike. Where copies of boxes use what threads wrote, or barriers
+that they initialised, a `kernel.fence_proxy_async` follows that.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.barriers import Hazard, divergent, first_hazard
+from deplodock.analysis.barriers import first_hazard
 from deplodock.analysis.phases import PhaseFault
+from deplodock.analysis.shared_accesses import Hazard, MissingFence
+from deplodock.analysis.uniformity import divergent
 from deplodock.dialects import kernel
 from deplodock.passes import remarks
 
@@ -47,6 +50,9 @@ def place_barriers(function: kernel.FuncOp) -> None:
     while (hazard := first_hazard(function)) is not None:
         if isinstance(hazard, PhaseFault):
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}")
+        if isinstance(hazard, MissingFence):
+            Rewriter.insert_op(kernel.FenceProxyAsyncOp(), InsertPoint.after(hazard.first.since))
+            continue
         if hazard.is_in_flight:
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}; a wait for it must come first")
         anchor = _anchor(hazard)

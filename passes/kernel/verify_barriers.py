@@ -10,8 +10,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.barriers import divergent, first_hazard
-from deplodock.analysis.phases import PhaseFault
+from deplodock.analysis.barriers import first_hazard
+from deplodock.analysis.boxes import misaligned
+from deplodock.analysis.shared_accesses import Hazard
+from deplodock.analysis.uniformity import divergent
 from deplodock.dialects import kernel, loop
 
 _COLLECTIVE = (
@@ -33,16 +35,11 @@ class VerifyBarriersPass(ModulePass):
 
 
 def verify_barriers(function: kernel.FuncOp) -> None:
-    """Raises DiagnosticException at the first barrier in divergent code, and at the first hazard or wrong wait.
-
-    Copies of boxes are not followed, so a kernel with one is refused.
-    """
+    """Raises DiagnosticException at the first barrier in divergent code, misaligned box, hazard, or wrong phase."""
     name = function.sym_name.data
     for op in function.walk():
-        if isinstance(op, kernel.TmaLoadOp):
-            raise DiagnosticException(
-                f"verify-barriers: @{name}: {_position(op)}the order of a {op.name} is not proven; simulate the kernel"
-            )
+        if isinstance(op, kernel.TmaLoadOp) and (reason := misaligned(op)) is not None:
+            raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
         if isinstance(op, _COLLECTIVE) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
                 f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
@@ -50,15 +47,17 @@ def verify_barriers(function: kernel.FuncOp) -> None:
             )
     _verify_clusters(function)
     hazard = first_hazard(function)
-    if isinstance(hazard, PhaseFault):
+    if hazard is None:
+        return
+    if not isinstance(hazard, Hazard):
         raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.op)}{hazard}")
-    if hazard is not None:
-        missing = "with no kernel.barrier between them; add one"
-        if hazard.is_in_flight:
-            missing = "with no kernel.wait_group between them; wait for its group"
-        if any(isinstance(op, kernel.MbarrierOp) for op in function.walk()):
-            missing = "with no phase between them; arrive after the first and wait for that phase before the second"
-        raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.second.op)}{hazard} {missing}")
+    missing = "with no kernel.barrier between them; add one"
+    if hazard.is_in_flight:
+        missing = "with no kernel.wait_group between them; wait for its group"
+    if any(isinstance(op, kernel.MbarrierOp) for op in function.walk()):
+        early = "the slot is released early, " if hazard.second.writes and not hazard.first.writes else ""
+        missing = f"with no phase between them; {early}arrive after the first and wait for that phase before the second"
+    raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.second.op)}{hazard} {missing}")
 
 
 def _verify_clusters(function: kernel.FuncOp) -> None:

@@ -87,6 +87,7 @@ OPERATIONS = {
     ),
     "kernel.shuffle_xor": ("%r = kernel.shuffle_xor %v, 1 : f32", ()),
     "kernel.barrier": ("kernel.barrier", ("write - <SharedMemory>",)),
+    "kernel.fence_proxy_async": ("kernel.fence_proxy_async", ("write - <SharedMemory>",)),
     "kernel.commit_group": ("kernel.commit_group", ("write - <SharedMemory>",)),
     "kernel.wait_group": ("kernel.wait_group 1", ("write - <SharedMemory>",)),
     "kernel.mbarrier": ("%r = kernel.mbarrier 3 arrivals 2", ("alloc r", "write - <SharedMemory>")),

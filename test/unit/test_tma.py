@@ -1,4 +1,7 @@
-"""Copies of boxes: zeros outside of the buffer, bytes that complete phases, each mistake named, and the CUDA text."""
+"""Copies of boxes: zeros outside of the buffer, bytes that complete phases, each mistake named, and the CUDA text.
+
+The simulator finds the mistakes of a run, verify-barriers those of all runs.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.universe import Universe
+from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects import kernel
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.kernel.place_barriers import place_barriers
+from deplodock.passes.kernel.verify_barriers import verify_barriers
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 
 MAP = "!kernel.tensor_map<memref<72x20xf32>, box [16, 8]>"
@@ -20,11 +27,14 @@ FULL = "kernel.wait_phase %full[%k mod 3], %k floordiv 3\n"
 READ = "%v = loop.load %s[%k mod 3, %i * 4 + %thread floordiv 8, %thread mod 8]"
 RELEASE = "kernel.arrive warp %empty[%k mod 3]\n"
 EXPECT = "kernel.arrive %full[(%k + 1) mod 3] expect 512"
+WRITE = f"loop.guard where (%thread < 1) {{ %z = arith.constant 0.0 : f32 loop.store %z, %s[2, 0, 0] : {SLAB} }}"
+FENCE = "kernel.fence_proxy_async"
 RING = f"""
 kernel.func @k(%x: {MAP}, %out: memref<5x3x16x8xf32>) blocks(%block = 3) threads(%thread = 32) {{
   %s = kernel.alloc : {SLAB}
   %full = kernel.mbarrier 3 arrivals 1
   %empty = kernel.mbarrier 3 arrivals 1
+  {FENCE}
   kernel.barrier
   loop.guard where (%thread < 1) {{
     kernel.arrive %full[0] expect 512
@@ -65,6 +75,11 @@ def module_of(text: str) -> ModuleOp:
     return module
 
 
+def verify(text: str) -> None:
+    (function,) = (op for op in module_of(text).walk() if isinstance(op, kernel.FuncOp))
+    verify_barriers(function)
+
+
 def test_boxes_are_copied_with_zeros_outside() -> None:
     simulation = simulate(module_of(RING), [X])
     assert not simulation.findings
@@ -87,10 +102,13 @@ def test_boxes_are_copied_with_zeros_outside() -> None:
         ("%s[0, 0, 0]", "%s[2, 8, 0]", ("out of bounds", "kernel.tma_load")),
         ("%thread < 1", "%thread < 2", ("repeated issue", "kernel.tma_load")),
         ("kernel.barrier", "", ("uninitialised barrier", "kernel.arrive")),
+        (FENCE, "", ("missing proxy fence", "kernel.tma_load")),
+        (f"{FENCE}\n  kernel.barrier", f"kernel.barrier\n  {FENCE}", ("missing proxy fence", "kernel.tma_load")),
+        (f"{FENCE}\n", f"{FENCE}\n  {WRITE}\n", ("missing proxy fence", "kernel.tma_load")),
     ],
     ids=[
         *("too few bytes", "too many bytes", "no wait", "wrong parity", "not released", "not expected"),
-        *("misaligned slot", "outside", "several issue", "no barrier"),
+        *("misaligned slot", "outside", "several issue", "no barrier", "no fence", "late fence", "unfenced write"),
     ],
 )
 def test_a_mistake_is_named(old: str, new: str, finding: tuple[str, str]) -> None:
@@ -99,10 +117,63 @@ def test_a_mistake_is_named(old: str, new: str, finding: tuple[str, str]) -> Non
     assert finding in [(found.kind, found.op.name) for found in simulation.findings]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "expect 512",
+            "expect 256",
+            "kernel.wait_phase waits forever, wrong byte count: phase 0 of its barrier expects 256",
+        ),
+        ("expect 512", "expect 1024", "wrong byte count: phase 0 of its barrier expects 512 bytes more than come"),
+        (FULL, "", "%s is read by loop.load while"),
+        (FULL, FULL.replace("floordiv 3", "floordiv 3 + 1"), "the parity is wrong"),
+        (EMPTY, "", "overwritten by kernel.tma_load with no phase between them; the slot is released early"),
+        (EXPECT, "", "0 of 1 arrivals come before; an arrival is missing"),
+        ("%s[0, 0, 0]", "%s[0, 0, 4]", "misaligned slot: kernel.tma_load copies a box to %s"),
+        ("%thread < 1", "%thread < 2", "kernel.tma_load is issued by 2 threads; guard it"),
+        (
+            "(%thread < 1) {\n        kernel",
+            "(%thread < 1, %block < 2) {\n        kernel",
+            "leaves open how many threads",
+        ),
+        ("kernel.barrier", "", "with no phase between them"),
+        (FENCE, "", "missing proxy fence: %full is written by kernel.mbarrier and then used by kernel.tma_load"),
+        (f"{FENCE}\n  kernel.barrier", f"kernel.barrier\n  {FENCE}", "missing proxy fence: %full"),
+        (f"{FENCE}\n", f"{FENCE}\n  {WRITE}\n", "missing proxy fence: %s is written by loop.store"),
+    ],
+    ids=[
+        *("too few bytes", "too many bytes", "no wait", "wrong parity", "not released", "not expected"),
+        *("misaligned slot", "several issue", "divergent", "no barrier", "no fence", "late fence", "unfenced write"),
+    ],
+)
+def test_a_mistake_is_refused(old: str, new: str, reason: str) -> None:
+    assert old in RING
+    with pytest.raises(DiagnosticException) as error:
+        verify(RING.replace(old, new, 1))
+    assert reason in str(error.value)
+
+
+def test_the_ring_is_proven() -> None:
+    verify(RING)
+
+
+def test_barriers_and_fences_are_placed() -> None:
+    module = module_of(RING.replace(FENCE, WRITE).replace("kernel.barrier", ""))
+    (function,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
+    place_barriers(function)
+    verify_barriers(function)
+    assert not simulate(module, [X]).findings
+    assert sum(isinstance(op, kernel.FenceProxyAsyncOp) for op in module.walk()) == 2
+    assert sum(isinstance(op, kernel.BarrierOp) for op in module.walk()) == 1
+
+
 def test_a_slot_released_early_is_named() -> None:
     simulation = simulate(module_of(RING.replace(RELEASE, "").replace(FULL, f"{FULL} {RELEASE}")), [X])
     assert ("data race", "kernel.tma_load") in [(found.kind, found.op.name) for found in simulation.findings]
     assert "released early" in simulation.findings[0].message
+    with pytest.raises(DiagnosticException, match="the slot is released early"):
+        verify(RING.replace(RELEASE, "").replace(FULL, f"{FULL} {RELEASE}"))
 
 
 def test_the_text_counts_coordinates_from_the_last_dimension_and_aligns_slots() -> None:

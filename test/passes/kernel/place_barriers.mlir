@@ -118,3 +118,28 @@ kernel.func @one_thread(%x: memref<4xf32>, %out: memref<64xf32>) blocks(%block =
   %w = loop.load %s[0] : memref<4xf32, #tile.memory<shared>>
   loop.store %w, %out[%thread] : memref<64xf32>
 }
+
+// -----
+
+// Copies of boxes use the barrier that a thread initialises, and what it wrote where they go: fences follow both.
+// CHECK-LABEL: kernel.func @boxes
+// CHECK:         kernel.mbarrier
+// CHECK-NEXT:    kernel.fence_proxy_async
+// CHECK:         loop.store
+// CHECK-NEXT:    kernel.fence_proxy_async
+// CHECK-NEXT:    kernel.barrier
+// CHECK-NEXT:    loop.guard
+// CHECK-NOT:     kernel.barrier
+kernel.func @boxes(%w: !kernel.tensor_map<memref<64x32xf32>, box [32, 32]>, %out: memref<32xf32>) blocks(%block = 1) threads(%thread = 32) {
+  %ws = kernel.alloc : memref<32x32xf32, #tile.memory<shared>>
+  %full = kernel.mbarrier 1 arrivals 1
+  %z = arith.constant 0.0 : f32
+  loop.store %z, %ws[%thread, 0] : memref<32x32xf32, #tile.memory<shared>>
+  loop.guard where (%thread < 1) {
+    kernel.arrive %full[0] expect 4096
+    kernel.tma_load %w[0, 0] to %ws[0, 0] signal %full[0] : !kernel.tensor_map<memref<64x32xf32>, box [32, 32]> to memref<32x32xf32, #tile.memory<shared>>
+  }
+  kernel.wait_phase %full[0], 0
+  %v = loop.load %ws[-%thread + 31, 0] : memref<32x32xf32, #tile.memory<shared>>
+  loop.store %v, %out[%thread] : memref<32xf32>
+}
