@@ -14,7 +14,7 @@ PAD = 4
 RESERVED_SHARED = 1024
 """Bytes of shared memory that the system takes for each CTA (CUDA programming guide, compute capability 8.0 and up)."""
 
-LATE_RELEASE_CELLS = 64
+LATE_RELEASE_CELLS = 128
 """The least outputs of a thread whose steps are long beside the waits for phases."""
 
 FIRST_TRY_WAIT = 90
@@ -72,7 +72,7 @@ def _ring(tile: Tile, size: int, target: TargetAttr) -> tuple[int, int]:
     slab = CHUNK * (tile.m + tile.n + 2 * PAD) * size
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
     for occupancy in range(tile.occupancy, 0, -1):
-        for depth in (3, 2):
+        for depth in range(tile.depth, 1, -1):
             if depth * slab <= per_block and occupancy * (depth * slab + RESERVED_SHARED) <= per_sm:
                 return occupancy, depth
     return 1, 1

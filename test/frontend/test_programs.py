@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 DRAWS = int(os.environ.get("DEPLODOCK_PROGRAMS", "300"))
@@ -43,9 +43,9 @@ UNARY = [
     Step("rsqrt", lambda x: torch.rsqrt(x * x + 1)),
     Step("* 3 - 1", lambda x: x * 3 - 1),
     Step("where", lambda x: torch.where(x > 0, x, x * 0.1)),
-    Step("float(x < 0.3)", lambda x: (x < 0.3).float() + x),
-    Step("i32", lambda x: (x * 3).to(torch.int32).float()),
-    Step("f64", lambda x: (x.double() / 3).float()),
+    Step("float(x < 0.3)", lambda x: (x < 0.3).to(x.dtype) + x),
+    Step("i32", lambda x: (x * 3).to(torch.int32).to(x.dtype)),
+    Step("f64", lambda x: (x.double() / 3).to(x.dtype)),
 ]
 ROWS = [
     Step("softmax -1", lambda x: torch.softmax(x, -1)),
@@ -110,8 +110,16 @@ def programs(draw: st.DrawFn) -> tuple[tuple[int, ...], int, list[Step], bool, b
     )
 
 
+def is_lost(result: Tensor, reference: Tensor) -> bool:
+    """Whether nearly all digits cancel: PyTorch's own float32 result is off by more than 1e-3 of its size."""
+    finite = torch.isfinite(result) & torch.isfinite(reference)
+    error = (result.double() - reference.double())[finite].norm()
+    return bool(error > 1e-3 * reference[finite].double().norm())
+
+
 @settings(
     max_examples=DRAWS,
+    derandomize="DEPLODOCK_PROGRAMS" not in os.environ,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -133,4 +141,5 @@ def test_every_level_is_right(check_levels: Callable[..., int], program: tuple, 
                 value = project(value, w)
         return end.apply(value)
 
+    assume(not is_lost(run(x, y, w), run(x.double(), y.double(), w.double())))
     check_levels(run, (x, y, w))
