@@ -29,6 +29,7 @@ from deplodock.analysis.slabs import WARP, Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Binding, Memory, memory_of
+from deplodock.dialects.tile_swizzle import LINE_BYTES
 
 BANKS = 32
 BANK_BYTES = 4
@@ -102,6 +103,8 @@ class Lanes:
         for form, stride in zip(self.subscripts, strides_of(type), strict=True):
             column = _column(form, columns, count)
             address = [sum + value * stride * size for sum, value in zip(address, column, strict=True)]
+        if isinstance(swizzle := type.layout, tile.SwizzleAttr):
+            address = [byte ^ swizzle.flips(byte // LINE_BYTES) for byte in address]
         lanes: list[int | None] = list(address)
         for condition in self.conditions:
             column = _column(condition, columns, count)

@@ -58,6 +58,9 @@ class Linear:
     def __mul__(self, factor: int) -> Linear:
         return _form({atom: coefficient * factor for atom, coefficient in self.terms}, self.constant * factor)
 
+    def __mod__(self, divisor: int) -> Linear:
+        return self.mod(divisor)
+
     def coefficient(self, atom: Atom) -> int:
         """The coefficient of an atom, 0 where it does not appear."""
         return dict(self.terms).get(atom, 0)

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.targets import target_of
 from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TmaLoadOp
-from deplodock.dialects.kernel_tma import SLOT_BYTES
+from deplodock.dialects.kernel_tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
@@ -53,8 +53,8 @@ class SharedMemory:
 
     @property
     def static_bytes(self) -> int:
-        """The bytes declared statically."""
-        return self.barriers + (self.size if self.is_static else 0)
+        """The bytes declared statically, up to where the pool starts if there is one."""
+        return self.barriers + self.size if self.is_static else _padded(self.barriers, self.alignment)
 
     @property
     def dynamic_bytes(self) -> int:
@@ -79,7 +79,7 @@ def shared_memory(function: FuncOp) -> SharedMemory:
 def alignment_of(op: AllocOp) -> int:
     """What the address of a shared buffer is a multiple of, in bytes: that of a box where it takes any."""
     takes_box = any(isinstance(use.operation, TmaLoadOp) for use in op.result.uses)
-    return SLOT_BYTES if takes_box else MAX_BYTES
+    return box_alignment(memref_of(op.result)) if takes_box else MAX_BYTES
 
 
 def _padded(size: int, unit: int) -> int:
@@ -89,7 +89,7 @@ def _padded(size: int, unit: int) -> int:
 def shared_bytes(function: FuncOp) -> int:
     """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for a buffer without a size."""
     memory = shared_memory(function)
-    return memory.size + memory.barriers
+    return memory.static_bytes + memory.dynamic_bytes
 
 
 def buffer_elements(type: MemRefType[Attribute]) -> int:

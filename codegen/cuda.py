@@ -56,6 +56,7 @@ _RESERVED = frozenset(
         *cuda_grid.HELPERS,
         *cuda_mbarrier.HELPERS,
         *cuda_tma.HELPERS,
+        "tensor_map",
         *_VECTORS.values(),
         *(f"make_{vector}" for vector in _VECTORS.values()),
         *("__shfl_xor_sync", "__syncthreads", "__threadfence", "__int_as_float", "__longlong_as_double", _POOL),
@@ -91,7 +92,8 @@ def print_module(module: ModuleOp) -> str:
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
     parts = (cuda_scalars, cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_tma)
     helpers = [code for part in parts for name, code in part.HELPERS.items() if name in calls]
-    return "\n".join([*helpers, *printed])
+    has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
+    return "\n".join([*([cuda_tma.TYPE] if has_maps else []), *helpers, *printed])
 
 
 class _KernelPrinter:
@@ -222,7 +224,8 @@ class _KernelPrinter:
                 self._line(f"mbarrier_wait({self._barrier(op)}, {self.indices.text(parity.mod(2))});")
             case kernel.TmaLoadOp():
                 subscripts = [self.indices.text(form) for form in forms(op.source_map.data, op.source_indices)]
-                destination = self._element(op.destination, op.destination_map.data, op.destination_indices)
+                start = offset(op.destination, forms(op.destination_map.data, op.destination_indices))
+                destination = f"{self.names[op.destination]}[{self.indices.text(start)}]"
                 self._line(cuda_tma.call(destination, self.names[op.map], subscripts, self._barrier(op)))
             case arith.ConstantOp():
                 self.names.alias(op.result, cuda_scalars.literal(op.value))
@@ -307,7 +310,7 @@ class _KernelPrinter:
         """An element of a buffer, as a C lvalue."""
         subscripts = forms(map, indices)
         if not _is_multidimensional(buffer):
-            subscripts = [offset(buffer, subscripts)]
+            return f"{self.names[buffer]}[{self.indices.position(buffer, subscripts)}]"
         return self.names[buffer] + "".join(f"[{self.indices.text(form)}]" for form in subscripts)
 
     def _define_scalar(self, op: Operation) -> None:

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.alignment import address
+from deplodock.analysis.alignment import address, flips
 from deplodock.analysis.linear import Atom, Division, Linear, Range, fold, fold_value, value_range
 from deplodock.codegen.names import Names
 from deplodock.dialects import loop
@@ -109,6 +109,14 @@ class IndexWriter:
     def text(self, form: Linear) -> str:
         """The form as a C expression."""
         return self._sum(form)[0]
+
+    def position(self, buffer: SSAValue, subscripts: Sequence[Linear]) -> str:
+        """The position of an element in its buffer, with the swizzle of its layout, as a C expression."""
+        flipped = flips(loop.memref_of(buffer), subscripts)
+        if flipped is None or not (flipped.terms or flipped.constant):
+            return self.text(offset(buffer, subscripts))
+        row = self.text(offset(buffer, [*subscripts[:-1], Linear()]))
+        return f"{row} + ({self.text(subscripts[-1])} ^ {self.text(flipped)})"
 
     def conditions(self, map: AffineMap, operands: Sequence[SSAValue]) -> str:
         """The conjunction of the conditions `lhs < rhs` that a map of sides stands for."""

@@ -1,6 +1,6 @@
 """Copies of boxes as CUDA C: `cp.async.bulk.tensor` of the PTX ISA, whose coordinates start with the last dimension.
 
-A tensor map is passed as the address of its 128 bytes in global memory, a multiple of 64.
+A tensor map is a parameter of the kernel, by value: its 128 bytes lie in constant memory, where no fence is needed.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from collections.abc import Sequence
 
 from deplodock.dialects.kernel_tma import MAX_RANK
 
-PARAMETER = "const void* __restrict__"
-"""The C type of a tensor map."""
+PARAMETER = "const __grid_constant__ tensor_map"
+"""The C type of a tensor map, as a parameter."""
+
+TYPE = """\
+struct alignas(64) tensor_map {
+  unsigned long long words[16];
+};
+"""
+"""The bytes of a CUtensorMap of the CUDA driver API."""
 
 
 def call(destination: str, map: str, subscripts: Sequence[str], barrier: str) -> str:
     """The statement that copies the box at subscripts to a C lvalue; its bytes complete on a barrier's address."""
-    return f"tma_load_{len(subscripts)}(&{destination}, {map}, {', '.join(reversed(subscripts))}, {barrier});"
+    return f"tma_load_{len(subscripts)}(&{destination}, &{map}, {', '.join(reversed(subscripts))}, {barrier});"
 
 
 def _load(rank: int) -> str:
@@ -26,7 +33,6 @@ def _load(rank: int) -> str:
 __device__ __forceinline__ void tma_load_{rank}(void* to, const void* map, {parameters}, unsigned long long* barrier) {{
   const unsigned at = (unsigned)__cvta_generic_to_shared(to), signal = (unsigned)__cvta_generic_to_shared(barrier);
   asm volatile(
-      "fence.proxy.tensormap::generic.acquire.gpu [%1], 128;\\n"
       "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {{{coordinates}}}], [%2];" ::"r"(at), "l"(map), "r"(signal), {operands} : "memory");
 }}

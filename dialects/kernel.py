@@ -79,7 +79,7 @@ from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, Mbarrie
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.loop import memref_of, parse_body, parse_memref, print_access, verify_subscripts
-from deplodock.dialects.tile import Memory, memory_of
+from deplodock.dialects.tile_memory import Memory, memory_of, verify_layout
 
 __all__ = [
     "AllocOp",
@@ -357,6 +357,7 @@ class AllocOp(IRDLOperation):
             )
         if any(n < 0 for n in memref_of(self.result).get_shape()):
             raise VerifyException(f"an on-chip buffer needs a static shape, got {self.result.type}")
+        verify_layout(self.result)
 
 
 class _Copies(MemoryEffect):

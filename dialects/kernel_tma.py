@@ -56,6 +56,7 @@ from deplodock.dialects.kernel_mbarrier import MbarrierType, Place, parse_slot, 
 from deplodock.dialects.kernel_sync import SharedMemory
 from deplodock.dialects.loop import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
 from deplodock.dialects.tile_memory import Memory, memory_of
+from deplodock.dialects.tile_swizzle import SwizzleAttr
 
 MAX_RANK = 5
 """The most dimensions of a tensor map (CUDA driver API, `cuTensorMapEncodeTiled`)."""
@@ -75,14 +76,18 @@ ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, i32: 4, i64: 8}
 
 @irdl_attr_definition
 class TensorMapType(ParametrizedAttribute, TypeAttribute):
-    """`!kernel.tensor_map<memref<64x96xf32>, box [32, 32]>`: a buffer in global memory, and the box of one copy."""
+    """`!kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128>`: a global buffer, and the box of one copy.
+
+    With a swizzle, the rows of the box have as many bytes and land as in a buffer of layout `#tile.swizzle<128>`.
+    """
 
     name = "kernel.tensor_map"
     source: MemRefType
     box: ArrayAttr[IntegerAttr]
+    swizzle: SwizzleAttr | NoneAttr
 
-    def __init__(self, source: MemRefType[Attribute], box: Sequence[int]):
-        super().__init__(source, ArrayAttr([IntegerAttr(n, i64) for n in box]))
+    def __init__(self, source: MemRefType[Attribute], box: Sequence[int], swizzle: SwizzleAttr | None = None):
+        super().__init__(source, ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle or NoneAttr())
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -98,6 +103,8 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
         with printer.in_angle_brackets():
             printer.print_attribute(self.source)
             printer.print_string(f", box [{', '.join(map(str, self.extents))}]")
+            if isinstance(self.swizzle, SwizzleAttr):
+                printer.print_string(f", swizzle {self.swizzle.span}")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -109,7 +116,11 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
             parser.parse_punctuation(",")
             parser.parse_keyword("box")
             box = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
-        return [cast(Attribute, source), ArrayAttr([IntegerAttr(n, i64) for n in box])]
+            swizzle: Attribute = NoneAttr()
+            if parser.parse_optional_punctuation(","):
+                parser.parse_keyword("swizzle")
+                swizzle = SwizzleAttr(parse_i64(parser))
+        return [cast(Attribute, source), ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle]
 
 
 def verify_tensor_map(type: TensorMapType) -> None:
@@ -131,6 +142,11 @@ def verify_tensor_map(type: TensorMapType) -> None:
         raise VerifyException(
             f"the rows of a box are multiples of {UNIT_BYTES} bytes, got {box[-1]} {source.element_type}; widen them"
         )
+    if isinstance(type.swizzle, SwizzleAttr) and box[-1] * size != type.swizzle.span:
+        raise VerifyException(
+            f"a swizzle of {type.swizzle.span} bytes is for boxes with rows of as many, got {box[-1]} "
+            f"{source.element_type}"
+        )
     if len(shape) > 1 and shape[-1] * size % UNIT_BYTES:
         raise VerifyException(
             f"the rows of a buffer with a tensor map are multiples of {UNIT_BYTES} bytes, got {shape[-1]} "
@@ -138,12 +154,16 @@ def verify_tensor_map(type: TensorMapType) -> None:
         )
 
 
+def box_alignment(buffer: MemRefType[Attribute]) -> int:
+    """What the addresses of boxes in a shared buffer are multiples of, in bytes."""
+    return buffer.layout.alignment if isinstance(buffer.layout, SwizzleAttr) else SLOT_BYTES
+
+
 @irdl_op_definition
 class TensorMapOp(IRDLOperation):
-    """Describes boxes of a buffer to the hardware: 128 bytes that the host encodes and keeps in global memory.
+    """Describes boxes of a buffer to the hardware: 128 bytes that the host encodes and passes to the kernel by value.
 
-    The kernel gets their address, a multiple of 64. They hold the buffer's address, so a buffer that moves needs them
-    encoded again.
+    They hold the buffer's address, so a buffer that moves needs them encoded again.
 
         %map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
     """
@@ -153,8 +173,8 @@ class TensorMapOp(IRDLOperation):
     result = result_def(TensorMapType)
     traits = traits_def(ReadsSource())
 
-    def __init__(self, source: SSAValue, box: Sequence[int]):
-        super().__init__(operands=[source], result_types=[TensorMapType(memref_of(source), box)])
+    def __init__(self, source: SSAValue, type: TensorMapType):
+        super().__init__(operands=[source], result_types=[type])
 
     def verify_(self) -> None:
         assert isinstance(self.result.type, TensorMapType)
@@ -175,7 +195,7 @@ class TensorMapOp(IRDLOperation):
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type = parse_tensor_map(parser)
-        op = cls(parser.resolve_operand(source, type.source), type.extents)
+        op = cls(parser.resolve_operand(source, type.source), type)
         op.attributes |= attributes
         return op
 
@@ -207,7 +227,7 @@ class TmaLoadOp(IRDLOperation):
 
     The box lands row by row from the destination's element on, and its bytes complete on the current phase of a
     barrier, which must expect them. What lies outside of the buffer is zero, and counts. The box starts at a multiple
-    of 128 bytes.
+    of 128 bytes, a swizzled one at a multiple of 8 of its rows.
 
         kernel.tma_load %map[%k * 32, %block * 32] to %ws[%k mod 3, 0, 0] signal %full[%k mod 3]
           : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<3x32x32xf32, #tile.memory<shared>>
@@ -254,8 +274,10 @@ class TmaLoadOp(IRDLOperation):
         verify_map("the subscripts of the map", self.source_map.data, self.source_indices, results=len(type.extents))
         verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))
-        if memory_of(self.destination) is not Memory.SHARED or not isinstance(buffer.layout, NoneAttr):
+        if memory_of(self.destination) is not Memory.SHARED or buffer.layout not in (NoneAttr(), type.swizzle):
             raise VerifyException(f"a box lands in a contiguous buffer in #tile.memory<shared>, got {buffer}")
+        if buffer.layout != type.swizzle:
+            raise VerifyException(f"the swizzle of {type} must be that of its destination, got {buffer}")
         if type.source.element_type != buffer.element_type:
             raise VerifyException(f"a copy keeps the element type, got {type.source} and {buffer}")
         box = [extent for extent in type.extents if extent > 1]

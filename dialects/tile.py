@@ -53,6 +53,7 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.loop import ReadsSource, YieldOp, constant_bound, memref_of, parse_body, parse_memref
 from deplodock.dialects.tile_memory import Memory, MemoryAttr, check_coordinates, memory_of, verify_slab
 from deplodock.dialects.tile_ring import AllocOp, CopyOp, ReleaseOp, RingOp, RingType, WaitOp, depth_of
+from deplodock.dialects.tile_swizzle import SwizzleAttr
 
 __all__ = [
     "AllocOp",
@@ -67,6 +68,7 @@ __all__ = [
     "RingOp",
     "RingType",
     "StageOp",
+    "SwizzleAttr",
     "Tile",
     "WaitOp",
     "depth_of",
@@ -386,5 +388,5 @@ class StageOp(IRDLOperation):
 Tile = Dialect(
     "tile",
     [LaunchOp, CombineOp, StageOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
-    [BindingAttr, MemoryAttr, RingType],
+    [BindingAttr, MemoryAttr, RingType, SwizzleAttr],
 )

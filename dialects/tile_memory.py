@@ -15,6 +15,7 @@ from xdsl.utils.str_enum import StrEnum
 
 from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile_swizzle import SwizzleAttr, verify_swizzle
 
 
 class Memory(StrEnum):
@@ -46,6 +47,14 @@ def memory_of(buffer: SSAValue) -> Memory | None:
     return space.data if isinstance(space, MemoryAttr) else None
 
 
+def verify_layout(buffer: SSAValue) -> None:
+    """Check the layout of an on-chip buffer. Raises VerifyException."""
+    type = memref_of(buffer)
+    if isinstance(type.layout, SwizzleAttr) and memory_of(buffer) is not Memory.SHARED:
+        raise VerifyException(f"only buffers in #tile.memory<shared> are swizzled, got {type}")
+    verify_swizzle(type)
+
+
 def verify_slab(
     what: str, source: SSAValue, slab: SSAValue, shape: Sequence[int], map: AffineMap, indices: Sequence[SSAValue]
 ) -> None:
@@ -61,6 +70,7 @@ def verify_slab(
         raise VerifyException(f"a slab lives in #tile.memory<shared> or #tile.memory<register>, got {written}")
     if any(extent < 0 for extent in written.get_shape()):
         raise VerifyException(f"a slab needs a static shape, got {written}")
+    verify_layout(slab)
     if read.element_type != written.element_type:
         raise VerifyException(f"{what} keeps the element type, got {read} and {written}")
     verify_divisors("the subscripts", map)

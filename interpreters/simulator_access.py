@@ -215,8 +215,9 @@ class MemoryUnit:
 
     def _place(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> _Place:
         layout = buffer.layout
+        address = layout.address(subscripts)
         subscripts = subscripts or [np.asarray(0)]
-        shape, rows, strides = layout.shape or (1,), layout.rows or (1,), layout.strides or (1,)
+        shape, rows = layout.shape or (1,), layout.rows or (1,)
         inside = outside_as_false(subscripts, (*shape[:-1], shape[-1] - access.width + 1))
         if inside is not None:
             outside = ~inside if frame.mask is None else frame.mask & ~inside
@@ -224,7 +225,6 @@ class MemoryUnit:
                 self._report_outside(access, subscripts, frame, outside)
             frame = frame.where(inside)
         element = _dot(subscripts, rows)
-        address = (_dot(subscripts, strides) + layout.offset) * layout.dtype.itemsize
         place = _Place(element if inside is None else np.where(inside, element, 0), address, frame, inside)
         if self._check and access.width > 1:
             self._check_alignment(access, layout, place)

@@ -7,6 +7,7 @@ that run as one step.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,9 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.analysis.alignment import strides_of
 from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile_swizzle import LINE_BYTES, SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.simulator_grid import Grid
 from deplodock.interpreters.simulator_phases import Clocks
@@ -34,6 +37,7 @@ class Layout:
     strides: tuple[int, ...]
     offset: int
     dtype: DType
+    swizzle: SwizzleAttr | None = None
 
     @classmethod
     def of(cls, value: SSAValue) -> Layout:
@@ -45,19 +49,25 @@ class Layout:
         if not isinstance(value.type, MemRefType):
             raise UnsupportedError(f"an argument of type {value.type} cannot be simulated; it must be a memref")
         type = memref_of(value)
-        shape = type.get_shape()
+        shape, swizzle = type.get_shape(), type.layout if isinstance(type.layout, SwizzleAttr) else None
         try:
-            strides, offset = type.get_strides(), type.get_offset()
-        except (DiagnosticException, NotImplementedError):
+            strides, offset = strides_of(type), type.get_offset()
+        except (DiagnosticException, NotImplementedError, ValueError):
             strides, offset = None, None
-        if strides is None or offset is None or any(s is None for s in strides) or any(n < 0 for n in shape):
+        if strides is None or offset is None or any(n < 0 for n in shape):
             raise UnsupportedError(f"{type} cannot be simulated; it needs static sizes, strides and offset")
-        return cls(shape, tuple(s for s in strides if s is not None), offset, dtype_of(type.element_type))
+        return cls(shape, strides, offset, dtype_of(type.element_type), swizzle)
 
     @property
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+    def address(self, subscripts: Sequence[Array]) -> Array:
+        """The byte addresses of elements from the start of the buffer."""
+        elements = sum((s * stride for s, stride in zip(subscripts, self.strides, strict=True)), np.asarray(0))
+        bytes = np.asarray((elements + self.offset) * self.dtype.itemsize)
+        return bytes if self.swizzle is None else bytes ^ self.swizzle.flips(bytes // LINE_BYTES)
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -9,7 +9,8 @@ import numpy as np
 from xdsl.ir.affine import AffineMap
 
 from deplodock.dialects.kernel import TmaLoadOp
-from deplodock.dialects.kernel_tma import SLOT_BYTES
+from deplodock.dialects.kernel_tma import box_alignment
+from deplodock.dialects.loop import memref_of
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes
@@ -41,7 +42,7 @@ class TmaUnit:
         first, subscripts, slot = places
         layout, box = destination.layout, op.tensor_map.extents
         start = np.asarray(sum((s * n for s, n in zip(subscripts, layout.rows, strict=True)), np.asarray(0)))
-        elements = math.prod(box)
+        elements, unit = math.prod(box), box_alignment(memref_of(op.destination))
         self._report_where(
             kinds.REPEATED_ISSUE,
             op,
@@ -52,10 +53,10 @@ class TmaUnit:
         self._report_where(
             kinds.MISALIGNED_SLOT,
             op,
-            np.asarray((start * layout.dtype.itemsize) % SLOT_BYTES != 0),
+            np.asarray((start * layout.dtype.itemsize) % unit != 0),
             frame,
             lambda lane: (
-                f"{lane} copies a box to {self._name(op)}, to no multiple of {SLOT_BYTES} bytes; "
+                f"{lane} copies a box to {self._name(op)}, to no multiple of {unit} bytes; "
                 "make the slots of the buffer as large"
             ),
         )

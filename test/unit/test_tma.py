@@ -180,10 +180,10 @@ def test_the_text_counts_coordinates_from_the_last_dimension_and_aligns_slots() 
     text = print_module(
         module_of(RING.replace("%s = ", "%r = kernel.alloc : memref<4xf32, #tile.memory<shared>> %s = "))
     )
-    assert "void __launch_bounds__(32) k(const void* __restrict__ x, float* __restrict__ out)" in text
+    assert "void __launch_bounds__(32) k(const __grid_constant__ tensor_map x, float* __restrict__ out)" in text
     assert "__shared__ __align__(16) float r[4];" in text
     assert "__shared__ __align__(128) float s[384];" in text
-    assert "tma_load_2(&s[(k + 1) % 3 * 128], x, block * 8, k * 16 + 16, &full[(k + 1) % 3]);" in text
+    assert "tma_load_2(&s[(k + 1) % 3 * 128], &x, block * 8, k * 16 + 16, &full[(k + 1) % 3]);" in text
 
 
 def test_boxes_are_aligned_in_the_pool() -> None:
