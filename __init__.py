@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deplodock.errors import CompileError, Error, InvalidInputError, UnsupportedError
+    from deplodock.pytorch.compiled import compile
 
 __version__ = "0.1.0"
 
-__all__ = ["CompileError", "Error", "InvalidInputError", "UnsupportedError"]
+__all__ = ["CompileError", "Error", "InvalidInputError", "UnsupportedError", "compile"]
 
 _MODULE_OF = {
     "CompileError": "deplodock.errors",
     "Error": "deplodock.errors",
     "InvalidInputError": "deplodock.errors",
     "UnsupportedError": "deplodock.errors",
+    "compile": "deplodock.pytorch.compiled",
 }
 
 

@@ -7,21 +7,36 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx, nn
-from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec, OutputKind, TensorArgument
+from torch.export.exported_program import default_decompositions
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
-from deplodock.frontend.importer import import_graph, node_error, tensor_type
+from deplodock.frontend.importer import has_operation, import_graph, node_error, tensor_type
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.source import Source
 
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
+Decompositions: TypeAlias = dict[Any, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Input:
+    """An argument of `@main`: its node in the graph, its name, its example, and its path if it is a module's state."""
+
+    node: fx.Node
+    name: str
+    value: torch.Tensor
+    path: str | None = None
 
 
 def export(
@@ -31,8 +46,11 @@ def export(
     names: Sequence[str] | None = None,
     rename: Callable[[str], str] | None = None,
     source: Source | None = None,
+    writes: bool = False,
 ) -> CapturedProgram:
     """Capture `fn_or_module(*args)` as a program of the torch dialect.
+
+    An operation that the dialect lacks is replaced by PyTorch's own decomposition of it, where there is one.
 
     Args:
         fn_or_module: a function of tensors, or a module; its parameters and buffers become arguments of `@main`.
@@ -41,11 +59,12 @@ def export(
         names: names for the tensors in `args`; by default the names of the function's parameters.
         rename: shortens the dotted path of a parameter or buffer before it becomes a name such as `p_weight`.
         source: the text that errors point into.
+        writes: whether the program may write into its inputs and buffers; what it writes comes out before its results.
 
     Raises:
-        InvalidInputError: the program raises, or its result is not a tensor or a tuple of tensors.
+        InvalidInputError: the program raises, or its result is not a tensor or a nest of tensors.
         UnsupportedError: torch.export cannot capture the program, or it uses an operation, overload, argument or dtype
-            outside the torch dialect, or writes into its inputs.
+            outside the torch dialect, or writes into its inputs without `writes`.
     """
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     args = pytree.tree_map_only(torch.Tensor, _fresh, args)
@@ -54,18 +73,37 @@ def export(
         names = _input_names(args)
     _check_types(args, names, source)
     exported = _export(module, args, source)
-    signature, graph = exported.graph_signature, exported.graph_module
-    _refuse_mutation(signature, graph, source)
-    inputs = _bind_inputs(exported, args, names, rename or (lambda path: path))
-    program = import_graph(graph, [(node, name) for node, name, _ in inputs], source)
+    return captured(exported, fn_or_module, args, names=names, rename=rename, source=source, writes=writes)
+
+
+def captured(
+    exported: torch.export.ExportedProgram,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    names: Sequence[str] | None = None,
+    rename: Callable[[str], str] | None = None,
+    source: Source | None = None,
+    writes: bool = False,
+) -> CapturedProgram:
+    """The program that torch.export captured of `function(*args)`; see `export`."""
+    graph = exported.graph_module
+    if not writes:
+        _refuse_writes(exported, source)
+    inputs = bind_inputs(exported, args, names, rename or (lambda path: path))
+    program = import_graph(graph, [(given.node, given.name) for given in inputs], source)
+    assert exported.call_spec.out_spec is not None
     return CapturedProgram(
         module=program,
-        inputs=tuple(value for _, _, value in inputs),
-        names=tuple(name for _, name, _ in inputs),
-        function=fn_or_module,
+        inputs=tuple(given.value.contiguous() for given in inputs),
+        names=tuple(given.name for given in inputs),
+        function=function,
         args=args,
         graph=graph,
-        placeholders=tuple(node.name for node, _, _ in inputs),
+        placeholders=tuple(given.node.name for given in inputs),
+        paths=tuple(given.path for given in inputs),
+        writes=_writes(exported, inputs),
+        result_spec=exported.call_spec.out_spec,
     )
 
 
@@ -135,16 +173,17 @@ def describe(raised: BaseException) -> str:
 def _export(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
     """Run the program once, so that its own errors are told from those of torch.export; then capture it."""
     fresh = pytree.tree_map_only(torch.Tensor, torch.clone, args)
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with quiet(), torch.no_grad():
         try:
-            result = module(*fresh)
+            result = torch.func.functional_call(module, buffers, fresh)
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, f"the program raises {describe(raised)}", source, raised) from raised
         _check_result(result, source)
         try:
             # The program has printed what it prints in the first run; torch.export itself writes to stderr.
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                return torch.export.export(module, args).run_decompositions({})
+                return torch.export.export(module, args).run_decompositions(decompositions())
         except GuardOnDataDependentSymNode as raised:
             message = "a branch or a size depends on the values of a tensor; that cannot be captured"
             raise located(UnsupportedError, message, source, raised) from raised
@@ -153,8 +192,15 @@ def _export(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> 
             raise located(UnsupportedError, message, source, raised) from raised
 
 
+@cache
+def decompositions() -> Decompositions:
+    """PyTorch's decompositions of the operations that the torch dialect lacks."""
+    found = default_decompositions().items()
+    return {overload: function for overload, function in found if not has_operation(overload)}
+
+
 def _check_result(result: object, source: Source | None) -> None:
-    values = list(result) if isinstance(result, tuple | list) else [result]
+    values = pytree.tree_leaves(result)
     for value in values:
         if not isinstance(value, torch.Tensor):
             message = f"the program must compute a tensor or a tuple of tensors, not {type(value).__name__}"
@@ -163,46 +209,66 @@ def _check_result(result: object, source: Source | None) -> None:
         raise located(InvalidInputError, "the program computes no tensor", source)
 
 
-def _refuse_mutation(signature: ExportGraphSignature, graph: fx.GraphModule, source: Source | None) -> None:
-    for spec in signature.output_specs:
+def _refuse_writes(exported: torch.export.ExportedProgram, source: Source | None) -> None:
+    for spec in exported.graph_signature.output_specs:
         if spec.kind == OutputKind.USER_OUTPUT:
             continue
         what = "input" if spec.kind == OutputKind.USER_INPUT_MUTATION else "state"
         message = f"the program writes into its {what} '{spec.target}'; use operations that return a new tensor"
-        node = next(node for node in graph.graph.nodes if node.name == spec.arg.name)
+        node = next(node for node in exported.graph.nodes if node.name == spec.arg.name)
         raise node_error(node, message, source)
 
 
-def _bind_inputs(
+def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[Input]) -> tuple[int, ...]:
+    """The numbers of the inputs that the first results of the graph are written into."""
+    places: dict[str | None, int] = {given.path: place for place, given in enumerate(inputs) if given.path is not None}
+    places |= {given.node.name: place for place, given in enumerate(inputs) if given.path is None}
+    written = [spec for spec in exported.graph_signature.output_specs if spec.kind != OutputKind.USER_OUTPUT]
+    if any(spec.kind not in _WRITES for spec in written):
+        raise UnsupportedError(f"the program computes a {written[0].kind.name.lower()}, which cannot be returned")
+    return tuple(places[spec.target] for spec in written)
+
+
+def bind_inputs(
     exported: torch.export.ExportedProgram,
     args: tuple[Any, ...],
     names: Sequence[str] | None,
     rename: Callable[[str], str],
-) -> list[tuple[fx.Node, str, torch.Tensor]]:
-    """The arguments of `@main` (graph node, name, value): tensors of the user, then the parameters and buffers used."""
-    nodes = {node.name: node for node in exported.graph_module.graph.find_nodes(op="placeholder")}
+) -> list[Input]:
+    """The arguments of `@main`: tensors of the user, then the parameters and buffers used, tied ones once."""
+    nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
     leaves = iter(pytree.tree_leaves(args))
-    user: list[tuple[fx.Node, str, torch.Tensor]] = []
-    state: list[tuple[fx.Node, str, torch.Tensor]] = []
+    user: list[Input] = []
+    state: dict[tuple[Any, ...], Input] = {}
+    written = {spec.target for spec in exported.graph_signature.output_specs}
     for spec in exported.graph_signature.input_specs:
         if spec.kind == InputKind.USER_INPUT:
             value = next(leaves)
             if isinstance(spec.arg, TensorArgument):
                 name = names[len(user)] if names is not None else spec.arg.name
-                user.append((nodes[spec.arg.name], name, value))
+                user.append(Input(nodes[spec.arg.name], name, value))
         elif spec.kind not in _STATE_KINDS:
             raise UnsupportedError(f"the program captures an object that is not a tensor: {spec.arg.name}")
-        elif nodes[spec.arg.name].users:
-            state.append((nodes[spec.arg.name], *_state_input(exported, spec, rename)))
-    return user + state
+        elif nodes[spec.arg.name].users or spec.target in written:
+            given = _state_input(exported, spec, nodes[spec.arg.name], rename)
+            known = state.setdefault(_memory_of(given.value), given)
+            if known is not given:
+                given.node.replace_all_uses_with(known.node)
+    return user + list(state.values())
+
+
+def _memory_of(value: torch.Tensor) -> tuple[Any, ...]:
+    """What two tensors have in common that are the same elements in the same order."""
+    return value.untyped_storage()._cdata, value.storage_offset(), value.dtype, value.shape, value.stride()
 
 
 def _state_input(
-    exported: torch.export.ExportedProgram, spec: InputSpec, rename: Callable[[str], str]
-) -> tuple[str, torch.Tensor]:
-    """The name (`p_weight`, `b_mean`, `c_lifted_tensor`) and value of a parameter, buffer or constant."""
+    exported: torch.export.ExportedProgram, spec: InputSpec, node: fx.Node, rename: Callable[[str], str]
+) -> Input:
+    """A parameter, buffer or constant: its name is `p_weight`, `b_mean`, `c_lifted_tensor`."""
     assert spec.target is not None
     value = exported.state_dict[spec.target] if spec.target in exported.state_dict else exported.constants[spec.target]
     prefix = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}[spec.kind]
     assert isinstance(value, torch.Tensor)
-    return f"{prefix}_{rename(spec.target).replace('.', '_')}", value.detach().contiguous()
+    path = None if spec.kind == InputKind.CONSTANT_TENSOR else spec.target
+    return Input(node, f"{prefix}_{rename(spec.target).replace('.', '_')}", value.detach(), path)

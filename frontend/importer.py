@@ -49,6 +49,22 @@ def tensor_type(value: torch.Tensor, what: str) -> TensorType[Attribute]:
     return TensorType(_ELEMENTS[value.dtype], list(value.shape))
 
 
+def overload_of(node: fx.Node) -> str:
+    """The ATen overload that a node stands for: of a decomposed operation, the one that the program calls."""
+    sources = node.meta.get("from_node")
+    while sources:
+        source = sources[-1]
+        if not source.from_node:
+            return source.target
+        sources = source.from_node
+    return str(node.target)
+
+
+def has_operation(overload: object) -> bool:
+    """Whether the torch dialect has an operation for an overload of ATen."""
+    return aten_op(_overload_name(str(overload))) is not None
+
+
 def import_graph(graph: fx.GraphModule, arguments: Sequence[tuple[fx.Node, str]], source: Source | None) -> ModuleOp:
     """A module with one function `@main` of the given arguments (placeholder and name) that computes the graph.
 
@@ -91,7 +107,7 @@ class _Importer:
             return
         op_class = aten_op(_overload(node))
         if op_class is None:
-            raise self.error(node, f"{node.target} is not supported")
+            raise self.error(node, f"{overload_of(node)} is not supported")
         results = self.result_types(node, op_class.schema())
         op = op_class.of(self.arguments(node, op_class.schema(), results[0].element_type), results)
         try:
@@ -230,7 +246,10 @@ def _place(node: fx.Node, source: Source | None) -> tuple[str, Position] | None:
 
 def _overload(node: fx.Node) -> str:
     """The name of a node's operation in the table of the torch dialect."""
-    name = str(node.target)
+    return _overload_name(str(node.target))
+
+
+def _overload_name(name: str) -> str:
     if not name.startswith("aten."):
         return f"{name} (not ATen)"
     name = name.removeprefix("aten.").removesuffix(".default")

@@ -24,8 +24,10 @@ class CapturedProgram:
     """A PyTorch program as IR of the torch dialect.
 
     `inputs` are the arguments of `@main` in order, contiguous: first the tensors that the user passes, then parameters,
-    buffers and constants that the program uses. `names` are their names in the IR. `function` and `args` are what was
-    captured: `function(*args)` is PyTorch's own run of it.
+    buffers and constants that the program uses, tied ones once. `names` are their names in the IR, `paths` the dotted
+    paths of parameters and buffers, None for the others. The first results of `@main` are the new values of the inputs
+    that `writes` numbers; the others are the leaves of the program's result, a nest of the form `result_spec`.
+    `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
     module: ModuleOp
@@ -35,6 +37,15 @@ class CapturedProgram:
     args: tuple[Any, ...]
     graph: fx.GraphModule
     placeholders: tuple[str, ...]
+    paths: tuple[str | None, ...]
+    writes: tuple[int, ...]
+    result_spec: pytree.TreeSpec
+
+    def results(self) -> list[torch.Tensor]:
+        """What `@main` gives, as tensors without values."""
+        (values,) = self.graph.graph.output_node().args
+        assert isinstance(values, tuple | list)
+        return [value.meta["val"] for value in values if isinstance(value, fx.Node)]
 
     def eager(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`)."""

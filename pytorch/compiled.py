@@ -1,0 +1,176 @@
+"""`deplodock.compile`: a function or module of PyTorch as a callable of compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.universe import Universe
+
+from deplodock.errors import Error, InvalidInputError
+from deplodock.frontend.capture import export
+from deplodock.frontend.program import CapturedProgram
+from deplodock.passes.driver import Level, lower
+from deplodock.pytorch.runners import CpuRunner, CudaRunner, Result, Runner, check_device
+from deplodock.runtime.device import device_target, missing
+
+
+def compile(
+    function: Callable[..., Any],
+    example_args: Sequence[Any],
+    *,
+    target: str | None = None,
+    device: str | torch.device | None = None,
+    schedule: str | None = None,
+) -> CompiledProgram:
+    """Compile a function or module for arguments of the shapes, dtypes and other values of `example_args`.
+
+        norm = deplodock.compile(torch.nn.RMSNorm(2048), (torch.randn(32, 2048),))
+        y = norm(torch.randn(32, 2048))
+
+    Args:
+        function: a function of tensors, or a module in the mode (`eval()`) it is to run in.
+        example_args: its positional arguments: tensors, nests of tensors, and other values, which are compiled in.
+        target: the architecture or card to compile for; by default the GPU's own, sm_90 on a CPU.
+        device: where to run, by default where the tensors are. On `cuda` kernels read and write PyTorch's tensors
+            without copies, in the order of the current stream. On `cpu` the simulator runs the kernels, or, above
+            `LANE_STEP_LIMIT` lane steps, numpy the tensor IR, which one warning of the logger `deplodock` says.
+            Tensors that are elsewhere are copied at each call.
+        schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
+
+    Raises:
+        InvalidInputError: the program raises on `example_args`, or a device or target does not exist.
+        UnsupportedError: the program uses something that deplodock does not support.
+        CompileError: the generated code does not compile.
+    """
+    if not isinstance(example_args, tuple | list):
+        raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(example_args).__name__}")
+    captured = export(function, tuple(example_args), writes=True)
+    module = function if isinstance(function, nn.Module) else None
+    return CompiledProgram(captured, module, make_runner(captured, target, device, schedule))
+
+
+def make_runner(
+    captured: CapturedProgram,
+    target: str | None = None,
+    device: str | torch.device | None = None,
+    schedule: str | None = None,
+) -> Runner:
+    """Lower a captured program and load it where it is to run; see `compile`. The program's module is lowered."""
+    place = torch.device(device) if device is not None else _device_of(captured)
+    check_device(place, "the device" if device is not None else "an input")
+    results = [Result(tuple(value.shape), value.dtype) for value in captured.results()]
+    if place.type == "cuda" and (reason := missing()) is not None:
+        raise Error(f"{reason}; with device='cpu' the simulator runs the program")
+    if place.type == "cuda" and target is None:
+        target = device_target()
+    module, context = captured.module, _context()
+    lower(module, context, Level.TENSOR, target=target)
+    tensors = module.clone()
+    lower(module, context, Level.KERNEL, schedule=schedule)
+    return CudaRunner(module, results) if place.type == "cuda" else CpuRunner(module, tensors)
+
+
+class CompiledProgram:
+    """A compiled function: calls take arguments like those it was compiled for, and give what the function gives.
+
+    Results have no gradient. Parameters and buffers are those that the module has at the time of a call. Arguments and
+    buffers that the function writes into are written into after the kernels have run.
+    """
+
+    def __init__(self, captured: CapturedProgram, owner: nn.Module | None, runner: Runner) -> None:
+        self._captured = captured
+        self._runner = runner
+        self._example, self._form = pytree.tree_flatten(captured.args)
+        self._state = [
+            _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
+        ]
+
+    @property
+    def module(self) -> ModuleOp:
+        """The program at kernel level."""
+        return self._captured.module
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the program on tensors of the compiled shapes and dtypes.
+
+        Raises InvalidInputError if the arguments do not fit.
+        """
+        with torch.no_grad():
+            inputs = self._inputs(args)
+            device = self._runner.device
+            placed = [value if value.device == device else value.to(device) for value in inputs]
+            results = self._runner(placed)
+            count = len(self._captured.writes)
+            for number, value in zip(self._captured.writes, results[:count], strict=True):
+                inputs[number].copy_(value)
+            home = inputs[0].device if inputs else device
+            leaves = [value if value.device == home else value.to(home) for value in results[count:]]
+            return pytree.tree_unflatten(leaves, self._captured.result_spec)
+
+    def _inputs(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
+        """The arguments of `@main`: the tensors given, then parameters, buffers and constants."""
+        leaves, form = pytree.tree_flatten(args)
+        if form != self._form:
+            raise InvalidInputError(f"the program was compiled for {_nest(self._form)}, got {_nest(form)}")
+        given = [value for value, own in zip(leaves, self._example, strict=True) if self._is_tensor(value, own)]
+        rest = zip(self._state[len(given) :], self._captured.inputs[len(given) :], strict=True)
+        inputs = [*given, *(value if slot is None else slot.value() for slot, value in rest)]
+        for name, value, own in zip(self._captured.names, inputs, self._captured.inputs, strict=True):
+            if value.shape != own.shape or value.dtype != own.dtype:
+                raise InvalidInputError(
+                    f"{name} must be {own.dtype} of shape {tuple(own.shape)}, "
+                    f"got {value.dtype} of shape {tuple(value.shape)}: compile again for it"
+                )
+        return inputs
+
+    def _is_tensor(self, value: Any, own: Any) -> bool:
+        """Whether an argument is a tensor; any other must be what it was when the program was compiled."""
+        if isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor):
+            return True
+        if type(value) is not type(own) or value != own:
+            raise InvalidInputError(f"the program was compiled for the argument {_shown(own)}, got {_shown(value)}")
+        return False
+
+
+class _Slot:
+    """A parameter or buffer of a module by its path: the tensor that is there now."""
+
+    def __init__(self, owner: nn.Module, path: str) -> None:
+        prefix, _, self._name = path.rpartition(".")
+        module = owner.get_submodule(prefix)
+        self._tensors = module._parameters if self._name in module._parameters else module._buffers
+
+    def value(self) -> torch.Tensor:
+        value = self._tensors[self._name]
+        assert value is not None
+        return value
+
+
+def _device_of(captured: CapturedProgram) -> torch.device:
+    devices = list(dict.fromkeys(value.device for value in captured.inputs))
+    if len(devices) > 1:
+        raise InvalidInputError(f"the program's tensors are on several devices: {', '.join(map(str, devices))}")
+    return devices[0] if devices else torch.device("cpu")
+
+
+def _context() -> Context:
+    context = Context()
+    for name, dialect in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, dialect)
+    return context
+
+
+def _nest(form: pytree.TreeSpec) -> str:
+    """The nest of arguments as one line, such as `(*, {x: *})`."""
+    shown = pytree.tree_unflatten(["*"] * form.num_leaves, form)
+    return f"the arguments {shown}".replace("'*'", "*")
+
+
+def _shown(value: object) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)

@@ -1,0 +1,131 @@
+"""Run a program at kernel level on tensors: on the GPU without copying them, or on a CPU as the simulator does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.errors import Error, InvalidInputError
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
+from deplodock.runtime.device import Executable, new_stream
+from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
+
+_LOG = logging.getLogger("deplodock")
+_ALIGNMENT = 16
+"""Bytes of which the address of every buffer is a multiple, as the kernels' wide accesses assume."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The shape and dtype of a result."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Runner(Protocol):
+    """Computes the results of a program from its inputs, which have the shapes and dtypes that it was compiled for."""
+
+    device: torch.device
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """New tensors, but for a result that is an input."""
+        ...
+
+
+class CudaRunner:
+    """Launches the kernels on tensors of the GPU, in the order of PyTorch's current stream, and waits for nothing.
+
+    Tensors that are not contiguous or that start at no multiple of 16 bytes are copied first.
+    """
+
+    def __init__(self, module: ModuleOp, results: Sequence[Result]) -> None:
+        self.device = torch.device("cuda", 0)
+        self._executable = Executable(module)
+        self._results = tuple(results)
+        self._stream: Any = None
+        self._last: torch.cuda.Stream | None = None
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        plan = self._executable.plan
+        given = dict(zip(plan.inputs, map(aligned, inputs), strict=True))
+        # A buffer has the bytes of its result, whose dtype numpy may not have.
+        made = {
+            number: torch.empty(result.shape, dtype=result.dtype, device=self.device)
+            for number, result in zip(plan.outputs, self._results, strict=True)
+            if number not in given
+        }
+        unused = {
+            number: torch.empty(buffer.bytes, dtype=torch.uint8, device=self.device)
+            for number, buffer in enumerate(plan.buffers)
+            if buffer.offset is None and number not in given and number not in made
+        }
+        memory = {**given, **made, **unused}
+        calls = self._executable.bind({number: value.data_ptr() for number, value in memory.items()})
+        self._launch(calls)
+        own = dict(zip(plan.inputs, inputs, strict=True))
+        return [own[number] if number in own else made[number] for number in plan.outputs]
+
+    def _launch(self, calls: Any) -> None:
+        """Launch on the current stream: pycuda takes over no stream of another's, so another but the null stream waits.
+
+        All runs share scratch memory, so a run on another stream than the last waits for that, too.
+        """
+        current = torch.cuda.current_stream(self.device)
+        if self._last is not None and self._last != current:
+            current.wait_stream(self._last)
+        self._last = current
+        if current.cuda_stream == 0:
+            self._executable.launch(calls)
+            return
+        if self._stream is None:
+            self._stream = new_stream()
+        shared = torch.cuda.ExternalStream(self._stream.handle, self.device)
+        shared.wait_stream(current)
+        self._executable.launch(calls, self._stream)
+        current.wait_stream(shared)
+
+
+class CpuRunner:
+    """Runs the kernels in the simulator, or, where that would take too long, the program at tensor level in numpy."""
+
+    def __init__(self, module: ModuleOp, tensors: ModuleOp) -> None:
+        self.device = torch.device("cpu")
+        steps = lane_steps(module)
+        self.simulates = steps <= LANE_STEP_LIMIT
+        self._module = module if self.simulates else tensors
+        if not self.simulates:
+            _LOG.warning(
+                "deplodock: simulating about %.1e lane steps would take too long (the limit is %.0e): "
+                "each call evaluates the program at tensor level instead",
+                steps,
+                LANE_STEP_LIMIT,
+            )
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Raises Error where the simulator finds a mistake, which is one of the compiler's."""
+        arrays = [value.detach().numpy() for value in inputs]
+        if not self.simulates:
+            return [torch.from_numpy(array.copy()) for array in evaluate(self._module, arrays)]
+        simulation = simulate(self._module, arrays)
+        if simulation.findings:
+            raise Error(f"the simulator finds a mistake in a compiled kernel: {simulation.findings[0]}")
+        return [torch.from_numpy(array) for array in simulation.outputs]
+
+
+def aligned(value: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or a copy where it is not contiguous or starts at no multiple of 16 bytes."""
+    value = value.detach().contiguous()
+    return value.clone() if value.data_ptr() % _ALIGNMENT else value
+
+
+def check_device(device: torch.device, what: str) -> None:
+    """Refuse devices that no runner is for. Raises InvalidInputError, whose message starts with `what`."""
+    if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
+        raise InvalidInputError(f"{what} is on {device}; deplodock runs on cpu and cuda:0: move it there")

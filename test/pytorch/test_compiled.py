@@ -1,0 +1,153 @@
+"""`deplodock.compile` on a CPU: calls, their checks, state by name, writes, and the start of the package."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from xdsl.dialects.func import FuncOp
+
+import deplodock
+from deplodock.pytorch import runners
+from deplodock.pytorch.compiled import CompiledProgram
+from deplodock.pytorch.runners import aligned
+
+Tensor = torch.Tensor
+
+
+def same(got: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_package_imports_neither_torch_nor_numpy() -> None:
+    text = (
+        "import deplodock, sys; print(sorted({'torch', 'numpy', 'xdsl', 'rich'} & set(sys.modules)), *dir(deplodock))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[] ")
+    assert " compile " in done.stdout
+
+
+def test_parameters_are_those_of_the_module_at_the_call() -> None:
+    norm = nn.RMSNorm(8)
+    compiled = deplodock.compile(norm, (torch.ones(2, 8),))
+    x = torch.randn(2, 8)
+    same(compiled(x), norm(x))
+    norm.weight.data.fill_(3.0)
+    same(compiled(x), norm(x))
+    norm.weight = nn.Parameter(torch.arange(8.0))
+    same(compiled(x), norm(x))
+    assert not compiled(x).requires_grad
+    norm.weight = nn.Parameter(torch.ones(9))
+    with pytest.raises(deplodock.InvalidInputError, match=r"p_weight must be torch.float32 of shape \(8,\)"):
+        compiled(x)
+
+
+def test_tied_parameters_are_one_argument() -> None:
+    model = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6, bias=False))
+    model[1].weight = model[0].weight
+    compiled = deplodock.compile(model, (torch.tensor([1, 5]),))
+    (main,) = [op for op in compiled.module.ops if isinstance(op, FuncOp)]
+    assert len(main.args) == 2
+    same(compiled(torch.tensor([2, 0])), model(torch.tensor([2, 0])))
+
+
+def nest(data: dict[str, Tensor], factor: int) -> dict[str, Any]:
+    return {"product": data["a"] * factor, "both": [data["b"], data["a"] + 1]}
+
+
+def test_nests_of_arguments_and_results() -> None:
+    compiled = deplodock.compile(nest, ({"a": torch.ones(3), "b": torch.zeros(2)}, 3))
+    given = {"a": torch.tensor([1.0, 2.0, 3.0]), "b": torch.tensor([4.0, 5.0])}
+    got, wanted = compiled(given, 3), nest(given, 3)
+    same(got["product"], wanted["product"])
+    same(got["both"][0], wanted["both"][0])
+    same(got["both"][1], wanted["both"][1])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (({"a": torch.ones(3), "b": torch.ones(2)}, 4), "compiled for the argument 3, got 4"),
+        (({"a": torch.ones(4), "b": torch.ones(2)}, 3), r"d?a must be torch.float32 of shape \(3,\)"),
+        (({"a": torch.ones(3).double(), "b": torch.ones(2)}, 3), "must be torch.float32"),
+        (({"a": torch.ones(3)}, 3), r"compiled for the arguments \({'a': \*, 'b': \*}, \*\), got the arguments"),
+        (({"a": torch.ones(3), "b": 2.0}, 3), r"the argument a tensor of shape \(2,\), got 2.0"),
+    ],
+)
+def test_calls_that_do_not_fit(args: tuple[Any, ...], message: str) -> None:
+    compiled = deplodock.compile(nest, ({"a": torch.ones(3), "b": torch.zeros(2)}, 3))
+    with pytest.raises(deplodock.InvalidInputError, match=message):
+        compiled(*args)
+
+
+def test_writes_come_back() -> None:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(2)
+        y[1:].add_(x)
+        return x + 1
+
+    compiled = deplodock.compile(step, (torch.ones(2), torch.ones(3)))
+    got, wanted = ([torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0, 4.0])] for _ in range(2))
+    same(compiled(*got), step(*wanted))
+    same(got[0], wanted[0])
+    same(got[1], wanted[1])
+
+
+def test_buffers_are_written() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.total += x
+            return self.total * 2
+
+    counter = Counter()
+    compiled = deplodock.compile(counter, (torch.ones(2),))
+    for expected in (1.0, 2.0):
+        same(compiled(torch.ones(2)), torch.full((2,), 2 * expected))
+        same(counter.total, torch.full((2,), expected))
+
+
+def test_strided_and_misaligned_tensors_are_copied() -> None:
+    base = torch.arange(9.0)
+    assert aligned(base).data_ptr() == base.data_ptr()
+    assert aligned(base[1:]).data_ptr() % 16 == 0
+    assert torch.equal(aligned(base[1:]), base[1:])
+    compiled = deplodock.compile(lambda x: x * 2, (torch.ones(3, 2),))
+    x = torch.arange(6.0).view(2, 3).t()
+    same(compiled(x), x * 2)
+
+
+def test_what_is_too_large_to_simulate_is_evaluated(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "LANE_STEP_LIMIT", 100)
+    with caplog.at_level(logging.WARNING, "deplodock"):
+        compiled = deplodock.compile(torch.sin, (torch.ones(64),))
+        same(compiled(torch.arange(64.0)), torch.sin(torch.arange(64.0)))
+        compiled(torch.arange(64.0))
+    (record,) = caplog.records
+    assert "evaluates the program at tensor level instead" in record.message
+
+
+def test_refusals() -> None:
+    with pytest.raises(deplodock.InvalidInputError, match="example_args must be a tuple"):
+        deplodock.compile(torch.sin, torch.ones(3))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(deplodock.UnsupportedError, match=r"aten.topk.default is not supported"):
+        deplodock.compile(lambda x: torch.topk(x, 2), (torch.ones(3),))
+    with pytest.raises(deplodock.InvalidInputError, match="the device is on meta"):
+        deplodock.compile(torch.sin, (torch.ones(3),), device="meta")
+
+
+def test_schedule_and_target() -> None:
+    compiled = deplodock.compile(torch.sin, (torch.ones(64),), target="sm_80", schedule="tileify,blockify-launch")
+    assert isinstance(compiled, CompiledProgram)
+    assert "sm_80" in str(compiled.module)
