@@ -15,3 +15,7 @@ class InvalidInputError(Error):
 
 class CompileError(Error):
     """The compiler of the generated code rejected it, or no such compiler was found."""
+
+
+class DeviceError(Error):
+    """The GPU cannot run a kernel, or reports a fault in it; after a fault the process can use the GPU no more."""

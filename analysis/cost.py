@@ -109,6 +109,14 @@ class Rates:
         )
         return self.launch_ns + busy
 
+    def floor_ns(self, moved_bytes: int, operations: int, *, cached: bool) -> float:
+        """The roofline: nanoseconds below which the card cannot do `operations`, an FMA counts two, on `moved_bytes`.
+
+        The bytes come from DRAM or, `cached`, from L2 at what all SMs together take.
+        """
+        bandwidth = self.sms * _L2_BYTES_PER_CYCLE * self.cycles if cached else self.bytes
+        return max(moved_bytes / bandwidth, operations / (2 * self.instructions))
+
 
 def element_work(op: Operation) -> Work:
     """The work for one element of a tensor operation's results; of a reduction, for one element of its operands."""

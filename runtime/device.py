@@ -15,12 +15,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.targets import card_named, nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
-from deplodock.errors import Error, InvalidInputError
+from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime.cubins import Cubin, cubins
 from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, program_plan
 
-_POISON = 0xFF
+POISON = 0xFF
 """The byte that fills buffers before a run: NaN in floats, so that what nobody writes shows."""
 
 
@@ -46,7 +46,10 @@ class _Bound:
 
 
 class Executable:
-    """A program, compiled and loaded. Raises Error where it cannot be, CompileError if nvcc rejects its text."""
+    """A program, compiled and loaded.
+
+    Raises Error where it cannot be, CompileError if nvcc rejects its text, DeviceError if the GPU rejects a kernel.
+    """
 
     plan: ProgramPlan
     cubin: Cubin
@@ -79,34 +82,48 @@ class Executable:
         ]
 
     def launch(self, bound: Sequence[_Bound], stream: Any = None) -> None:
-        """Start bound launches in order on a pycuda stream, by default the null stream; does not wait for them."""
+        """Start bound launches in order on a pycuda stream, by default the null stream; does not wait for them.
+
+        Raises DeviceError if the driver refuses one.
+        """
         for call in bound:
             grid, block = (call.launch.blocks, 1, 1), (call.launch.threads, 1, 1)
-            call.function.prepared_async_call(grid, block, stream, *call.addresses, shared_size=call.launch.shared)
+            try:
+                call.function.prepared_async_call(grid, block, stream, *call.addresses, shared_size=call.launch.shared)
+            except self._driver.Error as error:
+                raise _refused(call.launch, error) from None
+
+    def poison(self) -> None:
+        """Fill scratch memory, so that what is read unwritten shows; counters stay zero."""
+        if size := self.plan.scratch - self.plan.counters:
+            self._driver.memset_d8(self._scratch, POISON, size)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on copies of arrays of the planned shapes and dtypes, and return the outputs.
 
         Raises:
             InvalidInputError: the inputs do not fit.
-            Error: the GPU reports a fault.
+            DeviceError: the GPU cannot run a kernel, or reports a fault in it.
         """
         if len(inputs) != len(self.plan.inputs):
             raise InvalidInputError(f"the program takes {len(self.plan.inputs)} inputs, got {len(inputs)}")
         own = {n: buffer for n, buffer in enumerate(self.plan.buffers) if buffer.offset is None}
         memory = {n: self._driver.mem_alloc(max(1, buffer.bytes)) for n, buffer in own.items()}
         for number, buffer in own.items():
-            self._driver.memset_d8(memory[number], _POISON, max(1, buffer.bytes))
+            self._driver.memset_d8(memory[number], POISON, max(1, buffer.bytes))
+        self.poison()
         for number, values in zip(self.plan.inputs, inputs, strict=True):
             _check_input(number, self.plan.buffers[number], values)
             if values.size:
                 self._driver.memcpy_htod(memory[number], np.ascontiguousarray(values))
-        try:
-            self.launch(self.bind({number: int(address) for number, address in memory.items()}))
-            self._driver.Context.synchronize()
-        except self._driver.Error as error:
-            kernels = ", ".join(dict.fromkeys(f"@{launch.kernel}" for launch in self.plan.launches))
-            raise Error(f"the GPU reports a fault in {kernels}: {error}") from None
+        for call in self.bind({number: int(address) for number, address in memory.items()}):
+            self.launch([call])
+            try:
+                self._driver.Context.synchronize()
+            except self._driver.Error as error:
+                raise DeviceError(
+                    f"the GPU reports a fault in @{call.launch.kernel}: {error}; `run --device sim` says where"
+                ) from None
         return [self._fetch(self.plan.buffers[number], memory[number]) for number in self.plan.outputs]
 
     def _fetch(self, buffer: BufferPlan, address: Any) -> Array:
@@ -123,7 +140,10 @@ class Executable:
         for launch in self.plan.launches:
             function = module.get_function(launch.kernel)
             if launch.shared:
-                function.set_attribute(attribute, launch.shared)
+                try:
+                    function.set_attribute(attribute, launch.shared)
+                except self._driver.Error as error:
+                    raise _refused(launch, error) from None
             function.prepare("P" * len(launch.buffers))
             functions[launch.kernel] = function
         self._module = module
@@ -160,6 +180,13 @@ def _context() -> Any:
     context.push()
     atexit.register(driver.Context.pop)
     return driver
+
+
+def _refused(launch: LaunchPlan, error: Exception) -> DeviceError:
+    return DeviceError(
+        f"the GPU cannot start @{launch.kernel} with {launch.blocks} blocks of {launch.threads} threads and "
+        f"{launch.shared} bytes of dynamic shared memory: {error}"
+    )
 
 
 def _check_arch(arch: str, driver: Any) -> None:

@@ -176,6 +176,10 @@ def bench_command(
     limit: Annotated[float, typer.Option(min=1, help="seconds that a row may take")] = 120.0,
     budget: Annotated[float, typer.Option(min=1, help="seconds after which no row is started")] = 3600.0,
     listing: Annotated[bool, typer.Option("--list", help="print the rows, measure nothing")] = False,
+    replacement: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="run this IR text in place of the program of the one row"),
+    ] = None,
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
@@ -190,6 +194,8 @@ def bench_command(
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
+    if replacement is not None and len(rows) != 1:
+        raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
     runtime = importlib.import_module("deplodock.runtime.device")
     missing = runtime.missing()
     if missing is not None and not compile_only:
@@ -201,7 +207,7 @@ def bench_command(
     else:
         card = runtime.device_name()
         folder = output or Path("bench", "results", card.replace(" ", "-"))
-        passed = cli_table.measure_table(rows, card, target, folder, limit=limit, budget=budget)
+        passed = cli_table.measure_table(rows, card, target, folder, cli_table.TableOptions(limit, budget, replacement))
     if not passed:
         raise typer.Exit(1)
 

@@ -1,14 +1,15 @@
 """`deplodock run --bench`: a program on the GPU beside PyTorch, both in CUDA graphs.
 
 Inputs rotate over more than 160 MB, three times the L2 cache of an H100, so that no run finds those of the last one
-there. A graph holds a run on each set; replays of all contestants alternate, and the median of each counts.
+there. A graph holds a run on each set; replays of all contestants alternate, and the median of each counts. What we
+write is poisoned before each round of replays, and checked after the last: it is the timed runs that are right.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,11 +17,26 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
+from deplodock.analysis.cost import Rates
 from deplodock.errors import Error
 from deplodock.frontend.program import CapturedProgram
-from deplodock.runtime.device import Executable, device_name, new_stream
+from deplodock.interpreters.values import Array
+from deplodock.runtime.device import POISON, Executable, device_name, new_stream
+from deplodock.runtime.plan import BufferPlan
+
+Check = Callable[[Sequence[Array]], str]
+"""What is wrong with the outputs of a run; empty if they are right."""
 
 ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+
+_PARTIAL_READS = (
+    torch.ops.aten.embedding.default,
+    torch.ops.aten.gather.default,
+    torch.ops.aten.index.Tensor,
+    torch.ops.aten.index_select.default,
+    torch.ops.aten.select.int,
+    torch.ops.aten.slice.Tensor,
+)
 
 _ROTATED_BYTES = 160_000_000
 _MOST_SETS = 64
@@ -76,37 +92,66 @@ class Benchmark:
 
 
 def bench(
-    program: CapturedProgram, executable: Executable, *, dram_gbps: int, fp32_gflops: int, compile: bool = True
+    program: CapturedProgram, executable: Executable, check: Check, rates: Rates, *, compile: bool = True
 ) -> Benchmark:
     """Time a program on the GPU.
+
+    The floor is the card's roofline: the longest of the bytes of inputs and outputs at the bandwidth of DRAM and of the
+    operations that PyTorch counts at the FP32 rate. Programs whose sets of inputs do not fill 160 MB may find them
+    in L2, so for them the bytes count at the most that the SMs can take from L2. Inputs of which perhaps a part is
+    read, such as tables, count nothing.
 
     Args:
         program: the program on the GPU.
         executable: the same, compiled.
-        dram_gbps: the card's bandwidth, 10^9 bytes per second, for the floor.
-        fp32_gflops: the card's rate, 10^9 operations per second, for the floor.
+        check: judges the outputs of timed runs.
+        rates: what the card can do, for the floor.
         compile: whether torch.compile takes part.
 
     Raises:
-        Error: a time is below the floor, so that it cannot be one of the whole program.
+        Error: a timed run is wrong, or a time is below the floor, so that it cannot be one of the whole program.
     """
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         results = program.graph(*program.arguments(program.inputs))
     flops = int(counter.get_total_flops()) - _masked_flops(program)
-    moved = sum(_bytes(value) for value in (*program.inputs, *_tensors(results)))
-    del results
-    sets = _sets(program, moved)
-    buffers = [_own_buffers(executable, values) for values in sets]
+    written = [value for value in _tensors(results) if all(value is not given for given in program.inputs)]
+    moved = sum(map(_bytes, [*read_inputs(program), *written]))
+    sets = _sets(program, sum(map(_bytes, [*program.inputs, *written])))
+    del results, written
     stream = new_stream()
-    contestants = _contestants(program, executable, sets, buffers, stream, compile)
+    own = _Own(executable, sets, stream)
+    contestants = {**_peers(program, sets, compile), "deplodock": own.run}
     shared = torch.cuda.ExternalStream(stream.handle)
-    timings = [_eager_loop(program, sets), *_graphs(contestants, len(sets), shared)]
-    floor = max(moved / dram_gbps * 1e-3, flops / fp32_gflops * 1e-3)
+    timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), shared, own.poison)]
+    for number in sorted({0, len(sets) - 1}):
+        if wrong := check(own.outputs(number)):
+            raise Error(f"the timed runs are wrong on set {number} of the inputs: {wrong}")
+    floor = rates.floor_ns(moved, flops, cached=len(sets) * moved <= _ROTATED_BYTES) * 1e-3
     new = int(executable.cubin.is_new)
     found = Benchmark(device_name(), tuple(timings), moved, flops, floor, len(sets), new)
-    if (own := found.of("deplodock")) < floor and len(sets) * moved > _ROTATED_BYTES:
-        raise Error(f"{own:.1f} us are below the floor of {floor:.1f} us: the measurement is wrong")
+    if (time := found.of("deplodock")) < floor:
+        raise Error(f"{time:.1f} us are below the floor of {floor:.1f} us: the measurement is wrong")
     return found
+
+
+def read_inputs(program: CapturedProgram) -> list[torch.Tensor]:
+    """The inputs that the program reads as a whole, as far as its operations tell."""
+    nodes = {node.name: node for node in program.graph.graph.find_nodes(op="placeholder")}
+    return [
+        value
+        for name, value in zip(program.placeholders, program.inputs, strict=True)
+        if name in nodes and _is_read(nodes[name])
+    ]
+
+
+def _is_read(node: torch.fx.Node) -> bool:
+    """Whether all of a value is read, through views of it too."""
+    return any(
+        user.op != "output"
+        and user.target not in _PARTIAL_READS
+        and (not getattr(user.target, "is_view", False) or _is_read(user))
+        for user in node.users
+    )
 
 
 def _masked_flops(program: CapturedProgram) -> int:
@@ -121,21 +166,16 @@ def _masked_flops(program: CapturedProgram) -> int:
     return hidden
 
 
-def _sets(program: CapturedProgram, moved: int) -> list[list[torch.Tensor]]:
-    """Copies of the inputs, as many as it takes to move more than `_ROTATED_BYTES`."""
-    count = min(_MOST_SETS, max(1, -(-_ROTATED_BYTES // max(1, moved))))
+def _sets(program: CapturedProgram, size: int) -> list[list[torch.Tensor]]:
+    """Copies of the inputs, as many as it takes to fill `_ROTATED_BYTES` where inputs and outputs have this size."""
+    count = min(_MOST_SETS, max(1, -(-_ROTATED_BYTES // max(1, size))))
     return [[value.clone() for value in program.inputs] for _ in range(count)]
 
 
-def _contestants(
-    program: CapturedProgram,
-    executable: Executable,
-    sets: Sequence[Sequence[torch.Tensor]],
-    buffers: Sequence[dict[int, torch.Tensor]],
-    stream: Any,
-    compile: bool,
+def _peers(
+    program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]], compile: bool
 ) -> dict[str, Callable[[], None]]:
-    """What each graph captures: a run on every set, ours on a pycuda stream."""
+    """What the graphs of PyTorch capture: a run on every set."""
     arguments = [program.arguments(values) for values in sets]
 
     def all_sets(function: Callable[..., Any]) -> Callable[[], None]:
@@ -149,13 +189,41 @@ def _contestants(
     found = {"PyTorch, graph": all_sets(program.graph)}
     if compile:
         found["torch.compile, graph"] = all_sets(torch.compile(program.graph, dynamic=False))
-    bound = [executable.bind({n: value.data_ptr() for n, value in each.items()}) for each in buffers]
+    return found
 
-    def own() -> None:
-        for calls in bound:
-            executable.launch(calls, stream)
 
-    return {**found, "deplodock": own}
+class _Own:
+    """Our program on every set of inputs, launched on a pycuda stream, and what it writes."""
+
+    def __init__(self, executable: Executable, sets: Sequence[Sequence[torch.Tensor]], stream: Any) -> None:
+        self._executable = executable
+        self._stream = stream
+        self._buffers = [_own_buffers(executable, values) for values in sets]
+        self._bound = [executable.bind({n: value.data_ptr() for n, value in each.items()}) for each in self._buffers]
+
+    def run(self) -> None:
+        """Launch a run on every set."""
+        for calls in self._bound:
+            self._executable.launch(calls, self._stream)
+
+    def poison(self) -> None:
+        """Fill what the runs write."""
+        inputs = set(self._executable.plan.inputs)
+        self._executable.poison()
+        for buffers in self._buffers:
+            for number, value in buffers.items():
+                if number not in inputs:
+                    value.fill_(POISON)
+
+    def outputs(self, number: int) -> list[Array]:
+        """The outputs of the last run on a set."""
+        plan, buffers = self._executable.plan, self._buffers[number]
+        return [_array(buffers[output], plan.buffers[output]) for output in plan.outputs]
+
+
+def _array(value: torch.Tensor, buffer: BufferPlan) -> Array:
+    data = value.contiguous().view(-1).view(torch.uint8).cpu().numpy()
+    return data[: buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
 
 
 def _own_buffers(executable: Executable, inputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -170,8 +238,20 @@ def _own_buffers(executable: Executable, inputs: Sequence[torch.Tensor]) -> dict
     }
 
 
-def _graphs(contestants: dict[str, Callable[[], None]], sets: int, stream: torch.cuda.Stream) -> list[Timing]:
-    """The time of one run of each contestant, from alternating replays of their graphs, captured on a stream."""
+def time_graphs(
+    contestants: Mapping[str, Callable[[], None]],
+    sets: int,
+    stream: torch.cuda.Stream,
+    prepare: Callable[[], None],
+) -> list[Timing]:
+    """The time of one run of each contestant, from alternating replays of their graphs, captured on a stream.
+
+    Args:
+        contestants: by name what a graph captures, so many runs as there are sets.
+        sets: the sets of inputs.
+        stream: where graphs are captured.
+        prepare: called before each round of replays.
+    """
     graphs: dict[str, tuple[torch.cuda.CUDAGraph, int]] = {}
     for name, run in contestants.items():
         stream.wait_stream(torch.cuda.current_stream())
@@ -186,6 +266,7 @@ def _graphs(contestants: dict[str, Callable[[], None]], sets: int, stream: torch
         graphs[name] = graph, max(1, round(_SHORTEST_REPLAY_US / max(once, 0.1)))
     times: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(_REPLAYS):
+        prepare()
         for name, (graph, repeats) in graphs.items():
             times[name].append(_replay_us(graph, repeats) / sets)
     return [_timing(name, values) for name, values in times.items()]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.arguments import entry_function
+from deplodock.analysis.cost import Rates
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.targets import target_of
@@ -24,7 +25,7 @@ from deplodock.interpreters.simulator import Counters, Finding, simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import LEVELS, Level, level_of
 from deplodock.runtime import device
-from deplodock.runtime.compare import compare
+from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 from deplodock.tools.cli_program import Program, Session
 
@@ -108,7 +109,7 @@ def _run(
         print(finding)
     succeeded = right and not findings
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
-    found = _bench(program, module) if options.bench and succeeded else None
+    found = _bench(program, module, task) if options.bench and succeeded else None
     session.finish(module)
     return succeeded, found
 
@@ -178,15 +179,15 @@ def _on_gpu(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array
     return outputs, ()
 
 
-def _bench(program: Program, module: ModuleOp) -> Benchmark:
+def _bench(program: Program, module: ModuleOp, task: _Task) -> Benchmark:
     """Time a captured program on the GPU beside PyTorch."""
     assert program.captured is not None
-    target = target_of(module)
+
+    def wrong(outputs: Sequence[Array]) -> str:
+        return next((str(verdict) for verdict in _verdicts(task, outputs) if not verdict.passed), "")
+
     return importlib.import_module("deplodock.tools.cli_bench").bench(
-        program.captured.on("cuda"),
-        device.Executable(module),
-        dram_gbps=target.fact("dram_gbps"),
-        fp32_gflops=target.fact("fp32_gflops"),
+        program.captured.on("cuda"), device.Executable(module), wrong, Rates.of(target_of(module))
     )
 
 
@@ -207,16 +208,20 @@ def _print_kernels(module: ModuleOp, counters: dict[str, Counters]) -> None:
 
 def _check(task: _Task, outputs: Sequence[Array]) -> bool:
     """Compare the outputs and print each verdict."""
+    verdicts = _verdicts(task, outputs)
+    for number, verdict in enumerate(verdicts):
+        print(f"output {number}: {'right' if verdict.passed else 'WRONG'}: {verdict}")
+    return all(verdict.passed for verdict in verdicts)
+
+
+def _verdicts(task: _Task, outputs: Sequence[Array]) -> list[Verdict]:
+    """How each output compares with the reference; none at kernel level, where there is no reference."""
     if task.reference is None or task.eager is None:
-        return True
+        return []
     if len(outputs) != len(task.reference):
         raise Error(f"the program has {len(outputs)} outputs, but {len(task.reference)} are expected")
-    right = True
-    for number, (got, reference, eager) in enumerate(zip(outputs, task.reference, task.eager, strict=True)):
-        verdict = compare(got, reference, eager, task.reduction_extent)
-        right = right and verdict.passed
-        print(f"output {number}: {'right' if verdict.passed else 'WRONG'}: {verdict}")
-    return right
+    each = zip(outputs, task.reference, task.eager, strict=True)
+    return [compare(got, reference, eager, task.reduction_extent) for got, reference, eager in each]
 
 
 def _compared(task: _Task, right: bool) -> str:

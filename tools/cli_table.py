@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +28,15 @@ from deplodock.tools.clock import Clock
 
 _UNMEASURED = "not measured: out of time"
 _SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Seconds that a row may take and after which none is started, and a file to run in place of a row's program."""
+
+    limit: float
+    budget: float
+    replacement: str | None = None
 
 
 class Worker(Protocol):
@@ -77,10 +87,14 @@ def _times(result: Result) -> str:
 
 
 class Process:
-    """A worker in a process of its own, started again after an error: faults stay with a CUDA context."""
+    """A worker in a process of its own, started again after an error: faults stay with a CUDA context.
 
-    def __init__(self, target: str) -> None:
+    With a `replacement`, a file of IR text, that runs in place of every row's program.
+    """
+
+    def __init__(self, target: str, replacement: str | None = None) -> None:
         self._target = target
+        self._replacement = replacement
         self._process: Any = None
         self._connection: Any = None
 
@@ -98,7 +112,7 @@ class Process:
 
     def _start(self) -> Any:
         self._connection, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(other, self._target), daemon=True)
+        self._process = _SPAWN.Process(target=_serve, args=(other, self._target, self._replacement), daemon=True)
         self._process.start()
         other.close()
         return self._connection
@@ -111,16 +125,16 @@ class Process:
         self._process = self._connection = None
 
 
-def _serve(connection: Any, target: str) -> None:
+def _serve(connection: Any, target: str, replacement: str | None) -> None:
     with contextlib.suppress(EOFError):
         while True:
-            connection.send(_measure(connection.recv(), target))
+            connection.send(_measure(connection.recv(), target, replacement))
             gc.unfreeze()
             gc.collect()
             importlib.import_module("torch").cuda.empty_cache()
 
 
-def _measure(row: Row, target: str) -> dict[str, Any]:
+def _measure(row: Row, target: str, replacement: str | None) -> dict[str, Any]:
     """Run one row as `deplodock run --bench --json`; whatever goes wrong is its result."""
     cli_run = importlib.import_module("deplodock.tools.cli_run")
     output, log = StringIO(), StringIO()
@@ -128,7 +142,7 @@ def _measure(row: Row, target: str) -> dict[str, Any]:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
             session = Session(Options(target=target), Clock())
             program = session.read_expression(row.text)
-            passed = cli_run.run(session, program, None, None, cli_run.RunOptions("cuda", True, True))
+            passed = cli_run.run(session, program, None, replacement, cli_run.RunOptions("cuda", True, True))
     except Exception as error:
         first = next(iter(str(error).splitlines()), "")
         return {"error": f"{type(error).__name__}: {first}"}
@@ -141,11 +155,12 @@ def _last_line(text: str) -> str:
     return next(iter(reversed(text.splitlines())), "")
 
 
-def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, *, limit: float, budget: float) -> bool:
+def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, options: TableOptions) -> bool:
     """Measure rows on the GPU; see `run_table`."""
-    worker = Process(target)
+    worker = Process(target, options.replacement)
+    found = conditions(card, target)
     try:
-        return run_table(rows, worker, folder, conditions(card, target), limit=limit, budget=budget)
+        return run_table(rows, worker, folder, found, limit=options.limit, budget=options.budget)
     finally:
         worker.close()
 

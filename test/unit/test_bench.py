@@ -11,6 +11,7 @@ from deplodock.frontend.expression import read_expression
 from deplodock.tools.bench_report import Result, markdown, read_results
 from deplodock.tools.bench_rows import Row, chosen, read_rows
 from deplodock.tools.cli_app import app
+from deplodock.tools.cli_bench import read_inputs
 from deplodock.tools.cli_table import Process, run_table
 
 ROWS = [Row("a", "sdpa", "m", 32, "1"), Row("b", "linear", "m", 32, "2")]
@@ -87,6 +88,19 @@ def test_means_with_and_without_sdpa() -> None:
     text = markdown(results)
     assert "all rows: geometric mean 2.000, least 1.000, 2 rows" in text
     assert "without sdpa: geometric mean 1.000, least 1.000, 1 rows" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("torch.randn(4, 8).T.sum(0)", [32]),
+        ("torch.randn(4, 8)[1] + 1", []),
+        ("F.embedding(torch.arange(3), torch.randn(100, 8)) + torch.randn(8)", [8]),
+        ("x = torch.randn(5); (x, torch.randn(7) + 1)", [7]),
+    ],
+)
+def test_the_floor_counts_inputs_that_are_read_as_a_whole(text: str, read: list[int]) -> None:
+    assert [value.numel() for value in read_inputs(read_expression(text))] == read
 
 
 def test_a_process_says_what_goes_wrong_and_starts_again() -> None:

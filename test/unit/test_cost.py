@@ -20,6 +20,15 @@ def test_a_full_card_has_the_rates_of_its_target() -> None:
     assert H100.kernel_ns(0, Work(instructions=66908 * 500), 1000) == pytest.approx(H100.launch_ns + 1000)
 
 
+def test_floor_is_the_longer_of_bytes_and_operations() -> None:
+    assert H100.floor_ns(3350 * 1000, 0, cached=False) == pytest.approx(1000)
+    assert H100.floor_ns(3350, 66908 * 500, cached=False) == pytest.approx(500)
+
+
+def test_floor_in_l2_is_what_all_sms_take_at_the_boost_clock() -> None:
+    assert H100.floor_ns(132 * 64 * 1980, 0, cached=True) == pytest.approx(1000, rel=1e-4)
+
+
 def test_one_cta_has_one_sm() -> None:
     work = Work(instructions=1_000_000)
     whole, part = (H100.kernel_ns(0, work, ctas) - H100.launch_ns for ctas in (132, 1))
