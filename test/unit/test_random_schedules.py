@@ -254,8 +254,8 @@ def contraction(draw: random.Random, *, is_batched: bool) -> Program:
 
 
 KINDS: dict[str, tuple[int, Callable[[random.Random], Program]]] = {
-    "matmul": (8, partial(contraction, is_batched=False)),
-    "batched": (4, partial(contraction, is_batched=True)),
+    "matmul": (12, partial(contraction, is_batched=False)),
+    "batched": (6, partial(contraction, is_batched=True)),
     "row reduce": (2, row_reduce),
     "two-result reduce": (2, two_results),
     "gather": (1, gather),
@@ -293,7 +293,7 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
             lanes=draw.choice([None, None, None, "nm", "mn", "n", "nmnnm"]),
         ),
         MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
-        DoubleBufferPass(depth=draw.choice([2, 3, 3, 4, 4])),
+        DoubleBufferPass(depth=draw.choice([2, 3, 3, 4, 4, 4])),
         AsyncCopyPass(bytes=4),
         PadSmemPass(pad=draw.choice([None, 1, 4])),
         PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
@@ -315,7 +315,7 @@ def reduction_rules(draw: random.Random) -> list[ModulePass]:
         StageInputsPass(memory=draw.choice(["auto", "shared", "shared", "register"])),
         RegisterTilePass(vector=draw.choice([2, 4])),
         MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
-        DoubleBufferPass(depth=draw.choice([2, 3, 3, 4])),
+        DoubleBufferPass(depth=draw.choice([2, 3, 4, 4])),
         AsyncCopyPass(bytes=4),
         PadSmemPass(pad=draw.choice([None, 1, 4])),
         PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
@@ -326,7 +326,7 @@ def rules(draw: random.Random, program: Program) -> list[ModulePass]:
     """A random schedule in a random legal order."""
     drawn = contraction_rules(draw) if program.is_contraction else reduction_rules(draw)
     needed = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buffer", "pipeline-k-outer")
-    drawn = [rule for rule in drawn if rule.name in needed or draw.random() < 0.9]
+    drawn = [rule for rule in drawn if rule.name in needed or draw.random() < 0.93]
     draw.shuffle(drawn)
     ordered: list[ModulePass] = []
     while drawn:
@@ -370,22 +370,23 @@ def run(number: int, fired: Counter[str]) -> None:
     expected = evaluate(module, inputs)
     fired[kind] += 1
     what = f"draw {number}, {kind}"
+    text = str(module)
     for rule in rules(draw, program):
-        before = str(module)
         if not applies(rule, module):
-            assert str(module) == before, f"{what}: {rule} refused after changing the kernel"
+            assert str(module) == text, f"{what}: {rule} refused after changing the kernel"
             continue
         what += f", {rule.pipeline_pass_spec()}"
-        fired[rule.name] += str(module) != before
-        check(module, inputs, expected, what)
-        once = str(module)
-        applies(rule, module)
-        assert str(module) == once, f"{what}: twice differs from once"
+        before, text = text, str(module)
+        if text != before:
+            fired[rule.name] += 1
+            check(module, inputs, expected, what)
+            applies(rule, module)
+            assert str(module) == text, f"{what}: twice differs from once"
         if draw.random() < 0.5:
             CanonicalizePass().apply(CONTEXT, module)
             CommonSubexpressionElimination().apply(CONTEXT, module)
             check(module, inputs, expected, f"{what} and its cleanup")
-    text = str(module)
+            text = str(module)
     fired["ragged"] += "loop.where" in text
     fired["transposed"] += "d1, %" in text
     fired["ring of phases"] += "mbarrier" in text
@@ -410,7 +411,6 @@ def test_random_schedules(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(fired[kind] for kind in KINDS)
     assert fired["too large"] <= DRAWS / 50
     assert fired["stage-inputs"] >= DRAWS / 2
-    for name in ("ragged", "register-tile", "permute-register-tile", "mark-unroll"):
+    for name in ("ragged", "register-tile", "permute-register-tile", "mark-unroll", "ring of 3 or more"):
         assert fired[name] >= DRAWS / 4, f"{name}: {fired[name]} of {DRAWS} draws"
-    for name in ("ring of 3 or more", "split-matmul-k"):
-        assert fired[name] >= DRAWS / 8, f"{name}: {fired[name]} of {DRAWS} draws"
+    assert fired["split-matmul-k"] >= DRAWS / 8
