@@ -126,6 +126,7 @@ def run_command(
     ] = Device.AUTO,
     bench: Annotated[bool, typer.Option("--bench", help="time the program on the GPU beside PyTorch")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print what --bench measures as JSON")] = False,
+    limit: Annotated[float, typer.Option(min=1, help="seconds that a run on the GPU, or --bench, may take")] = 300.0,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: Target = None,
     schedule: Schedule = None,
@@ -159,7 +160,7 @@ def run_command(
     with session.clock.part("import deplodock"):
         cli_run = importlib.import_module("deplodock.tools.cli_run")
     place = "cuda" if missing is None else "sim"
-    succeeded = cli_run.run(session, program, ir, replacement, cli_run.RunOptions(place, bench, as_json))
+    succeeded = cli_run.run(session, program, ir, replacement, cli_run.RunOptions(place, bench, as_json, limit))
     sys.stdout.flush()
     if not succeeded:
         raise typer.Exit(1)

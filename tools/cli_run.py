@@ -28,6 +28,7 @@ from deplodock.runtime import device
 from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 from deplodock.tools.cli_program import Program, Session
+from deplodock.tools.watchdog import limited
 
 if TYPE_CHECKING:
     from deplodock.tools.cli_bench import Benchmark
@@ -51,11 +52,15 @@ class _Task:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where `deplodock run` runs a program (`cuda` or `sim`), and what it reports besides the result."""
+    """Where `deplodock run` runs a program (`cuda` or `sim`), and what it reports besides the result.
+
+    `limit` is the seconds that the GPU may take for the run, and for what is measured, before the process is ended.
+    """
 
     device: str = "sim"
     bench: bool = False
     json: bool = False
+    limit: float | None = None
 
 
 def run(
@@ -89,7 +94,6 @@ def _run(
     session: Session, program: Program, ir: Level | None, replacement: str | None, options: RunOptions
 ) -> tuple[bool, Benchmark | None]:
     module = program.module
-    executing = _on_gpu if options.device == "cuda" else _execute
     task = (
         _captured_task(session, program, options.device)
         if program.captured is not None
@@ -103,15 +107,25 @@ def _run(
         session.write(printed, ir)
         if ir is Level.CUDA:
             session.report_nvcc(printed, module)
-    outputs, findings = executing(session, module, task)
+    with _limited(module, options):
+        outputs, findings = (_on_gpu if options.device == "cuda" else _execute)(session, module, task)
     right = _check(task, outputs)
     for finding in findings or ():
         print(finding)
     succeeded = right and not findings
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
-    found = _bench(program, module, task) if options.bench and succeeded else None
+    with _limited(module, options):
+        found = _bench(program, module, task) if options.bench and succeeded else None
     session.finish(module)
     return succeeded, found
+
+
+def _limited(module: ModuleOp, options: RunOptions) -> contextlib.AbstractContextManager[None]:
+    """End the process if the GPU takes too long."""
+    if options.device != "cuda" or options.limit is None:
+        return contextlib.nullcontext()
+    kernels = ", ".join(f"@{op.sym_name.data}" for op in module.ops if isinstance(op, FuncOp))
+    return limited(options.limit, f"{kernels} on the GPU; `run --device sim` finds waits that never end")
 
 
 def _captured_task(session: Session, program: Program, device: str) -> _Task:

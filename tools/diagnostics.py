@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import (
 )
 from xdsl.utils.lexer import Span
 
-from deplodock.errors import Error, InvalidInputError
+from deplodock.errors import DeviceError, Error, InvalidInputError
 
 _MAX_EXCERPT_LINES = 12
 _MAX_COLUMNS = 160
@@ -40,6 +40,11 @@ def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except DeviceError as error:
+        # The GPU's context is dead: each thing that is freed on the way out would print a warning.
+        print(describe(error, name), file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(1)
     except (Error, DiagnosticException, ParseError, ArgSpecParseError, OSError) as error:
         print(describe(error, name), file=sys.stderr)
         sys.exit(1)

@@ -1,0 +1,118 @@
+"""Fixtures of the tests that need a GPU: programs of each kind of kernel, compiled together."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.universe import Universe
+
+from deplodock.analysis.reductions import longest_reduction
+from deplodock.analysis.targets import nvcc_arch, target_of
+from deplodock.codegen.cuda import print_module
+from deplodock.passes.driver import Level, lower
+from deplodock.runtime.cubins import cubins
+from deplodock.runtime.device import device_target, missing
+
+SEED = secrets.randbits(31)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A program that has one kind of kernel, and the schedule of its kernels if not their own."""
+
+    name: str
+    text: str
+    schedule: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program at kernel level, on fresh inputs, and PyTorch's results in float64 and in its own types."""
+
+    module: ModuleOp
+    inputs: list[Any]
+    reference: list[Any]
+    eager: list[Any]
+    reduction_extent: int
+
+
+def _kinds() -> list[Kind]:
+    table = tomllib.loads((Path(__file__).parent / "kinds.toml").read_text(encoding="utf-8"))
+    contraction = table["contraction"]
+    forms = [Kind(f"contraction_{name}", contraction["text"], s) for name, s in contraction["schedules"].items()]
+    return [*(Kind(name, text) for name, text in table["programs"].items()), *forms]
+
+
+KINDS = _kinds()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a kind is one of each."""
+    if "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", KINDS, ids=str)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder needs a GPU."""
+    reason = missing()
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """The seed of this session's inputs."""
+    return SEED
+
+
+@pytest.fixture(scope="session")
+def lowered(seed: int) -> dict[str, Lowered]:
+    """Every kind at kernel level for the GPU that is there, its cubin in the cache."""
+    programs = {kind.name: _lower(kind, seed) for kind in KINDS}
+    arch = nvcc_arch(target_of(next(iter(programs.values())).module).arch.data)
+    cubins([print_module(program.module) for program in programs.values()], arch)
+    return programs
+
+
+def _lower(kind: Kind, seed: int) -> Lowered:
+    # Here, so that tests are collected without PyTorch.
+    from deplodock.frontend.expression import read_expression
+
+    program = read_expression(kind.text, seed=seed)
+    context = Context()
+    for name, dialect in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, dialect)
+    module = program.module
+    lower(module, context, Level.TENSOR, target=device_target())
+    extent = longest_reduction(module)
+    lower(module, context, Level.KERNEL, schedule=kind.schedule)
+    inputs = [value.detach().numpy() for value in program.inputs]
+    reference = [value.numpy() for value in program.reference()]
+    return Lowered(module, inputs, reference, [value.numpy() for value in program.eager()], extent)
+
+
+@pytest.fixture(scope="session")
+def run_tool() -> Callable[..., Any]:
+    """Run a tool of the package in a process of its own, so that a fault stays there."""
+
+    def run(module: str, *args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", module, *args]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run

@@ -1,0 +1,44 @@
+"""compute-sanitizer on every kind of kernel, and on one with a planted race."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUNNER = Path(__file__).parent / "run_kernels.py"
+FOUND = 9
+"""The exit code of the sanitizer where it finds something."""
+
+
+def sanitize(tool: str, files: Sequence[Path]) -> tuple[int, str]:
+    """The exit code of a tool of the sanitizer on files of IR text, and all that it says."""
+    sanitizer = shutil.which("compute-sanitizer") or pytest.skip("compute-sanitizer is not on PATH")
+    command = [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), sys.executable, str(RUNNER), *map(str, files)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_finds_nothing(tool: str, lowered: dict[str, Any], tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.mlir" for name in lowered]
+    for file in files:
+        file.write_text(str(lowered[file.stem].module), encoding="utf-8")
+    code, said = sanitize(tool, files)
+    assert code == 0, said
+
+
+def test_racecheck_finds_a_planted_race(lowered: dict[str, Any], tmp_path: Path) -> None:
+    text = str(lowered["row_norm"].module)
+    assert text.count("kernel.barrier\n") == 1
+    file = tmp_path / "race.mlir"
+    file.write_text(text.replace("kernel.barrier\n", "\n"), encoding="utf-8")
+    code, said = sanitize("racecheck", [file])
+    assert code == FOUND, said
+    assert "Race reported" in said
+    assert "k_rms_norm" in said
