@@ -21,6 +21,8 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _PTX_POSITION = re.compile(r"(\S+\.ptx), line (\d+);")
+_POSITION = re.compile(r"(\S+\.(?:cu|ptx))(?:\(|, line )(\d+)[);]")
+_KERNEL = re.compile(r"(?:\.entry |__global__ void (?:__\w+__\([^)]*\) )*)(\w+)\(")
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> Compil
     """Compile CUDA C `source` for `arch` (an nvcc name such as `sm_90a`) without contracting to FMA.
 
     Raises:
-        CompileError: no nvcc was found, or it rejected the source; the message holds nvcc's own, with the
-            offending lines.
+        CompileError: no nvcc was found, or it rejected the source; the message names the kernels that are to blame and
+            holds nvcc's own, with the offending lines.
     """
     nvcc = nvcc or find_nvcc()
     if nvcc is None:
@@ -73,7 +75,8 @@ def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> Compil
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         log = done.stdout + done.stderr
         if done.returncode != 0:
-            raise CompileError(f"nvcc rejected the kernel for {arch}:\n{_failure(log, folder)}")
+            blamed = ", ".join(f"@{name}" for name in _blamed(log, folder)) or "the program"
+            raise CompileError(f"nvcc rejected {blamed} for {arch}:\n{_failure(log, folder)}")
         return CompiledKernel((folder / "out.cubin").read_bytes(), parse_ptxas_report(log), log)
 
 
@@ -113,10 +116,21 @@ def _failure(log: str, folder: Path) -> str:
     return "\n".join(lines) or "nvcc gave no message"
 
 
+def _blamed(log: str, folder: Path) -> list[str]:
+    """The kernels, CUDA or PTX, in which the positions of a log lie."""
+    names: dict[str, None] = {}
+    for file, number in _POSITION.findall(log):
+        before = "\n".join(_lines_of(folder / file)[: int(number)])
+        names |= dict.fromkeys(_KERNEL.findall(before)[-1:])
+    return list(names)
+
+
 def _line_of(path: Path, number: int) -> str:
-    if not path.is_file():
-        return ""
-    return path.read_text(encoding="utf-8", errors="replace").splitlines()[number - 1].strip()
+    return "".join(_lines_of(path)[number - 1 : number]).strip()
+
+
+def _lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
 
 def _wheel_nvcc() -> Path | None:

@@ -55,13 +55,16 @@ def test_error_shows_the_offending_line(nvcc: Path) -> None:
     with pytest.raises(CompileError) as caught:
         compile_cubin(REVERSE.replace("= s[", "= missing["), "sm_80", nvcc=nvcc)
     message = str(caught.value)
-    assert message.startswith("nvcc rejected the kernel for sm_80:\nkernel.cu(6): error:")
+    assert message.startswith("nvcc rejected @k_reverse for sm_80:\nkernel.cu(6): error:")
     assert "y[threadIdx.x] = missing[127 - threadIdx.x] * 2.0f;" in message
 
 
 def test_error_in_inline_assembly_shows_the_line_of_ptx(nvcc: Path) -> None:
-    source = 'extern "C" __global__ void k() { asm volatile("bogus.f32 %f1;"); }'
-    with pytest.raises(CompileError, match=r"ptxas kernel.ptx, line \d+; error .*\n +bogus.f32 %f1;"):
+    bad = 'extern "C" __global__ void __launch_bounds__(32) k_bad() {\n  asm volatile("bogus.f32 %f1;");\n}\n'
+    source = bad.replace("k_bad", "k_good").replace("bogus.f32 %f1;", "") + bad
+    with pytest.raises(
+        CompileError, match=r"@k_bad for sm_80:\nptxas kernel.ptx, line \d+; error .*\n +bogus.f32 %f1;"
+    ):
         compile_cubin(source, "sm_80", nvcc=nvcc)
 
 
