@@ -21,16 +21,17 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.importer import has_operation, import_graph, node_error, tensor_type
-from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.program import CapturedGraph, CapturedProgram
 from deplodock.frontend.source import Source
 
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
+_ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
 Decompositions: TypeAlias = dict[Any, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
-class Input:
+class _Input:
     """An argument of `@main`: its node in the graph, its name, its example, and its path if it is a module's state."""
 
     node: fx.Node
@@ -73,33 +74,36 @@ def export(
         names = _input_names(args)
     _check_types(args, names, source)
     exported = _export(module, args, source)
-    return captured(exported, fn_or_module, args, names=names, rename=rename, source=source, writes=writes)
+    if not writes:
+        _refuse_writes(exported, source)
+    captured = captured_graph(exported, fn_or_module, args, names=names, rename=rename)
+    nodes = {node.name: node for node in captured.graph.graph.find_nodes(op="placeholder")}
+    arguments = [(nodes[place], name) for place, name in zip(captured.placeholders, captured.names, strict=True)]
+    return CapturedProgram(**vars(captured), module=import_graph(captured.graph, arguments, source))
 
 
-def captured(
+def captured_graph(
     exported: torch.export.ExportedProgram,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     *,
     names: Sequence[str] | None = None,
     rename: Callable[[str], str] | None = None,
-    source: Source | None = None,
-    writes: bool = False,
-) -> CapturedProgram:
-    """The program that torch.export captured of `function(*args)`; see `export`."""
-    graph = exported.graph_module
-    if not writes:
-        _refuse_writes(exported, source)
-    inputs = bind_inputs(exported, args, names, rename or (lambda path: path))
-    program = import_graph(graph, [(given.node, given.name) for given in inputs], source)
+) -> CapturedGraph:
+    """What torch.export captured of `function(*args)`; see `export`.
+
+    Its graph is changed: tied state is used under one name, and nothing asserts the types of intermediates.
+    """
+    for node in exported.graph.find_nodes(op="call_function", target=_ASSERT_METADATA):
+        exported.graph.erase_node(node)
+    inputs = _bind_inputs(exported, args, names, rename or (lambda path: path))
     assert exported.call_spec.out_spec is not None
-    return CapturedProgram(
-        module=program,
+    return CapturedGraph(
         inputs=tuple(given.value.contiguous() for given in inputs),
         names=tuple(given.name for given in inputs),
         function=function,
         args=args,
-        graph=graph,
+        graph=exported.graph_module,
         placeholders=tuple(given.node.name for given in inputs),
         paths=tuple(given.path for given in inputs),
         writes=_writes(exported, inputs),
@@ -180,16 +184,29 @@ def _export(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> 
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, f"the program raises {describe(raised)}", source, raised) from raised
         _check_result(result, source)
-        try:
-            # The program has printed what it prints in the first run; torch.export itself writes to stderr.
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                return torch.export.export(module, args).run_decompositions(decompositions())
-        except GuardOnDataDependentSymNode as raised:
-            message = "a branch or a size depends on the values of a tensor; that cannot be captured"
-            raise located(UnsupportedError, message, source, raised) from raised
-        except (Exception, SystemExit) as raised:
-            message = f"torch.export cannot capture the program: {describe(raised)}"
-            raise located(UnsupportedError, message, source, raised) from raised
+        # The program has printed what it prints in the first run.
+        with contextlib.redirect_stdout(io.StringIO()):
+            return _captured(module, args, source)
+
+
+def export_graph(graph: fx.GraphModule, args: tuple[Any, ...]) -> torch.export.ExportedProgram:
+    """Capture a graph that has been traced before, without running it. Raises UnsupportedError as `export`."""
+    with quiet(), torch.no_grad():
+        detached = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
+        return _captured(graph, detached, None)
+
+
+def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
+    try:
+        # torch.export writes to stderr what it raises.
+        with contextlib.redirect_stderr(io.StringIO()):
+            return torch.export.export(module, args).run_decompositions(decompositions())
+    except GuardOnDataDependentSymNode as raised:
+        message = "a branch or a size depends on the values of a tensor; that cannot be captured"
+        raise located(UnsupportedError, message, source, raised) from raised
+    except (Exception, SystemExit) as raised:
+        message = f"torch.export cannot capture the program: {describe(raised)}"
+        raise located(UnsupportedError, message, source, raised) from raised
 
 
 @cache
@@ -219,7 +236,7 @@ def _refuse_writes(exported: torch.export.ExportedProgram, source: Source | None
         raise node_error(node, message, source)
 
 
-def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[Input]) -> tuple[int, ...]:
+def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[_Input]) -> tuple[int, ...]:
     """The numbers of the inputs that the first results of the graph are written into."""
     places: dict[str | None, int] = {given.path: place for place, given in enumerate(inputs) if given.path is not None}
     places |= {given.node.name: place for place, given in enumerate(inputs) if given.path is None}
@@ -229,24 +246,24 @@ def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[Input]) -> 
     return tuple(places[spec.target] for spec in written)
 
 
-def bind_inputs(
+def _bind_inputs(
     exported: torch.export.ExportedProgram,
     args: tuple[Any, ...],
     names: Sequence[str] | None,
     rename: Callable[[str], str],
-) -> list[Input]:
+) -> list[_Input]:
     """The arguments of `@main`: tensors of the user, then the parameters and buffers used, tied ones once."""
     nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
     leaves = iter(pytree.tree_leaves(args))
-    user: list[Input] = []
-    state: dict[tuple[Any, ...], Input] = {}
+    user: list[_Input] = []
+    state: dict[tuple[Any, ...], _Input] = {}
     written = {spec.target for spec in exported.graph_signature.output_specs}
     for spec in exported.graph_signature.input_specs:
         if spec.kind == InputKind.USER_INPUT:
             value = next(leaves)
             if isinstance(spec.arg, TensorArgument):
                 name = names[len(user)] if names is not None else spec.arg.name
-                user.append(Input(nodes[spec.arg.name], name, value))
+                user.append(_Input(nodes[spec.arg.name], name, value))
         elif spec.kind not in _STATE_KINDS:
             raise UnsupportedError(f"the program captures an object that is not a tensor: {spec.arg.name}")
         elif nodes[spec.arg.name].users or spec.target in written:
@@ -264,11 +281,11 @@ def _memory_of(value: torch.Tensor) -> tuple[Any, ...]:
 
 def _state_input(
     exported: torch.export.ExportedProgram, spec: InputSpec, node: fx.Node, rename: Callable[[str], str]
-) -> Input:
+) -> _Input:
     """A parameter, buffer or constant: its name is `p_weight`, `b_mean`, `c_lifted_tensor`."""
     assert spec.target is not None
     value = exported.state_dict[spec.target] if spec.target in exported.state_dict else exported.constants[spec.target]
     prefix = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}[spec.kind]
     assert isinstance(value, torch.Tensor)
     path = None if spec.kind == InputKind.CONSTANT_TENSOR else spec.target
-    return Input(node, f"{prefix}_{rename(spec.target).replace('.', '_')}", value.detach(), path)
+    return _Input(node, f"{prefix}_{rename(spec.target).replace('.', '_')}", value.detach(), path)

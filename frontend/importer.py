@@ -19,7 +19,6 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.errors import Error, UnsupportedError
-from deplodock.frontend.program import ASSERT_METADATA
 from deplodock.frontend.source import Position, Source
 
 _ELEMENTS: dict[torch.dtype, Attribute] = {
@@ -51,13 +50,11 @@ def tensor_type(value: torch.Tensor, what: str) -> TensorType[Attribute]:
 
 def overload_of(node: fx.Node) -> str:
     """The ATen overload that a node stands for: of a decomposed operation, the one that the program calls."""
-    sources = node.meta.get("from_node")
+    name, sources = str(node.target), node.meta.get("from_node")
     while sources:
-        source = sources[-1]
-        if not source.from_node:
-            return source.target
-        sources = source.from_node
-    return str(node.target)
+        target, sources = str(sources[-1].target), sources[-1].from_node
+        name = target if target.startswith("aten.") else name
+    return name
 
 
 def has_operation(overload: object) -> bool:
@@ -79,9 +76,25 @@ def import_graph(graph: fx.GraphModule, arguments: Sequence[tuple[fx.Node, str]]
         value.name_hint = _hint(name)
         importer.values[node] = value
     for node in graph.graph.nodes:
-        if node.op == "call_function" and node.target is not ASSERT_METADATA:
+        if node.op == "call_function":
             importer.call(node)
     results = importer.results(graph.graph.output_node())
+    block.add_op(ReturnOp(*results))
+    return ModuleOp([FuncOp("main", (types, [value.type for value in results]), Region(block))])
+
+
+def import_node(node: fx.Node) -> ModuleOp:
+    """A module with one function `@main` that computes one call of an ATen operation from its tensors.
+
+    Raises UnsupportedError as `import_graph`.
+    """
+    sources = node.all_input_nodes
+    types = [tensor_type(source.meta["val"], f"the operand {source.name}") for source in sources]
+    block = Block(arg_types=types)
+    importer = _Importer(block, None)
+    importer.values = dict(zip(sources, block.args, strict=True))
+    importer.call(node)
+    results = importer.lists[node] if node in importer.lists else [importer.values[node]]
     block.add_op(ReturnOp(*results))
     return ModuleOp([FuncOp("main", (types, [value.type for value in results]), Region(block))])
 
@@ -211,7 +224,8 @@ class _Importer:
     def results(self, node: fx.Node) -> list[SSAValue]:
         """The values that the program returns."""
         results: list[SSAValue] = []
-        for value in node.args[0]:  # pyright: ignore
+        (given,) = node.args
+        for value in given if isinstance(given, tuple | list) else [given]:
             if not isinstance(value, fx.Node):
                 raise UnsupportedError(f"the program returns {value}; only tensors can be returned")
             results.append(self.values[value])

@@ -15,22 +15,20 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.dialects.aten import OWN_ELEMENTS
 
 RMS_NORM = torch.ops.aten.rms_norm.default
-ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
 CAST = torch.ops.aten._to_copy.default
 
 
 @dataclass(frozen=True)
-class CapturedProgram:
-    """A PyTorch program as IR of the torch dialect.
+class CapturedGraph:
+    """A PyTorch program as a graph of ATen operations.
 
-    `inputs` are the arguments of `@main` in order, contiguous: first the tensors that the user passes, then parameters,
-    buffers and constants that the program uses, tied ones once. `names` are their names in the IR, `paths` the dotted
-    paths of parameters and buffers, None for the others. The first results of `@main` are the new values of the inputs
-    that `writes` numbers; the others are the leaves of the program's result, a nest of the form `result_spec`.
+    `inputs` are its tensors in order, contiguous: first those that the user passes, then the parameters, buffers and
+    constants that it uses, tied ones once. `names` are their names, `placeholders` their nodes, `paths` the dotted
+    paths of parameters and buffers, None for the others. The first results of the graph are the new values of the
+    inputs that `writes` numbers; the others are the leaves of the program's result, a nest of the form `result_spec`.
     `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
-    module: ModuleOp
     inputs: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
     function: Callable[..., Any]
@@ -41,15 +39,21 @@ class CapturedProgram:
     writes: tuple[int, ...]
     result_spec: pytree.TreeSpec
 
-    def results(self) -> list[torch.Tensor]:
-        """What `@main` gives, as tensors without values."""
-        (values,) = self.graph.graph.output_node().args
-        assert isinstance(values, tuple | list)
-        return [value.meta["val"] for value in values if isinstance(value, fx.Node)]
+    def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """The arguments of `graph`, for all `inputs` in their order."""
+        given = dict(zip(self.placeholders, inputs, strict=True))
+        return [given.get(node.name) for node in self.graph.graph.find_nodes(op="placeholder")]
+
+
+@dataclass(frozen=True)
+class CapturedProgram(CapturedGraph):
+    """A PyTorch program also as IR of the torch dialect: `@main` of `module` takes `inputs` under their `names`."""
+
+    module: ModuleOp
 
     def eager(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`)."""
-        return self._run(_Eager(self.graph), self.inputs if inputs is None else inputs)
+        return self._run(fx.Interpreter(self.graph), self.inputs if inputs is None else inputs)
 
     def reference(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs of the same program in float64 on arguments of `@main` (default: `inputs`).
@@ -65,17 +69,10 @@ class CapturedProgram:
         """The same program on another device, its inputs moved there."""
         graph = copy.deepcopy(self.graph)
         for node in graph.graph.nodes:
-            if node.op == "call_function" and node.target is ASSERT_METADATA:
-                graph.graph.erase_node(node)
-            elif "device" in node.kwargs:
+            if "device" in node.kwargs:
                 node.update_kwarg("device", torch.device(device))
         graph.recompile()
         return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
-
-    def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """The arguments of `graph`, for arguments of `@main`."""
-        given = dict(zip(self.placeholders, inputs, strict=True))
-        return [given.get(node.name) for node in self.graph.graph.find_nodes(op="placeholder")]
 
     def _run(self, interpreter: fx.Interpreter, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run on clones, so that no result shares memory with an input."""
@@ -88,16 +85,7 @@ class CapturedProgram:
             return list(interpreter.run(*args))
 
 
-class _Eager(fx.Interpreter):
-    """Runs the operations of a captured graph as they are."""
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if target is ASSERT_METADATA:
-            return None
-        return super().call_function(target, args, kwargs)
-
-
-class _Double(_Eager):
+class _Double(fx.Interpreter):
     """Runs the operations of a captured graph in float64 wherever the graph has floating-point values."""
 
     def run_node(self, n: fx.Node) -> Any:
@@ -136,3 +124,10 @@ def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
         eps = torch.finfo(source.meta["val"].dtype).eps
     rest = {name: value for name, value in kwargs.items() if name != "eps"}
     return args[:3], {**rest, "eps": eps}
+
+
+def results_of(graph: fx.GraphModule) -> list[Any]:
+    """What a graph gives: fake tensors, which have no values, and constants."""
+    (values,) = graph.graph.output_node().args
+    listed = values if isinstance(values, tuple | list) else [values]
+    return [value.meta["val"] if isinstance(value, fx.Node) else value for value in listed]

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.utils import _pytree as pytree
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.universe import Universe
 
-from deplodock.errors import Error, InvalidInputError
+from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
-from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.program import CapturedGraph, results_of
 from deplodock.passes.driver import Level, lower
-from deplodock.pytorch.runners import CpuRunner, CudaRunner, Result, Runner, check_device
+from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
 from deplodock.runtime.device import device_target, missing
 
 
@@ -51,29 +51,39 @@ def compile(
     if not isinstance(example_args, tuple | list):
         raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(example_args).__name__}")
     captured = export(function, tuple(example_args), writes=True)
-    module = function if isinstance(function, nn.Module) else None
-    return CompiledProgram(captured, module, make_runner(captured, target, device, schedule))
+    place = torch.device(device) if device is not None else device_of(captured)
+    owner = function if isinstance(function, nn.Module) else None
+    return CompiledProgram(captured, owner, make_runner(captured.module, captured.graph, place, target, schedule))
 
 
 def make_runner(
-    captured: CapturedProgram,
+    module: ModuleOp,
+    graph: fx.GraphModule,
+    device: torch.device,
     target: str | None = None,
-    device: str | torch.device | None = None,
     schedule: str | None = None,
-) -> Runner:
-    """Lower a captured program and load it where it is to run; see `compile`. The program's module is lowered."""
-    place = torch.device(device) if device is not None else _device_of(captured)
-    check_device(place, "the device" if device is not None else "an input")
-    results = [Result(tuple(value.shape), value.dtype) for value in captured.results()]
-    if place.type == "cuda" and (reason := missing()) is not None:
+) -> CudaRunner | CpuRunner:
+    """Lower a program, captured from a graph, and load it where it is to run; see `compile`."""
+    if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
+        raise InvalidInputError(f"deplodock runs on cpu and cuda:0, not on {device}")
+    if device.type == "cuda" and (reason := missing()) is not None:
         raise Error(f"{reason}; with device='cpu' the simulator runs the program")
-    if place.type == "cuda" and target is None:
+    if device.type == "cuda" and target is None:
         target = device_target()
-    module, context = captured.module, _context()
+    context = _context()
     lower(module, context, Level.TENSOR, target=target)
     tensors = module.clone()
     lower(module, context, Level.KERNEL, schedule=schedule)
-    return CudaRunner(module, results) if place.type == "cuda" else CpuRunner(module, tensors)
+    return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, tensors)
+
+
+def device_of(captured: CapturedGraph) -> torch.device:
+    """Where the tensors of a program are. Raises UnsupportedError if that is not one device."""
+    values = (*captured.inputs, *results_of(captured.graph))
+    devices = list(dict.fromkeys(value.device for value in values if isinstance(value, torch.Tensor)))
+    if len(devices) > 1:
+        raise UnsupportedError(f"the program's tensors are on several devices: {', '.join(map(str, devices))}")
+    return devices[0]
 
 
 class CompiledProgram:
@@ -83,18 +93,13 @@ class CompiledProgram:
     buffers that the function writes into are written into after the kernels have run.
     """
 
-    def __init__(self, captured: CapturedProgram, owner: nn.Module | None, runner: Runner) -> None:
+    def __init__(self, captured: CapturedGraph, owner: nn.Module | None, runner: Runner) -> None:
+        self.runner = runner
         self._captured = captured
-        self._runner = runner
         self._example, self._form = pytree.tree_flatten(captured.args)
         self._state = [
             _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
         ]
-
-    @property
-    def module(self) -> ModuleOp:
-        """The program at kernel level."""
-        return self._captured.module
 
     def __call__(self, *args: Any) -> Any:
         """Run the program on tensors of the compiled shapes and dtypes.
@@ -103,14 +108,13 @@ class CompiledProgram:
         """
         with torch.no_grad():
             inputs = self._inputs(args)
-            device = self._runner.device
-            placed = [value if value.device == device else value.to(device) for value in inputs]
-            results = self._runner(placed)
+            device = self.runner.device
+            results = self.runner([value.to(device) for value in inputs])
             count = len(self._captured.writes)
             for number, value in zip(self._captured.writes, results[:count], strict=True):
                 inputs[number].copy_(value)
             home = inputs[0].device if inputs else device
-            leaves = [value if value.device == home else value.to(home) for value in results[count:]]
+            leaves = [value.to(home) if isinstance(value, torch.Tensor) else value for value in results[count:]]
             return pytree.tree_unflatten(leaves, self._captured.result_spec)
 
     def _inputs(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
@@ -150,13 +154,6 @@ class _Slot:
         value = self._tensors[self._name]
         assert value is not None
         return value
-
-
-def _device_of(captured: CapturedProgram) -> torch.device:
-    devices = list(dict.fromkeys(value.device for value in captured.inputs))
-    if len(devices) > 1:
-        raise InvalidInputError(f"the program's tensors are on several devices: {', '.join(map(str, devices))}")
-    return devices[0] if devices else torch.device("cpu")
 
 
 def _context() -> Context:

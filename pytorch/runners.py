@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.errors import Error, InvalidInputError
+from deplodock.errors import Error
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.runtime.device import Executable, new_stream
@@ -21,21 +20,13 @@ _ALIGNMENT = 16
 """Bytes of which the address of every buffer is a multiple, as the kernels' wide accesses assume."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """The shape and dtype of a result."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-
 class Runner(Protocol):
     """Computes the results of a program from its inputs, which have the shapes and dtypes that it was compiled for."""
 
     device: torch.device
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """New tensors, but for a result that is an input."""
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """New tensors, but for a result that is an input or a constant."""
         ...
 
 
@@ -45,10 +36,12 @@ class CudaRunner:
     Tensors that are not contiguous or that start at no multiple of 16 bytes are copied first.
     """
 
-    def __init__(self, module: ModuleOp, results: Sequence[Result]) -> None:
+    def __init__(self, module: ModuleOp, results: Sequence[torch.Tensor]) -> None:
+        """`results` say shapes and dtypes."""
         self.device = torch.device("cuda", 0)
         self._executable = Executable(module)
-        self._results = tuple(results)
+        self._results = [(result.shape, result.dtype) for result in results]
+        self.module = module
         self._stream: Any = None
         self._last: torch.cuda.Stream | None = None
 
@@ -57,8 +50,8 @@ class CudaRunner:
         given = dict(zip(plan.inputs, map(aligned, inputs), strict=True))
         # A buffer has the bytes of its result, whose dtype numpy may not have.
         made = {
-            number: torch.empty(result.shape, dtype=result.dtype, device=self.device)
-            for number, result in zip(plan.outputs, self._results, strict=True)
+            number: torch.empty(shape, dtype=dtype, device=self.device)
+            for number, (shape, dtype) in zip(plan.outputs, self._results, strict=True)
             if number not in given
         }
         unused = {
@@ -99,7 +92,8 @@ class CpuRunner:
         self.device = torch.device("cpu")
         steps = lane_steps(module)
         self.simulates = steps <= LANE_STEP_LIMIT
-        self._module = module if self.simulates else tensors
+        self.module = module
+        self._tensors = tensors
         if not self.simulates:
             _LOG.warning(
                 "deplodock: simulating about %.1e lane steps would take too long (the limit is %.0e): "
@@ -112,8 +106,8 @@ class CpuRunner:
         """Raises Error where the simulator finds a mistake, which is one of the compiler's."""
         arrays = [value.detach().numpy() for value in inputs]
         if not self.simulates:
-            return [torch.from_numpy(array.copy()) for array in evaluate(self._module, arrays)]
-        simulation = simulate(self._module, arrays)
+            return [torch.from_numpy(array.copy()) for array in evaluate(self._tensors, arrays)]
+        simulation = simulate(self.module, arrays)
         if simulation.findings:
             raise Error(f"the simulator finds a mistake in a compiled kernel: {simulation.findings[0]}")
         return [torch.from_numpy(array) for array in simulation.outputs]
@@ -123,9 +117,3 @@ def aligned(value: torch.Tensor) -> torch.Tensor:
     """The tensor itself, or a copy where it is not contiguous or starts at no multiple of 16 bytes."""
     value = value.detach().contiguous()
     return value.clone() if value.data_ptr() % _ALIGNMENT else value
-
-
-def check_device(device: torch.device, what: str) -> None:
-    """Refuse devices that no runner is for. Raises InvalidInputError, whose message starts with `what`."""
-    if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
-        raise InvalidInputError(f"{what} is on {device}; deplodock runs on cpu and cuda:0: move it there")

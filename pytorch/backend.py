@@ -1,0 +1,115 @@
+"""The backend of `torch.compile(model, backend="deplodock")`."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from deplodock.errors import UnsupportedError
+from deplodock.frontend.capture import captured_graph, export_graph
+from deplodock.pytorch.compiled import CompiledProgram
+from deplodock.pytorch.parts import PartsRunner
+
+
+def backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile a graph that TorchDynamo captured, for each set of shapes it is called with.
+
+    Operations that deplodock does not support are left to PyTorch, with one warning that names them. Gradients are
+    PyTorch's, which computes the graph again for them.
+    """
+    return _Specialized(graph)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A compiled graph; `is_pure` if running the graph again gives the same and changes nothing."""
+
+    run: Callable[..., Any]
+    is_pure: bool
+
+
+class _Specialized:
+    """A graph compiled on the first call with each set of shapes, dtypes and numbers."""
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        self._graph = graph
+        self._plain = _without_grad_modes(graph)
+        self._reported: set[str] = set()
+        self._compiled: dict[tuple[Any, ...], _Compiled | None] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        key = tuple((a.shape, a.dtype, a.device) if isinstance(a, torch.Tensor) else a for a in args)
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(args)
+        compiled = self._compiled[key]
+        differentiated = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        if compiled is None or (differentiated and not compiled.is_pure):
+            return self._graph(*args)
+        return _Recomputed.apply(compiled.run, self._graph, *args) if differentiated else compiled.run(*args)
+
+    def _compile(self, args: tuple[Any, ...]) -> _Compiled | None:
+        """The compiled graph, None where nothing of it can be compiled."""
+        try:
+            captured = captured_graph(export_graph(self._plain, args), self._plain, args)
+            runner = PartsRunner(captured)
+        except UnsupportedError as error:
+            self._report({"the graph": str(error)})
+            return None
+        self._report(runner.reasons)
+        is_pure = not runner.draws and not captured.writes
+        return _Compiled(CompiledProgram(captured, None, runner), is_pure) if runner.parts else None
+
+    def _report(self, reasons: Mapping[str, str]) -> None:
+        """Warn once of what is left to PyTorch."""
+        new = {name: reason for name, reason in reasons.items() if name not in self._reported}
+        self._reported |= new.keys()
+        if new:
+            found = "; ".join(f"{name} ({reason.replace(': error: ', ': ')})" for name, reason in new.items())
+            warnings.warn(f"deplodock leaves to PyTorch: {found}", stacklevel=3)
+
+
+class _Recomputed(torch.autograd.Function):
+    """A compiled graph whose backward pass runs PyTorch's graph again, to have gradients through it."""
+
+    @staticmethod
+    def forward(ctx: Any, compiled: Callable[..., Any], graph: fx.GraphModule, *args: Any) -> Any:
+        ctx.graph, ctx.others = graph, [None if isinstance(a, torch.Tensor) else a for a in args]
+        ctx.save_for_backward(*(a if isinstance(a, torch.Tensor) else None for a in args))
+        results = tuple(compiled(*args))
+        fixed = [r for r in results if isinstance(r, torch.Tensor) and not r.is_floating_point()]
+        ctx.mark_non_differentiable(*fixed)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        given = [None if tensor is None else tensor.detach() for tensor in ctx.saved_tensors]
+        for tensor, needed in zip(given, ctx.needs_input_grad[2:], strict=True):
+            if tensor is not None:
+                tensor.requires_grad_(needed)
+        args = [other if tensor is None else tensor for tensor, other in zip(given, ctx.others, strict=True)]
+        with torch.enable_grad():
+            results = ctx.graph(*args)
+        pairs = [
+            (result, gradient)
+            for result, gradient in zip(results, gradients, strict=True)
+            if isinstance(result, torch.Tensor) and result.requires_grad and gradient is not None
+        ]
+        wanted = [tensor for tensor in given if tensor is not None and tensor.requires_grad]
+        found = torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
+        by_tensor = dict(zip(map(id, wanted), found, strict=True))
+        return None, None, *(by_tensor.get(id(tensor)) for tensor in given)
+
+
+def _without_grad_modes(graph: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the graph that leaves the grad mode alone, since compiled programs run without gradients."""
+    plain = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    for node in plain.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled):
+        plain.graph.erase_node(node)
+    plain.recompile()
+    return plain
