@@ -210,7 +210,7 @@ class SlabBanks:
             return Wavefronts()
         number, thread, trip = stand_in(copies), stand_in(threads), stand_in(-(-copies // threads))
         flat = Linear(((trip, threads), (thread, 1)))
-        subscripts = [form.substitute(number, flat) for form in slab.coordinates(Linear(((number, 1),)))]
+        subscripts = [form.substitute(number, flat) for form in slab.coordinates(Linear(((number, 1),)), threads)]
         beyond = (flat - Linear(constant=copies),) if copies % threads else ()
         return Lanes((thread,), tuple(subscripts), beyond, (trip,)).wavefronts(type, slab.copy_width()) or Wavefronts()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -84,7 +85,8 @@ def schedule_of(function: func.FuncOp) -> Schedule:
     return parse_schedule(attribute.data)
 
 
-def parse_schedule(text: str) -> dict[str, dict[str, int | str]]:
+@lru_cache(maxsize=64)
+def parse_schedule(text: str) -> Schedule:
     """Read a pass pipeline of rules with scalar options. Raises VerifyException with the text where it is malformed."""
     schedule: dict[str, dict[str, int | str]] = {}
     try:

@@ -77,20 +77,21 @@ class Slab:
         """How many copies of `copy_width` elements fill the slab."""
         return math.prod(self.shape) // self.copy_width()
 
-    def coordinates(self, copy: Linear) -> list[Linear]:
+    def coordinates(self, copy: Linear, threads: int) -> list[Linear]:
         """The slab coordinates where a copy starts, for its number, whose range is that of all copies.
 
         Neighbours follow the source's contiguous dimension. Where the slab's own last dimension is another one, a warp
         takes a sector of the source at each of a few neighbours in the slab: the rows of the slab can then be padded so
-        that all its lanes write to different banks.
+        that all its lanes write to different banks. The warps of the CTA then take other neighbours, and each walks the
+        source's contiguous dimension first, where one address and small offsets serve all its copies.
         """
         coordinates = [Linear()] * len(self.shape)
-        for dim, extent, step in self._digits():
+        for dim, extent, step in self._digits(threads):
             coordinates[dim] = coordinates[dim] + copy.mod(extent) * step
             copy = copy.floordiv(extent)
         return coordinates
 
-    def _digits(self) -> list[tuple[int, int, int]]:
+    def _digits(self, threads: int) -> list[tuple[int, int, int]]:
         """What the number of a copy means: dimension, extent and step of its digits, the fastest first."""
         order, width, last = self.copy_order(), self.copy_width(), len(self.shape) - 1
         if not order:
@@ -103,9 +104,16 @@ class Slab:
                 (along, self.shape[along] // width, width),
                 *((dim, self.shape[dim], 1) for dim in reversed(slower)),
             ]
-        digits = [(along, sector, 1), (last, across, 1)]
-        digits += [(along, self.shape[along] // sector, sector), (last, self.shape[last] // across, across)]
-        return digits + [(dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last]
+        rows = self.shape[last] // across
+        warps = math.gcd(max(threads // WARP, 1), rows)
+        return [
+            (along, sector, 1),
+            (last, across, 1),
+            (last, warps, across),
+            (along, self.shape[along] // sector, sector),
+            (last, rows // warps, across * warps),
+            *((dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last),
+        ]
 
 
 def stand_in(extent: int) -> SSAValue:

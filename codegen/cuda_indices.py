@@ -42,6 +42,22 @@ def offset(buffer: SSAValue, subscripts: Sequence[Linear]) -> Linear:
     return result + Linear((), start)
 
 
+def split_unrolled(form: Linear) -> tuple[Linear, Linear]:
+    """A position as what is known when the code runs only, and a constant for each turn of the unrolled loops around.
+
+    The second is 0 where there is none, or where a part could be negative and so lie outside its buffer.
+    """
+    turn, rest = form.split(_is_unrolled)
+    if not turn.terms or not rest.terms or min(form_bounds(turn)[0], form_bounds(rest)[0]) < 0:
+        return form, Linear()
+    return rest, turn
+
+
+def _is_unrolled(root: SSAValue) -> bool:
+    parent = root.block.parent_op() if isinstance(root, BlockArgument) else None
+    return isinstance(parent, loop.ForOp) and parent.unroll is not None
+
+
 def _constant(value: SSAValue) -> int | None:
     match value.owner:
         case ConstantOp(value=IntegerAttr() as constant):

@@ -149,7 +149,7 @@ def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
         unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
         flat = Linear(((emitter.enter_loop(trips, "c", unroll=unroll), threads),)) + flat
     chunk = stand_in(total)
-    coordinates = slab.coordinates(Linear(((chunk, 1),)))
+    coordinates = slab.coordinates(Linear(((chunk, 1),)), threads)
     beyond: list[Condition] = [flat - Linear(constant=total)] if total % threads else []
     with emitter.guarded(beyond):
         _move(emitter, slab, coordinates, slab.copy_width(), is_async, lambda form: form.substitute(chunk, flat))

@@ -76,7 +76,7 @@ kernel.func @k_rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: m
 // CHECK-NEXT:  __align__(16) float in[2][4];
 // CHECK-NEXT:  #pragma unroll
 // CHECK-NEXT:  for (int i = 0; i < 2; ++i) {
-// CHECK-NEXT:    *reinterpret_cast<float4*>(&in[i][0]) = *reinterpret_cast<const float4*>(&x[a0 * 2048 + i * 1024 + t * 4]);
+// CHECK-NEXT:    *reinterpret_cast<float4*>(&in[i][0]) = *reinterpret_cast<const float4*>(&(x + (a0 * 2048 + t * 4))[i * 1024]);
 // CHECK-NEXT:  }
 // CHECK-NEXT:  float acc;
 // CHECK-NEXT:  acc = 0.0f;
@@ -121,7 +121,7 @@ kernel.func @k_rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: m
 // CHECK-NEXT:  __align__(16) float wv[2][4];
 // CHECK-NEXT:  #pragma unroll
 // CHECK-NEXT:  for (int i_2 = 0; i_2 < 2; ++i_2) {
-// CHECK-NEXT:    *reinterpret_cast<float4*>(&wv[i_2][0]) = *reinterpret_cast<const float4*>(&w[i_2 * 1024 + t * 4]);
+// CHECK-NEXT:    *reinterpret_cast<float4*>(&wv[i_2][0]) = *reinterpret_cast<const float4*>(&(w + (t * 4))[i_2 * 1024]);
 // CHECK-NEXT:  }
 // CHECK-NEXT:  __align__(16) float y[2][4];
 // CHECK-NEXT:  #pragma unroll
@@ -137,6 +137,6 @@ kernel.func @k_rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: m
 // CHECK-NEXT:  }
 // CHECK-NEXT:  #pragma unroll
 // CHECK-NEXT:  for (int i_4 = 0; i_4 < 2; ++i_4) {
-// CHECK-NEXT:    *reinterpret_cast<float4*>(&out[a0 * 2048 + i_4 * 1024 + t * 4]) = *reinterpret_cast<const float4*>(&y[i_4][0]);
+// CHECK-NEXT:    *reinterpret_cast<float4*>(&(out + (a0 * 2048 + t * 4))[i_4 * 1024]) = *reinterpret_cast<const float4*>(&y[i_4][0]);
 // CHECK-NEXT:  }
 // CHECK-NEXT:}

@@ -30,11 +30,10 @@ def slab(source: str, subscripts: str, destination: str) -> Slab:
     return Slab(op.source, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape())
 
 
-def starts(found: Slab) -> list[tuple[int, ...]]:
+def starts(found: Slab, threads: int = 32) -> list[tuple[int, ...]]:
     """Where each copy starts, by number."""
-    return [
-        tuple(form.constant for form in found.coordinates(Linear(constant=number))) for number in range(found.copies())
-    ]
+    numbers = range(found.copies())
+    return [tuple(form.constant for form in found.coordinates(Linear(constant=n), threads)) for n in numbers]
 
 
 @pytest.mark.parametrize(
@@ -55,10 +54,11 @@ def starts(found: Slab) -> list[tuple[int, ...]]:
 )
 def test_every_element_is_copied_once(source: str, subscripts: str, destination: str) -> None:
     found = slab(source, subscripts, destination)
-    copied = starts(found)
     width = found.copy_width()
-    elements = [(*place[:-1], place[-1] + i) if place else () for place in copied for i in range(width)]
-    assert sorted(elements) == sorted(product(*(range(extent) for extent in found.shape)))
+    for threads in (1, 32, 96, 128, 1024):
+        copied = starts(found, threads)
+        elements = [(*place[:-1], place[-1] + i) if place else () for place in copied for i in range(width)]
+        assert sorted(elements) == sorted(product(*(range(extent) for extent in found.shape)))
 
 
 def test_neighbours_follow_the_source() -> None:
@@ -67,7 +67,8 @@ def test_neighbours_follow_the_source() -> None:
 
 
 def test_a_warp_transposes_sectors() -> None:
-    copied = starts(slab("64x64xf32", "d1, d0", "32x16xf32"))
-    assert copied[:32] == [(k, m) for m in range(4) for k in range(8)]
-    assert copied[32] == (8, 0)
-    assert copied[128] == (0, 4)
+    found = slab("64x64xf32", "d1, d0", "32x16xf32")
+    for copied in (starts(found), starts(found, threads=64)):
+        assert copied[:32] == [(k, m) for m in range(4) for k in range(8)]
+    assert starts(found)[32::32] == [(8, 0), (16, 0), (24, 0), *((k, m) for m in (4, 8, 12) for k in (0, 8, 16, 24))]
+    assert starts(found, threads=64)[32::32][:4] == [(0, 4), (8, 0), (8, 4), (16, 0)]
