@@ -292,7 +292,7 @@ class _Walk:
         return form if any(isinstance(atom, Division) for atom, _ in form.terms) else self._now(form)
 
     def _accesses_now(self, op: Operation) -> list[Access]:
-        """The accesses of an operation in this iteration: the first subscript, a ring's slot, is a number."""
+        """The accesses of an operation in this iteration: a ring's slot, and where a box goes, are numbers."""
         now = (op, tuple(self._fixed.values()))
         if now not in self._placed:
             self._placed[now] = [self._one(self._access_now(access)) for access in self._accesses[op]]
@@ -302,6 +302,8 @@ class _Walk:
         if not self._fixed or not access.subscripts:
             return access
         first, *rest = access.subscripts
+        if isinstance(access.op, TmaLoadOp):
+            rest = [self._now(form) for form in rest]
         return replace(access, subscripts=(self._now(first, is_slot=slot_of(first) is not None), *rest))
 
     def _one(self, access: Access) -> Access:

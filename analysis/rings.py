@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from deplodock.analysis.linear import Linear, fold, fold_map
 from deplodock.dialects import loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
-from deplodock.dialects.tile_ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of
+from deplodock.dialects.tile_ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,12 @@ def refills(copy: CopyOp) -> bool:
     return _same_step(copy)[0] is copy and any(
         isinstance(use.operation, WaitOp) and use.operation.parent is copy.parent for use in copy.ring.uses
     )
+
+
+def step_boxes(copy: CopyOp) -> list[CopyOp]:
+    """The copies of the same step, block and conditions that come in boxes, in order."""
+    where = copy.where, tuple(copy.where_indices)
+    return [op for op in _same_step(copy) if op.is_tma is not None and (op.where, tuple(op.where_indices)) == where]
 
 
 def _same_step(copy: CopyOp) -> list[CopyOp]:
@@ -108,8 +114,11 @@ def faults(ring: RingOp) -> Iterator[Fault]:
         return
     if ring.is_mbarrier is not None:
         for copy in copies:
-            if copy.is_async is None:
-                yield Fault(copy, "only asynchronous copies arrive at the phases of an mbarrier ring")
+            if not engine_of(copy):
+                yield Fault(copy, "only async and tma copies arrive at the phases of an mbarrier ring")
+    for copy in copies:
+        if copy.is_tma is not None and ring.is_mbarrier is None:
+            yield Fault(copy, "tma copies arrive at phases, which only an mbarrier ring has")
     if len(waits) != 1:
         yield Fault(ring, f"it is waited for at {len(waits)} places; a ring is read in one loop, after one tile.wait")
         return
@@ -125,6 +134,9 @@ def faults(ring: RingOp) -> Iterator[Fault]:
     checked = _Loop(ring, around, wait, releases[0])
     for buffer in dict.fromkeys(copy.destination for copy in copies):
         mine = [copy for copy in copies if copy.destination is buffer]
+        for copy in mine[1:]:
+            if engine_of(copy) != engine_of(mine[0]):
+                yield Fault(copy, "its buffer is filled otherwise before; every step arrives in the same way")
         yield from checked.copies(mine)
         for use in buffer.uses:
             if not isinstance(use.operation, CopyOp):

@@ -7,13 +7,15 @@ and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects import func, memref
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
+from deplodock.dialects.kernel_tma import TensorMapOp
 from deplodock.dialects.loop import memref_of
 
 ALIGNMENT = 256
@@ -30,7 +32,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class _Lifetime:
-    """A buffer, its size in bytes, and the first and last operation that use it."""
+    """A buffer, its size in bytes, and the first and last operation that use it or a tensor map of it."""
 
     buffer: SSAValue
     size: int
@@ -65,11 +67,19 @@ def _lifetimes(block: Block) -> list[_Lifetime]:
     for op in block.ops:
         if not isinstance(op, memref.AllocOp) or op.dynamic_sizes:
             continue
-        users = [block.find_ancestor_op_in_block(use.operation) for use in op.memref.uses]
+        users = [block.find_ancestor_op_in_block(user) for user in _users(op.memref)]
         uses = [positions[user] for user in users if user is not None]
         if uses and not any(isinstance(user, func.ReturnOp) for user in users):
             found.append(_Lifetime(op.memref, _padded_size(op.memref), min(uses), max(uses)))
     return found
+
+
+def _users(buffer: SSAValue) -> Iterator[Operation]:
+    """The operations that use a buffer, or a tensor map of it."""
+    for use in buffer.uses:
+        yield use.operation
+        if isinstance(use.operation, TensorMapOp):
+            yield from _users(use.operation.result)
 
 
 def _padded_size(buffer: SSAValue) -> int:

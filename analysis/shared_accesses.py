@@ -71,7 +71,7 @@ class Hazard:
         then = "overwritten" if self.second.writes else "read"
         buffer = f"%{self.first.buffer.name_hint or '?'}"
         if self.is_in_flight:
-            return f"{buffer} is {then} by {self.second.op.name} while an async kernel.move to it is in flight"
+            return f"{buffer} is {then} by {self.second.op.name} while an async {self.first.op.name} to it is in flight"
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 

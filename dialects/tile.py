@@ -52,7 +52,18 @@ from deplodock.dialects.affine_syntax import (
 )
 from deplodock.dialects.loop import ReadsSource, YieldOp, constant_bound, memref_of, parse_body, parse_memref
 from deplodock.dialects.tile_memory import Memory, MemoryAttr, check_coordinates, memory_of, verify_slab
-from deplodock.dialects.tile_ring import AllocOp, CopyOp, ReleaseOp, RingOp, RingType, WaitOp, depth_of
+from deplodock.dialects.tile_ring import (
+    AllocOp,
+    CopyOp,
+    ReleaseOp,
+    RingOp,
+    RingType,
+    WaitOp,
+    depth_of,
+    parse_engine,
+    print_engine,
+    verify_engine,
+)
 from deplodock.dialects.tile_swizzle import SwizzleAttr
 
 __all__ = [
@@ -316,7 +327,8 @@ class StageOp(IRDLOperation):
     says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero. `shared`
     slabs are filled by the whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register`
     slabs belong to one thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of
-    a stage in a loop; `async` fills a shared slab beside the program.
+    a stage in a loop; `async` fills a shared slab beside the program, by copies of all threads, and `tma` by copies of
+    boxes that one thread issues to the tensor memory accelerator.
 
         %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
           : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
@@ -328,6 +340,7 @@ class StageOp(IRDLOperation):
     map = prop_def(AffineMapAttr)
     buffers = opt_prop_def(IntegerAttr.constr(i64))
     is_async = opt_prop_def(UnitAttr, prop_name="async")
+    is_tma = opt_prop_def(UnitAttr, prop_name="tma")
     slab = result_def(MemRefType)
     traits = traits_def(ReadsSource())
 
@@ -344,8 +357,10 @@ class StageOp(IRDLOperation):
         verify_slab("stage", self.source, self.slab, shape, self.map.data, self.indices)
         if self.depth < 1:
             raise VerifyException(f"buffers, the number of slabs, must be at least 1, got {self.depth}")
-        if memory_of(self.slab) is Memory.REGISTER and (self.is_async is not None or self.buffers is not None):
-            raise VerifyException("buffers and async are for shared slabs; registers are filled by their thread")
+        is_beside = self.is_async is not None or self.is_tma is not None
+        if memory_of(self.slab) is Memory.REGISTER and (is_beside or self.buffers is not None):
+            raise VerifyException("buffers, async and tma are for shared slabs; registers are filled by their thread")
+        verify_engine(self)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -353,8 +368,7 @@ class StageOp(IRDLOperation):
         AffineWriter(printer, self.indices, as_symbols=True).subscripts(self.map.data.results)
         if self.buffers is not None:
             printer.print_string(f" buffers {self.depth}")
-        if self.is_async is not None:
-            printer.print_string(" async")
+        print_engine(printer, self)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.source.type)
@@ -368,7 +382,7 @@ class StageOp(IRDLOperation):
         pos = parser.pos
         subscripts = parse_subscripts(parser, reader)
         buffers = parse_i64(parser) if parser.parse_optional_keyword("buffers") else None
-        is_async = parser.parse_optional_keyword("async") is not None
+        engine = parse_engine(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         source = parser.resolve_operand(buffer, parse_memref(parser))
@@ -379,8 +393,7 @@ class StageOp(IRDLOperation):
         op = cls(source, reader.map(subscripts, rank), reader.operands, slab)
         if buffers is not None:
             op.properties["buffers"] = IntegerAttr(buffers, i64)
-        if is_async:
-            op.properties["async"] = UnitAttr()
+        op.properties |= engine
         op.attributes |= attributes
         return op
 

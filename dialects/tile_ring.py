@@ -19,9 +19,9 @@ step `s` comes after the release of step `s - depth`, whose slot it takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -143,6 +143,38 @@ class AllocOp(IRDLOperation):
         verify_layout(self.result)
 
 
+class CopiesSlab(Protocol):
+    """An operation that fills a slab, with the engine that copies: threads, `async` or `tma`."""
+
+    @property
+    def is_async(self) -> UnitAttr | None: ...
+    @property
+    def is_tma(self) -> UnitAttr | None: ...
+
+
+def engine_of(op: CopiesSlab) -> dict[str, Attribute]:
+    """The properties that say which engine copies a slab."""
+    engines = {"async": op.is_async, "tma": op.is_tma}
+    return {name: attribute for name, attribute in engines.items() if attribute is not None}
+
+
+def verify_engine(op: CopiesSlab) -> None:
+    """Check that one engine copies a slab. Raises VerifyException."""
+    if len(engine_of(op)) > 1:
+        raise VerifyException("a slab is copied by async or tma, not both")
+
+
+def print_engine(printer: Printer, op: CopiesSlab) -> None:
+    """Print `async` or `tma`."""
+    for name in engine_of(op):
+        printer.print_string(f" {name}")
+
+
+def parse_engine(parser: Parser) -> dict[str, Attribute]:
+    """Parse `async` or `tma`, as properties."""
+    return {name: UnitAttr() for name in ("async", "tma") if parser.parse_optional_keyword(name)}
+
+
 class _FillsSlot(MemoryEffect):
     """Reads the first operand's buffer, and writes the second's and the state of the ring, the third."""
 
@@ -167,8 +199,8 @@ class _AdvancesRing(MemoryEffect):
 class CopyOp(IRDLOperation):
     """Copies the slab of a step into its slot: destination[step mod depth, d0, d1, ...] = source[subscripts].
 
-    The subscripts are as in tile.stage. All threads of the CTA take part. `async` copies run beside the program until a
-    `tile.wait` for their step. Where a condition fails nothing is copied.
+    The subscripts are as in tile.stage. All threads of the CTA take part. `async` and `tma` copies run beside the
+    program until a `tile.wait` for their step. Where a condition fails nothing is copied.
 
         tile.copy %x[%mb * 128 + d1, (%ko + 2) * 32 + d0] to %xs at %ring[%ko + 2] async where (%ko + 2 < 112)
           : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
@@ -185,6 +217,7 @@ class CopyOp(IRDLOperation):
     step = prop_def(AffineMapAttr)
     where = opt_prop_def(AffineMapAttr)
     is_async = opt_prop_def(UnitAttr, prop_name="async")
+    is_tma = opt_prop_def(UnitAttr, prop_name="tma")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(_FillsSlot())
 
@@ -195,7 +228,7 @@ class CopyOp(IRDLOperation):
         ring: SSAValue,
         step: Step,
         where: tuple[AffineMap, Sequence[SSAValue]] | None = None,
-        is_async: bool = False,
+        engine: Mapping[str, Attribute] | None = None,
     ):
         super().__init__(
             operands=[source[0], destination, ring, source[2], step[1], where[1] if where else []],
@@ -203,7 +236,7 @@ class CopyOp(IRDLOperation):
                 "map": AffineMapAttr(source[1]),
                 "step": AffineMapAttr(step[0]),
                 "where": AffineMapAttr(where[0]) if where else None,
-                "async": UnitAttr() if is_async else None,
+                **(engine or {}),
             },
         )
 
@@ -219,6 +252,7 @@ class CopyOp(IRDLOperation):
                 f"the first dimension of {self.destination.type} must be the {depth_of(self.ring)} slots of the ring"
             )
         verify_map("the step", self.step.data, self.step_indices, results=1)
+        verify_engine(self)
         if self.where is None and self.where_indices:
             raise VerifyException("operands of conditions need the property `where` that says the conditions")
         if self.where is not None:
@@ -232,8 +266,7 @@ class CopyOp(IRDLOperation):
         printer.print_operand(self.destination)
         printer.print_string(" at ")
         _print_step(printer, self)
-        if self.is_async is not None:
-            printer.print_string(" async")
+        print_engine(printer, self)
         if self.where is not None:
             printer.print_string(" where ")
             AffineWriter(printer, self.where_indices).conditions(self.where.data)
@@ -251,7 +284,7 @@ class CopyOp(IRDLOperation):
         slots = parser.parse_unresolved_operand()
         parser.parse_keyword("at")
         ring, step = _parse_step(parser)
-        is_async = parser.parse_optional_keyword("async") is not None
+        engine = parse_engine(parser)
         where = None
         if parser.parse_optional_keyword("where"):
             conditions = AffineReader(parser)
@@ -266,7 +299,7 @@ class CopyOp(IRDLOperation):
         if not rank:
             parser.raise_error("the destination of a copy has its slots as the first dimension", type_pos, parser.pos)
         check_coordinates(parser, subscripts, rank - 1, pos)
-        op = cls((source, reader.map(subscripts, rank - 1), reader.operands), destination, ring, step, where, is_async)
+        op = cls((source, reader.map(subscripts, rank - 1), reader.operands), destination, ring, step, where, engine)
         op.attributes |= attributes
         return op
 

@@ -12,17 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass: its level's letter, its number there, its name, and where its class is.
-
-    `is_planned`: the pass only says that it is not there yet; no pipeline runs it by default.
-    """
+    """One pass: its level's letter, its number there, its name, and where its class is."""
 
     letter: str
     number: int
     name: str
     module: str
     cls: str
-    is_planned: bool = False
 
     @property
     def label(self) -> str:
@@ -34,7 +30,7 @@ class Stage:
         return getattr(importlib.import_module(self.module), self.cls)
 
 
-_LISTED = (
+STAGES = (
     Stage("d", 1, "decompose", "deplodock.passes.torch.decompose", "DecomposePass"),
     Stage("o", 1, "form-kernels", "deplodock.passes.tensor.form_kernels", "FormKernelsPass"),
     Stage("l", 1, "lower-to-loops", "deplodock.passes.loop.lower_to_loops", "LowerToLoopsPass"),
@@ -49,9 +45,9 @@ _LISTED = (
     Stage("t", 8, "register-tile", "deplodock.passes.tile.register_tile", "RegisterTilePass"),
     Stage("t", 9, "permute-register-tile", "deplodock.passes.tile.permute_register_tile", "PermuteRegisterTilePass"),
     Stage("t", 10, "double-buffer", "deplodock.passes.tile.double_buffer", "DoubleBufferPass"),
-    Stage("t", 11, "tma-copy", "deplodock.passes.tile.planned", "TmaCopyPass", is_planned=True),
+    Stage("t", 11, "tma-copy", "deplodock.passes.tile.tma_copy", "TmaCopyPass"),
     Stage(
-        "t", 12, "split-inner-for-swizzle", "deplodock.passes.tile.planned", "SplitInnerForSwizzlePass", is_planned=True
+        "t", 12, "split-inner-for-swizzle", "deplodock.passes.tile.split_inner_for_swizzle", "SplitInnerForSwizzlePass"
     ),
     Stage("t", 13, "async-copy", "deplodock.passes.tile.async_copy", "AsyncCopyPass"),
     Stage("t", 14, "pad-smem", "deplodock.passes.tile.pad_smem", "PadSmemPass"),
@@ -62,9 +58,6 @@ _LISTED = (
     Stage("k", 3, "fuse-multiply-add", "deplodock.passes.kernel.fuse_multiply_add", "FuseMultiplyAddPass"),
     Stage("k", 4, "verify-barriers", "deplodock.passes.kernel.verify_barriers", "VerifyBarriersPass"),
 )
-"""All passes of the levels in order."""
-
-STAGES = tuple(stage for stage in _LISTED if not stage.is_planned)
 """The passes of the pipeline in order."""
 
 VERIFIERS = (
@@ -73,5 +66,5 @@ VERIFIERS = (
 )
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
-PASSES = tuple(dict.fromkeys((*_LISTED, *VERIFIERS)))
+PASSES = tuple(dict.fromkeys((*STAGES, *VERIFIERS)))
 """Every pass once."""

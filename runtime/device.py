@@ -17,8 +17,11 @@ from deplodock.analysis.targets import card_named, nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
+from deplodock.runtime import tensor_maps
 from deplodock.runtime.cubins import Cubin, cubins
-from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, program_plan
+from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan, program_plan
+
+_POINTER_BYTES = 8
 
 POISON = 0xFF
 """The byte that fills buffers before a run: NaN in floats, so that what nobody writes shows."""
@@ -38,11 +41,11 @@ def missing() -> str | None:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A launch with the addresses of its buffers."""
+    """A launch with the values of its arguments: the addresses of buffers, and the bytes of tensor maps of them."""
 
     function: Any
     launch: LaunchPlan
-    addresses: tuple[int, ...]
+    values: tuple[int | bytes, ...]
 
 
 class Executable:
@@ -77,7 +80,7 @@ class Executable:
         offsets = {n: buffer.offset for n, buffer in enumerate(self.plan.buffers) if buffer.offset is not None}
         placed = {**{n: scratch + offset for n, offset in offsets.items()}, **addresses}
         return [
-            _Bound(self._functions[launch.kernel], launch, tuple(placed[number] for number in launch.buffers))
+            _Bound(self._functions[launch.kernel], launch, tuple(_value(a, placed) for a in launch.arguments))
             for launch in self.plan.launches
         ]
 
@@ -89,7 +92,7 @@ class Executable:
         for call in bound:
             grid, block = (call.launch.blocks, 1, 1), (call.launch.threads, 1, 1)
             try:
-                call.function.prepared_async_call(grid, block, stream, *call.addresses, shared_size=call.launch.shared)
+                call.function.prepared_async_call(grid, block, stream, *call.values, shared_size=call.launch.shared)
             except self._driver.Error as error:
                 raise _refused(call.launch, error) from None
 
@@ -133,7 +136,7 @@ class Executable:
         return values
 
     def _load(self) -> dict[str, Any]:
-        """The functions by name, prepared for pointers and with the dynamic shared memory that they ask for."""
+        """The functions by name, prepared for their arguments and with the dynamic shared memory that they ask for."""
         module = self._driver.module_from_buffer(self.cubin.kernel.cubin)
         attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
         functions: dict[str, Any] = {}
@@ -144,10 +147,33 @@ class Executable:
                     function.set_attribute(attribute, launch.shared)
                 except self._driver.Error as error:
                     raise _refused(launch, error) from None
-            function.prepare("P" * len(launch.buffers))
+            function.prepare(parameter_formats(launch.arguments))
             functions[launch.kernel] = function
         self._module = module
         return functions
+
+
+def parameter_formats(arguments: Sequence[Argument]) -> list[str]:
+    """How the parameters of a kernel lie side by side, as the struct module writes it: pointers, and aligned maps."""
+    formats: list[str] = []
+    size = 0
+    for argument in arguments:
+        if isinstance(argument, TensorMapPlan):
+            if gap := -size % tensor_maps.ALIGNMENT:
+                formats.append(f"{gap}x")
+            size += gap + tensor_maps.BYTES
+            formats.append(f"{tensor_maps.BYTES}s")
+        else:
+            size += _POINTER_BYTES
+            formats.append("P")
+    return formats
+
+
+def _value(argument: Argument, addresses: Mapping[int, int]) -> int | bytes:
+    """What a kernel gets for an argument where buffers lie at these addresses."""
+    if isinstance(argument, TensorMapPlan):
+        return tensor_maps.encode(argument, addresses[argument.buffer])
+    return addresses[argument]
 
 
 def device_name() -> str:

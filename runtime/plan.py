@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, ReturnOp
@@ -14,8 +15,9 @@ from xdsl.ir import SSAValue
 from deplodock.analysis import scratch
 from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.analysis.resources import shared_memory
-from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp
+from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp, TensorMapType
 from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile import SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import DType, dtype_of
 
@@ -38,11 +40,26 @@ class BufferPlan:
 
 
 @dataclass(frozen=True)
+class TensorMapPlan:
+    """A tensor map of a buffer, by number: its shape, that of a box, and the bytes of a swizzled row, 0 for none."""
+
+    buffer: int
+    shape: tuple[int, ...]
+    dtype: DType
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+
+Argument: TypeAlias = int | TensorMapPlan
+"""What a kernel gets: a buffer by number, or a tensor map by value."""
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
-    """One launch: the kernel, its buffers by number, CTAs, threads of each, and bytes of dynamic shared memory."""
+    """One launch: the kernel, its arguments, CTAs, threads of each, and bytes of dynamic shared memory."""
 
     kernel: str
-    buffers: tuple[int, ...]
+    arguments: tuple[Argument, ...]
     blocks: int
     threads: int
     shared: int
@@ -114,23 +131,25 @@ class _Planner:
         self.buffers.append(BufferPlan(tuple(type.get_shape()), dtype_of(type.element_type), offset))
         return len(self.buffers) - 1
 
-    def run(self, function: Function, arguments: Sequence[int]) -> list[int]:
-        """Plan a function on numbered buffers. Returns the numbers of those that it returns."""
+    def run(self, function: Function, arguments: Sequence[Argument]) -> list[int]:
+        """Plan a function on its arguments. Returns the numbers of the buffers that it returns."""
         if isinstance(function, FuncOp):
             self._launch(function, arguments)
             return []
-        numbers: dict[SSAValue, int] = dict(zip(function.body.block.args, arguments, strict=True))
+        numbers: dict[SSAValue, Argument] = dict(zip(function.body.block.args, arguments, strict=True))
         for op in function.body.block.ops:
             match op:
                 case AllocOp():
                     numbers[op.memref] = self.add(op.memref)
                 case CountersOp():
                     numbers[op.result] = self._add_counters(op.result)
+                case TensorMapOp():
+                    numbers[op.result] = _tensor_map(op, _buffer(numbers[op.source]))
                 case CallOp() | LaunchOp():
                     results = self.run(callee(op), [numbers[value] for value in op.arguments])
                     numbers.update(zip(op.results, results, strict=True))
                 case ReturnOp():
-                    return [numbers[value] for value in op.operands]
+                    return [_buffer(numbers[value]) for value in op.operands]
                 case _:
                     raise UnsupportedError(
                         f"the runtime does not run {op.name} in the host function @{function.sym_name.data}; "
@@ -138,9 +157,21 @@ class _Planner:
                     )
         return []
 
-    def _launch(self, kernel: FuncOp, arguments: Sequence[int]) -> None:
+    def _launch(self, kernel: FuncOp, arguments: Sequence[Argument]) -> None:
         if kernel.num_blocks == 0:
             return
         shared = shared_memory(kernel).dynamic_bytes
         name, blocks, threads = kernel.sym_name.data, kernel.num_blocks, kernel.num_threads
         self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, shared))
+
+
+def _buffer(argument: Argument) -> int:
+    assert isinstance(argument, int)
+    return argument
+
+
+def _tensor_map(op: TensorMapOp, buffer: int) -> TensorMapPlan:
+    assert isinstance(type := op.result.type, TensorMapType)
+    dtype = dtype_of(type.source.element_type)
+    swizzle = type.swizzle.span if isinstance(type.swizzle, SwizzleAttr) else 0
+    return TensorMapPlan(buffer, type.source.get_shape(), dtype, type.extents, swizzle)

@@ -74,7 +74,7 @@ def _effects(op: type[Operation]) -> str:
 
 def _pass(stage: Stage) -> str:
     cls = stage.load()
-    doc = (inspect.getdoc(cls) or "") if stage.is_planned else _module_doc(cls)
+    doc = _module_doc(cls)
     parts = [f"## {stage.label}: {stage.name}", _markdown(doc)]
     meanings = dict(re.findall(r"^    (\w+): (.+)", inspect.getdoc(cls) or "", re.MULTILINE))
     options = [

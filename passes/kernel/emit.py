@@ -59,6 +59,8 @@ class Emitter:
         """What stands for an axis or loop variable of the launch, here and now."""
         self.rings: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         """The barriers of each mbarrier ring: of full slots and of empty ones."""
+        self.maps: dict[tuple[SSAValue, kernel.TensorMapType], SSAValue] = {}
+        """The tensor maps of the launch, by the buffer that they describe and their type."""
         self.conditions: list[Condition] = []
         """The activity conditions in force that no branch has checked."""
         self.workspaces: dict[tile.CombineOp, Workspace] = {}

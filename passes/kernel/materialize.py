@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue, Use
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
@@ -37,6 +37,7 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.dialects.tile import Binding
 from deplodock.passes.kernel.emit import Emitter
+from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import Workspace, allocate
 from deplodock.passes.names import Names
@@ -67,9 +68,9 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
     base = function.sym_name.data
     for number, launch in enumerate(found):
         name = base if len(found) == 1 else Names(module).fresh(f"{base}_{number}")
-        workspaces = allocate(launch, function)
-        buffers = _buffers(function, launch, workspaces)
-        outlined = lower_launch(launch, name, buffers, workspaces, module)
+        workspaces, maps = allocate(launch, function), tensor_maps(launch)
+        buffers = _buffers(function, launch, workspaces, maps)
+        outlined = lower_launch(launch, name, buffers, workspaces, maps, module)
         Rewriter.insert_op(outlined, InsertPoint.before(function))
         Rewriter.insert_op(kernel.LaunchOp(name, buffers), InsertPoint.before(launch))
         Rewriter.erase_op(launch)
@@ -81,6 +82,7 @@ def lower_launch(
     name: str,
     buffers: Sequence[SSAValue],
     workspaces: Mapping[tile.CombineOp, Workspace],
+    maps: TensorMaps,
     module: ModuleOp,
 ) -> kernel.FuncOp:
     """The kernel function of one launch; its parameters are the buffers that it uses, in order."""
@@ -99,6 +101,7 @@ def lower_launch(
         new.name_hint = old.name_hint
         emitter.values[old] = new
     emitter.workspaces = {op: workspace.renamed(emitter.values) for op, workspace in workspaces.items()}
+    emitter.maps = maps
     _take_apart(emitter, launch.ctas, outlined.block_id)
     _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
     lower_body(emitter, launch.body.block)
@@ -141,16 +144,29 @@ def _check_shared(outlined: kernel.FuncOp, module: ModuleOp) -> None:
 
 
 def _buffers(
-    function: func.FuncOp, launch: tile.LaunchOp, workspaces: Mapping[tile.CombineOp, Workspace]
+    function: func.FuncOp,
+    launch: tile.LaunchOp,
+    workspaces: Mapping[tile.CombineOp, Workspace],
+    maps: TensorMaps,
 ) -> list[SSAValue]:
-    """The memrefs that a launch uses: arguments of its function, then local buffers, in order, then its workspaces."""
+    """The memrefs that a launch uses: arguments of its function, then local buffers, in order, then its workspaces.
+
+    The tensor maps stand first; what only they read is not used otherwise.
+    """
     values = (*function.body.block.args, *(result for op in function.body.block.ops for result in op.results))
     used = [
         value
         for value in values
-        if isinstance(value.type, MemRefType) and any(launch.is_ancestor(use.operation) for use in value.uses)
+        if isinstance(value.type, MemRefType) and any(_is_used(use, launch) for use in value.uses)
     ]
-    return [*used, *(buffer for workspace in workspaces.values() for buffer in workspace.buffers)]
+    return [*maps.values(), *used, *(buffer for workspace in workspaces.values() for buffer in workspace.buffers)]
+
+
+def _is_used(use: Use, launch: tile.LaunchOp) -> bool:
+    """Whether a launch uses a buffer otherwise than by copies of boxes."""
+    op = use.operation
+    is_box = isinstance(op, tile.StageOp | tile.CopyOp) and op.is_tma is not None
+    return launch.is_ancestor(op) and not is_box
 
 
 def _take_apart(emitter: Emitter, axes: Sequence[SSAValue], id: SSAValue) -> None:

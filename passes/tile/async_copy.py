@@ -23,6 +23,7 @@ from deplodock.analysis.targets import capability, target_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
+from deplodock.dialects.tile_ring import engine_of
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
 
 FIRST_ARCH = 80
@@ -62,7 +63,7 @@ def _narrow(launch: tile.LaunchOp, narrowest: int) -> None:
     shared = [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
     if not shared:
         raise Skip("no slab is staged in shared memory; run stage-inputs first")
-    if not (waiting := [op for op in shared if op.is_async is None]):
+    if not (waiting := [op for op in shared if not engine_of(op)]):
         raise Skip("the slabs are copied asynchronously already")
     refusals = {op: reason for op in waiting if (reason := _refusal(op, narrowest)) is not None}
     if len(refusals) == len(waiting):

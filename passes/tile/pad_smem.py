@@ -69,7 +69,9 @@ def _pad_slab(
     """Pad a slab where it pays, or by `pad`. Returns the reason where it stays as it is."""
     type, name = loop.memref_of(stage.slab), f"%{stage.source.name_hint or '?'}"
     if not isinstance(type.layout, NoneAttr):
-        return f"{name}: its rows are padded already"
+        return f"{name}: its rows are {'swizzled' if isinstance(type.layout, tile.SwizzleAttr) else 'padded'} already"
+    if stage.is_tma is not None:
+        return f"{name}: it comes in boxes, whose rows lie side by side"
     if len(type.get_shape()) < 2:
         return f"{name}: its slab is a single row"
     banks = SlabBanks(launch, stage)

@@ -40,6 +40,7 @@ from deplodock.analysis.resources import buffer_elements
 from deplodock.analysis.rings import staged_loops
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
+from deplodock.dialects.tile_ring import engine_of
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
 
 
@@ -49,7 +50,8 @@ class PipelineKOuterPass(ModulePass):
 
     Parameters:
         distance: steps that copies run ahead, below the depth of the slabs; by default one less than that.
-        barrier: what keeps the steps in order: `cta`, barriers of all threads, the default; or `mbarrier`, phases.
+        barrier: what keeps the steps in order: `cta`, barriers of all threads; or `mbarrier`, phases. By default phases
+            where slabs are copied in boxes, which arrive at no others.
     """
 
     name = "pipeline-k-outer"
@@ -134,8 +136,7 @@ class Plan:
         operands = [variable if value is iv else value for value in operands]
         sides = (AffineExpr.dimension(0) + ahead, AffineExpr.constant(self.trips))
         where = (AffineMap(1, 0, sides), [variable]) if ahead else None
-        is_async = op.is_async is not None
-        return tile.CopyOp((op.source, map, operands), buffer, ring, _step(variable, ahead), where, is_async)
+        return tile.CopyOp((op.source, map, operands), buffer, ring, _step(variable, ahead), where, engine_of(op))
 
     def _read_slot(self, reader: loop.LoadOp, buffer: SSAValue) -> None:
         """Let a reader of a slab read the slot of the loop's step."""
@@ -182,14 +183,18 @@ def _plan(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Opt
 
 
 def _is_mbarrier(stages: Sequence[tile.StageOp], options: Options) -> bool:
-    """Whether phases keep the steps in order. Raises Skip if the copies of some slab cannot arrive at one."""
-    barrier = options.get("barrier", "cta")
+    """Whether phases keep the steps in order. Raises Skip if copies need them otherwise, or cannot arrive at one."""
+    boxes = [op for op in stages if op.is_tma is not None]
+    barrier = options.get("barrier", "mbarrier" if boxes else "cta")
     if barrier not in ("cta", "mbarrier"):
         raise PassFailedException(f"the option barrier must be cta or mbarrier, got {barrier}")
+    if barrier == "cta" and boxes:
+        name = f"%{boxes[0].slab.name_hint or '?'}"
+        raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")
     if barrier == "cta":
         return False
     for op in stages:
-        if op.is_async is None:
+        if not engine_of(op):
             raise Skip(f"%{op.slab.name_hint or '?'} is not copied asynchronously, so its copies arrive at no phase")
     return True
 
@@ -225,8 +230,8 @@ def _hoisted(index: SSAValue, reduction: loop.ReduceOp, operands: list[SSAValue]
 def _ring_type(slab: MemRefType[Attribute], depth: int) -> MemRefType[Attribute]:
     """The type of `depth` slabs of one layout; each starts at a multiple of the widest access."""
     shape = (depth, *slab.get_shape())
-    if isinstance(slab.layout, NoneAttr):
-        return MemRefType(slab.element_type, shape, memory_space=slab.memory_space)
+    if isinstance(slab.layout, NoneAttr | tile.SwizzleAttr):
+        return MemRefType(slab.element_type, shape, slab.layout, slab.memory_space)
     strides = slab.get_strides()
     assert strides is not None
     together = MAX_BYTES // element_bytes(slab.element_type)

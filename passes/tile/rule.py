@@ -64,7 +64,7 @@ def read_schedule(text: str) -> Schedule:
 
     Raises:
         VerifyException: it is malformed.
-        PassFailedException: it names a rule or an option that there is not, or a rule that is not there yet.
+        PassFailedException: it names a rule or an option that there is not.
     """
     schedule = parse_schedule(text)
     try:
@@ -130,13 +130,10 @@ def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | 
 
 
 def _check_names(schedule: Schedule) -> None:
-    """Refuse a schedule with a rule that there is none of, or not yet."""
+    """Refuse a schedule with a rule that there is none of."""
     for name in schedule:
         if name not in RULES:
-            built = (rule for rule, stage in RULES.items() if not stage.is_planned)
-            raise PassFailedException(f"names {name}, which is not one of {', '.join(built)}")
-        if RULES[name].is_planned:
-            raise PassFailedException(f"names {name}, which is not there yet")
+            raise PassFailedException(f"names {name}, which is not one of {', '.join(RULES)}")
 
 
 def _check_options(rule: type[ModulePass], options: Options) -> None:

@@ -135,7 +135,7 @@ def test_a_given_schedule_is_written_applied_and_replays(name: str, tmp_path: Pa
     ("schedule", "message"),
     [
         ("tileify,tile-it", "names tile-it, which is not one of tileify, chunk-matmul-k, "),
-        ("tileify,split-inner-for-swizzle", "names split-inner-for-swizzle, which is not there yet"),
+        ("tileify,split-inner-for-swizzle{span=many}", "gives split-inner-for-swizzle a bad option: "),
         ("tileify,blockify-launch{rows=2}", "gives blockify-launch a bad option: "),
         ("tileify,blockify-launch{threads=many}", "gives blockify-launch a bad option: "),
         ("tileify,tileify", "names tileify twice"),

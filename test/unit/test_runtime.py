@@ -89,7 +89,7 @@ def test_counters_lie_behind_the_rest_of_scratch_memory(parse: Callable[[str], M
 def test_plan_of_a_kernel_alone(parse: Callable[[str], ModuleOp]) -> None:
     plan = program_plan(parse(KERNELS.partition("kernel.func @k_none")[0]))
     assert (plan.inputs, plan.outputs) == ((0,), (1,))
-    assert [launch.buffers for launch in plan.launches] == [(0, 1)]
+    assert [launch.arguments for launch in plan.launches] == [(0, 1)]
 
 
 def test_large_shared_memory_is_asked_for_at_launch(parse: Callable[[str], ModuleOp]) -> None:

@@ -9,7 +9,6 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from deplodock.passes.pipeline import PASSES, STAGES
 from deplodock.universe import DEPLODOCK_UNIVERSE
 
-PLANNED = ["tma-copy", "split-inner-for-swizzle"]
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -47,18 +46,9 @@ def test_stages_are_named_once() -> None:
 def test_sixteen_rules_are_listed_in_order() -> None:
     rules = [stage for stage in PASSES if stage.letter == "t" and stage.number]
     assert [stage.number for stage in rules] == list(range(1, 17))
-    assert [stage.name for stage in rules if stage.is_planned] == PLANNED
-    assert not any(stage.is_planned for stage in STAGES)
 
 
-@pytest.mark.parametrize("name", PLANNED)
-def test_a_rule_that_is_not_there_yet_says_so(name: str, tool: Tool) -> None:
-    done = tool("deplodock-opt", f"--pass-pipeline=canonicalize,{name}", input="func.func @main() { func.return }")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"deplodock-opt: error: {name} is not there yet\n")
-
-
-@pytest.mark.parametrize("stage", [s for s in PASSES if not s.is_planned], ids=lambda stage: stage.name)
+@pytest.mark.parametrize("stage", PASSES, ids=lambda stage: stage.name)
 def test_stage_lives_in_the_file_named_after_it(stage) -> None:
     assert stage.module.rpartition(".")[2] == stage.name.replace("-", "_")
     assert stage.cls == "".join(word.capitalize() for word in stage.name.split("-")) + "Pass"

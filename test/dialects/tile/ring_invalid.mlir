@@ -54,7 +54,7 @@ func.func @f(%x: memref<8xf32>) {
 
 // -----
 
-// CHECK: error: tile.stage: buffers and async are for shared slabs; registers are filled by their thread
+// CHECK: error: tile.stage: buffers, async and tma are for shared slabs; registers are filled by their thread
 func.func @f(%x: memref<8xf32>) {
   %s = tile.stage %x[d0] async : memref<8xf32> to memref<4xf32, #tile.memory<register>>
   func.return

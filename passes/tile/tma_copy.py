@@ -1,0 +1,84 @@
+"""t:011 tma-copy: let buffered shared slabs be filled by the tensor memory accelerator.
+
+    %ws = tile.stage %w[%n * 64 + d0, %ko * 32 + d1]         %ws = tile.stage %w[%n * 64 + d0, %ko * 32 + d1]
+      buffers 3 : ..                                   ->      buffers 3 tma : ..
+
+One thread copies boxes of the source, and their bytes complete a phase. A box keeps the order of dimensions, its rows
+and those of the source are multiples of 16 bytes, and what lies outside of the source is zero. Slabs that no box can
+fill stay for async-copy; on one ring some can come in boxes and others by copies of all threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.boxes import FIRST_ARCH, boxes_of, slab_of
+from deplodock.analysis.schedule import Options
+from deplodock.analysis.targets import capability, target_of
+from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel_tma import UNIT_BYTES
+from deplodock.dialects.tile import Memory
+from deplodock.dialects.tile_ring import engine_of
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+
+
+@dataclass(frozen=True)
+class TmaCopyPass(ModulePass):
+    """Fill buffered shared slabs by the tensor memory accelerator.
+
+    Parameters:
+        bytes: the shortest rows of boxes that are worth it, a multiple of 16.
+    """
+
+    name = "tma-copy"
+    bytes: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_rule(self, op, tma_copy)
+
+
+def tma_copy(function: func.FuncOp, options: Options) -> None:
+    """Let the slabs of every launch come in boxes; Skip with the reasons if none can."""
+    shortest = positive(options, "bytes", UNIT_BYTES)
+    if shortest % UNIT_BYTES:
+        raise PassFailedException(f"the option bytes must be a multiple of {UNIT_BYTES}, got {shortest}")
+    each_launch(function, lambda launch: _narrow(launch, shortest))
+
+
+def _narrow(launch: tile.LaunchOp, shortest: int) -> None:
+    module = launch.get_toplevel_object()
+    assert isinstance(module, ModuleOp)
+    target = target_of(module)
+    if capability(target) < FIRST_ARCH:
+        raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_ARCH}")
+    stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
+    shared = [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
+    if not shared:
+        raise Skip("no slab is staged in shared memory; run stage-inputs first")
+    if not (waiting := [op for op in shared if not engine_of(op)]):
+        raise Skip("the slabs are copied asynchronously already")
+    refusals = {op: reason for op in waiting if (reason := _refusal(op, shortest)) is not None}
+    if len(refusals) == len(waiting):
+        raise Skip("; ".join(dict.fromkeys(refusals.values())))
+    for op in waiting:
+        if op not in refusals:
+            op.properties["tma"] = UnitAttr()
+
+
+def _refusal(op: tile.StageOp, shortest: int) -> str | None:
+    """Why a slab cannot come in boxes, or None."""
+    name, type = f"%{op.source.name_hint or '?'}", loop.memref_of(op.slab)
+    if op.depth == 1:
+        return f"{name}: its slab has one buffer; run double-buffer first"
+    if isinstance(boxes := boxes_of(slab_of(op)), str):
+        return f"{name}: {boxes}"
+    if (row := boxes.map.extents[-1] * element_bytes(type.element_type)) < shortest:
+        return f"{name}: the rows of its boxes have {row} bytes, less than {shortest}"
+    return None
