@@ -125,7 +125,10 @@ def run_command(
         Device, typer.Option(help="where to run: on a GPU, or in the simulator; auto is the GPU if there is one")
     ] = Device.AUTO,
     bench: Annotated[bool, typer.Option("--bench", help="time the program on the GPU beside PyTorch")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print what --bench measures as JSON")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="time each kernel on the GPU, with ncu's counters if it is there")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print what --bench and --profile measure as JSON")] = False,
     limit: Annotated[float, typer.Option(min=1, help="seconds that a run on the GPU, or --bench, may take")] = 300.0,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: Target = None,
@@ -142,13 +145,15 @@ def run_command(
     code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
     """
     session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
-    if bench and device is Device.SIM:
-        raise typer.BadParameter("--bench measures a GPU: leave out --device sim")
+    measured = "--bench" if bench else "--profile" if profile else None
+    if measured and device is Device.SIM:
+        raise typer.BadParameter(f"{measured} measures a GPU: leave out --device sim")
     with session.clock.part("import deplodock"):
         runtime = importlib.import_module("deplodock.runtime.device")
     missing = runtime.missing() if device is not Device.SIM else "--device sim"
-    if missing is not None and (bench or device is Device.CUDA):
-        raise Error(f"{missing}; without --bench, --device sim runs the program in the simulator")
+    if missing is not None and (measured or device is Device.CUDA):
+        without = f"without {measured}, " if measured else ""
+        raise Error(f"{missing}; {without}--device sim runs the program in the simulator")
     if missing is None and target is None and (file is None or file.endswith(".py")):
         session.options = replace(session.options, target=runtime.device_target())
     program = _read(session, file, expression)
@@ -160,7 +165,9 @@ def run_command(
     with session.clock.part("import deplodock"):
         cli_run = importlib.import_module("deplodock.tools.cli_run")
     place = "cuda" if missing is None else "sim"
-    succeeded = cli_run.run(session, program, ir, replacement, cli_run.RunOptions(place, bench, as_json, limit))
+    succeeded = cli_run.run(
+        session, program, ir, replacement, cli_run.RunOptions(place, bench, profile, as_json, limit)
+    )
     sys.stdout.flush()
     if not succeeded:
         raise typer.Exit(1)

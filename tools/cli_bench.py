@@ -8,8 +8,7 @@ write is poisoned before each round of replays, and checked after the last: it i
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,8 +20,8 @@ from deplodock.analysis.cost import Rates
 from deplodock.errors import Error
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.values import Array
-from deplodock.runtime.device import POISON, Executable, device_name, new_stream
-from deplodock.runtime.plan import BufferPlan
+from deplodock.runtime.device import Executable, device_name, new_stream
+from deplodock.tools.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 
 Check = Callable[[Sequence[Array]], str]
 """What is wrong with the outputs of a run; empty if they are right."""
@@ -38,20 +37,7 @@ _PARTIAL_READS = (
     torch.ops.aten.slice.Tensor,
 )
 
-_ROTATED_BYTES = 160_000_000
-_MOST_SETS = 64
-_REPLAYS = 9
-_SHORTEST_REPLAY_US = 400.0
 _EAGER_CALLS = 20
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Microseconds of one run: the median, and the median distance from it."""
-
-    name: str
-    microseconds: float
-    deviation: float
 
 
 @dataclass(frozen=True)
@@ -119,14 +105,14 @@ def bench(
     sets = _sets(program, sum(map(_bytes, [*program.inputs, *written])))
     del results, written
     stream = new_stream()
-    own = _Own(executable, sets, stream)
+    own = OwnRuns(executable, sets, stream)
     contestants = {**_peers(program, sets, compile), "deplodock": own.run}
     shared = torch.cuda.ExternalStream(stream.handle)
     timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), shared, own.poison)]
     for number in sorted({0, len(sets) - 1}):
         if wrong := check(own.outputs(number)):
             raise Error(f"the timed runs are wrong on set {number} of the inputs: {wrong}")
-    floor = rates.floor_ns(moved, flops, cached=len(sets) * moved <= _ROTATED_BYTES) * 1e-3
+    floor = rates.floor_ns(moved, flops, cached=len(sets) * moved <= ROTATED_BYTES) * 1e-3
     new = int(executable.cubin.is_new)
     found = Benchmark(device_name(), tuple(timings), moved, flops, floor, len(sets), new)
     if (time := found.of("deplodock")) < floor:
@@ -167,9 +153,8 @@ def _masked_flops(program: CapturedProgram) -> int:
 
 
 def _sets(program: CapturedProgram, size: int) -> list[list[torch.Tensor]]:
-    """Copies of the inputs, as many as it takes to fill `_ROTATED_BYTES` where inputs and outputs have this size."""
-    count = min(_MOST_SETS, max(1, -(-_ROTATED_BYTES // max(1, size))))
-    return [[value.clone() for value in program.inputs] for _ in range(count)]
+    """Copies of the inputs, as many as it takes to rotate through L2 where inputs and outputs have this size."""
+    return [[value.clone() for value in program.inputs] for _ in range(rotation(size))]
 
 
 def _peers(
@@ -192,97 +177,6 @@ def _peers(
     return found
 
 
-class _Own:
-    """Our program on every set of inputs, launched on a pycuda stream, and what it writes."""
-
-    def __init__(self, executable: Executable, sets: Sequence[Sequence[torch.Tensor]], stream: Any) -> None:
-        self._executable = executable
-        self._stream = stream
-        self._buffers = [_own_buffers(executable, values) for values in sets]
-        self._bound = [executable.bind({n: value.data_ptr() for n, value in each.items()}) for each in self._buffers]
-
-    def run(self) -> None:
-        """Launch a run on every set."""
-        for calls in self._bound:
-            self._executable.launch(calls, self._stream)
-
-    def poison(self) -> None:
-        """Fill what the runs write."""
-        inputs = set(self._executable.plan.inputs)
-        self._executable.poison()
-        for buffers in self._buffers:
-            for number, value in buffers.items():
-                if number not in inputs:
-                    value.fill_(POISON)
-
-    def outputs(self, number: int) -> list[Array]:
-        """The outputs of the last run on a set."""
-        plan, buffers = self._executable.plan, self._buffers[number]
-        return [_array(buffers[output], plan.buffers[output]) for output in plan.outputs]
-
-
-def _array(value: torch.Tensor, buffer: BufferPlan) -> Array:
-    data = value.contiguous().view(-1).view(torch.uint8).cpu().numpy()
-    return data[: buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
-
-
-def _own_buffers(executable: Executable, inputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Tensors for the buffers that are not in scratch memory, by number."""
-    given = dict(zip(executable.plan.inputs, inputs, strict=True))
-    return {
-        number: given[number]
-        if number in given
-        else torch.empty(max(1, buffer.bytes), dtype=torch.uint8, device="cuda")
-        for number, buffer in enumerate(executable.plan.buffers)
-        if buffer.offset is None
-    }
-
-
-def time_graphs(
-    contestants: Mapping[str, Callable[[], None]],
-    sets: int,
-    stream: torch.cuda.Stream,
-    prepare: Callable[[], None],
-) -> list[Timing]:
-    """The time of one run of each contestant, from alternating replays of their graphs, captured on a stream.
-
-    Args:
-        contestants: by name what a graph captures, so many runs as there are sets.
-        sets: the sets of inputs.
-        stream: where graphs are captured.
-        prepare: called before each round of replays.
-    """
-    graphs: dict[str, tuple[torch.cuda.CUDAGraph, int]] = {}
-    for name, run in contestants.items():
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            run()
-            run()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            run()
-        once = _replay_us(graph, 3)
-        graphs[name] = graph, max(1, round(_SHORTEST_REPLAY_US / max(once, 0.1)))
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(_REPLAYS):
-        prepare()
-        for name, (graph, repeats) in graphs.items():
-            times[name].append(_replay_us(graph, repeats) / sets)
-    return [_timing(name, values) for name, values in times.items()]
-
-
-def _replay_us(graph: torch.cuda.CUDAGraph, repeats: int) -> float:
-    """The microseconds of one replay, the mean of some in a row."""
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        graph.replay()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end) * 1e3 / repeats
-
-
 def _eager_loop(program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]]) -> Timing:
     """The time of a call from Python, one after the other, as a user sees it."""
     times: list[float] = []
@@ -295,12 +189,7 @@ def _eager_loop(program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]]
             end.record()
             end.synchronize()
             times.append(start.elapsed_time(end) * 1e3)
-    return _timing("PyTorch, loop", times[3:])
-
-
-def _timing(name: str, values: Sequence[float]) -> Timing:
-    median = statistics.median(values)
-    return Timing(name, median, statistics.median(abs(value - median) for value in values))
+    return timing("PyTorch, loop", times[3:])
 
 
 def _tensors(results: Any) -> list[torch.Tensor]:

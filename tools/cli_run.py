@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -24,7 +24,7 @@ from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.simulator import Counters, Finding, simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import LEVELS, Level, level_of
-from deplodock.runtime import device
+from deplodock.runtime import device, ncu
 from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 from deplodock.tools.cli_program import Program, Session
@@ -32,6 +32,10 @@ from deplodock.tools.watchdog import limited
 
 if TYPE_CHECKING:
     from deplodock.tools.cli_bench import Benchmark
+    from deplodock.tools.cli_profile import Profile
+
+NCU_LIMIT = 300.0
+"""The seconds that ncu may take where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,26 @@ class RunOptions:
 
     device: str = "sim"
     bench: bool = False
+    profile: bool = False
     json: bool = False
     limit: float | None = None
+
+
+@dataclass(frozen=True)
+class _Report:
+    """Whether a program is right, and what was measured."""
+
+    passed: bool
+    bench: Benchmark | None
+    profile: Profile | None
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON types."""
+        return {
+            "passed": self.passed,
+            "bench": None if self.bench is None else self.bench.as_json(),
+            "profile": None if self.profile is None else self.profile.as_json(),
+        }
 
 
 def run(
@@ -81,18 +103,17 @@ def run(
     """
     if options.json:
         with contextlib.redirect_stdout(sys.stderr):
-            succeeded, found = _run(session, program, ir, replacement, options)
-        print(json.dumps({"passed": succeeded, "bench": None if found is None else found.as_json()}))
-        return succeeded
-    succeeded, found = _run(session, program, ir, replacement, options)
-    if found is not None:
-        print("\n".join(found.lines()))
-    return succeeded
+            report = _run(session, program, ir, replacement, options)
+        print(json.dumps(report.as_json()))
+        return report.passed
+    report = _run(session, program, ir, replacement, options)
+    for part in (report.bench, report.profile):
+        if part is not None:
+            print("\n".join(part.lines()))
+    return report.passed
 
 
-def _run(
-    session: Session, program: Program, ir: Level | None, replacement: str | None, options: RunOptions
-) -> tuple[bool, Benchmark | None]:
+def _run(session: Session, program: Program, ir: Level | None, replacement: str | None, options: RunOptions) -> _Report:
     module = program.module
     task = (
         _captured_task(session, program, options.device)
@@ -116,8 +137,9 @@ def _run(
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
     with _limited(module, options):
         found = _bench(program, module, task) if options.bench and succeeded else None
+    profile = _profile(session, module, task, options) if options.profile and succeeded else None
     session.finish(module)
-    return succeeded, found
+    return _Report(succeeded, found, profile)
 
 
 def _limited(module: ModuleOp, options: RunOptions) -> contextlib.AbstractContextManager[None]:
@@ -203,6 +225,24 @@ def _bench(program: Program, module: ModuleOp, task: _Task) -> Benchmark:
     return importlib.import_module("deplodock.tools.cli_bench").bench(
         program.captured.on("cuda"), device.Executable(module), wrong, Rates.of(target_of(module))
     )
+
+
+def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[dict[str, dict[str, float]], str]:
+    """What ncu measures of each kernel, and why it measured nothing, if so."""
+    names = [op.sym_name.data for op in module.ops if isinstance(op, FuncOp)]
+    try:
+        return ncu.measure(session.text(module, Level.KERNEL), names, limit=options.limit or NCU_LIMIT), ""
+    except Error as error:
+        return {}, str(error)
+
+
+def _profile(session: Session, module: ModuleOp, task: _Task, options: RunOptions) -> Profile:
+    """Time each kernel of a program on the GPU, and ask ncu about it."""
+    cli_profile = importlib.import_module("deplodock.tools.cli_profile")
+    counters, reason = _counters(session, module, options)
+    with _limited(module, options):
+        kernels = cli_profile.profile(device.Executable(module), task.inputs, target_of(module), counters)
+    return cli_profile.Profile(tuple(kernels), reason)
 
 
 def _print_kernels(module: ModuleOp, counters: dict[str, Counters]) -> None:

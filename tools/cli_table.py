@@ -142,7 +142,7 @@ def _measure(row: Row, target: str, replacement: str | None) -> dict[str, Any]:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
             session = Session(Options(target=target), Clock())
             program = session.read_expression(row.text)
-            passed = cli_run.run(session, program, None, replacement, cli_run.RunOptions("cuda", True, True))
+            passed = cli_run.run(session, program, None, replacement, cli_run.RunOptions("cuda", bench=True, json=True))
     except Exception as error:
         first = next(iter(str(error).splitlines()), "")
         return {"error": f"{type(error).__name__}: {first}"}

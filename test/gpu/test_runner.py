@@ -73,3 +73,15 @@ def test_a_kernel_that_hangs_is_ended(run_tool: Callable[..., Any], tmp_path: Pa
     assert done.stderr == (
         "deplodock: error: no end in 10 s: @k_hang on the GPU; `run --device sim` finds waits that never end\n"
     )
+
+
+def test_a_profile_has_every_kernel(run_tool: Callable[..., Any]) -> None:
+    text = "F.rms_norm(torch.randn(512, 2048).exp() @ torch.randn(2048, 2048), (2048,))"
+    done = run_tool("deplodock.tools.cli", "run", "-c", text, "--profile", "--json")
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)["profile"]
+    assert sum(kernel["share"] for kernel in profile["kernels"]) == pytest.approx(1)
+    for kernel in profile["kernels"]:
+        assert kernel["microseconds"] > 0
+        assert 0 < kernel["occupancy"] <= 1
+        assert kernel["counters"] or profile["without_counters"]

@@ -141,7 +141,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         cubins([EMPTY], "sm_90a", folder=tmp_path)
 
 
-@pytest.mark.parametrize("option", [["--bench"], ["--device", "cuda"]])
+@pytest.mark.parametrize("option", [["--bench"], ["--profile"], ["--device", "cuda"]])
 def test_without_a_gpu_one_line_says_what_is_missing(
     tool: Callable[..., subprocess.CompletedProcess[str]], option: list[str]
 ) -> None:
@@ -159,4 +159,4 @@ def test_auto_is_the_simulator_without_a_gpu(tool: Callable[..., subprocess.Comp
     if missing() is None:
         pytest.skip("there is a GPU")
     done = tool("deplodock", "run", "--json", "-c", "torch.ones(4) + 1")
-    assert (done.returncode, done.stdout) == (0, '{"passed": true, "bench": null}\n')
+    assert (done.returncode, done.stdout) == (0, '{"passed": true, "bench": null, "profile": null}\n')
