@@ -203,7 +203,9 @@ class SlabBanks:
         return (self._slab(type).copy_width(), *(self._vector(load, type)[1] for load in self._readers))
 
     def filling(self, type: MemRefType[Attribute]) -> Wavefronts:
-        """The wavefronts of the copies that fill the slab once."""
+        """The wavefronts of the copies that fill the slab once; boxes take none of the threads'."""
+        if self._stage.is_tma is not None:
+            return Wavefronts()
         slab = self._slab(type)
         threads, copies = math.prod(extent_of(axis) or 1 for axis in self._threads), slab.copies()
         if not copies:

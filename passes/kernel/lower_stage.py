@@ -14,11 +14,12 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import Linear, extent_of
-from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_of
+from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
 from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
+from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread
 
 WARP = 32
 """Threads of a warp."""
@@ -35,11 +36,23 @@ def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     buffer = emitter.add(kernel.AllocOp(loop.memref_of(op.slab)), op.slab.name_hint)
     emitter.values[op.slab] = buffer
     shape = loop.memref_of(op.slab).get_shape()
+    if op.is_tma is not None:
+        _fill_at_once(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape))
+        return
     is_async = op.is_async is not None
     _fill(emitter, Slab(op.source, op.map.data, op.indices, buffer, shape), is_async)
     if is_async and not _continues(op):
         emitter.run(kernel.CommitGroupOp())
         emitter.run(kernel.WaitGroupOp(0))
+
+
+def _fill_at_once(emitter: Emitter, op: tile.StageOp, slab: Slab) -> None:
+    """Copy a slab in boxes and wait for them, at a barrier of their own."""
+    full = emitter.add(kernel.MbarrierOp(1, 1), "full")
+    with emitter.guarded([first_thread(emitter)]):
+        emitter.run(kernel.ArriveOp(full, emitter.map([Linear()]), expect=expected_bytes(op)))
+        copy_boxes(emitter, op, slab, (full, Linear()))
+    emitter.run(kernel.WaitPhaseOp(full, emitter.map([Linear()]), emitter.map([Linear()])))
 
 
 def lower_alloc(emitter: Emitter, op: tile.AllocOp) -> None:
@@ -52,19 +65,22 @@ def lower_ring(emitter: Emitter, op: tile.RingOp) -> None:
     if op.is_mbarrier is None:
         return
     depth, warps = op.depth.value.data, -(-emitter.function.num_threads // WARP)
-    full = emitter.add(kernel.MbarrierOp(depth, filling_arrivals(emitter)), "full")
+    full = emitter.add(kernel.MbarrierOp(depth, _filling_arrivals(emitter, op)), "full")
     emitter.rings[op.ring] = full, emitter.add(kernel.MbarrierOp(depth, warps), "empty")
 
 
-def filling_arrivals(emitter: Emitter) -> int:
-    """How often a phase of a full barrier is arrived at: by the copies of every thread."""
-    return emitter.function.num_threads
+def _filling_arrivals(emitter: Emitter, op: tile.RingOp) -> int:
+    """How often a phase of a full barrier is arrived at: by the copies of every thread, and once for all boxes."""
+    copies = [use.operation for use in op.ring.uses if isinstance(use.operation, tile.CopyOp)]
+    has_async = any(copy.is_async is not None for copy in copies)
+    return has_async * emitter.function.num_threads + any(copy.is_tma is not None for copy in copies)
 
 
 def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
     """Emit the copies of one step to its slot; the last of the step closes the group, whether or not it copies.
 
-    On an mbarrier ring the first waits until the slot is empty, and the last arrives at the phase of the full one.
+    On an mbarrier ring the first waits until the slot is empty, and the last arrives at the phase of the full one. The
+    first copy in boxes stands for all of the step.
     """
     depth = tile.depth_of(op.ring)
     slot, phase = phase_of(step_of(op), depth)
@@ -74,16 +90,33 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
         at=(slot,),
         facts=tuple(conditions),
     )
-    barriers = emitter.rings.get(op.ring)
+    barriers, boxes = emitter.rings.get(op.ring), step_boxes(op)
+    if op.is_tma is not None and op is not boxes[0] and not closes_group(op):
+        return
     with emitter.guarded(conditions):
         if barriers is not None and refills(op):
             before = (phase + Linear(constant=1)).mod(2)
             emitter.run(kernel.WaitPhaseOp(barriers[1], emitter.map([slot]), emitter.map([before])))
-        _fill(emitter, slab, op.is_async is not None)
+        if op.is_tma is None:
+            _fill(emitter, slab, op.is_async is not None)
+        elif op is boxes[0]:
+            _fill_slot(emitter, boxes, slot)
         if barriers is not None and closes_group(op):
             emitter.run(kernel.ArriveCopiesOp(barriers[0], emitter.map([slot])))
     if barriers is None and closes_group(op):
         emitter.run(kernel.CommitGroupOp())
+
+
+def _fill_slot(emitter: Emitter, copies: Sequence[tile.CopyOp], slot: Linear) -> None:
+    """Copy slabs in boxes to a slot of an mbarrier ring."""
+    if (barriers := emitter.rings.get(copies[0].ring)) is None:
+        raise DiagnosticException("materialize: tma copies arrive at phases; the ring must be an mbarrier ring")
+    with emitter.guarded([first_thread(emitter)]):
+        bytes = sum(expected_bytes(op) for op in copies)
+        emitter.run(kernel.ArriveOp(barriers[0], emitter.map([slot]), expect=bytes))
+        for op in copies:
+            slab = Slab(op.source, op.map.data, op.indices, emitter.value(op.destination), op.shape, at=(slot,))
+            copy_boxes(emitter, op, slab, (barriers[0], slot))
 
 
 def lower_wait(emitter: Emitter, op: tile.WaitOp) -> None:
