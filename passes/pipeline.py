@@ -32,7 +32,8 @@ class Stage:
 
 STAGES = (
     Stage("d", 1, "decompose", "deplodock.passes.torch.decompose", "DecomposePass"),
-    Stage("o", 1, "form-kernels", "deplodock.passes.tensor.form_kernels", "FormKernelsPass"),
+    Stage("o", 1, "split-reductions", "deplodock.passes.tensor.split_reductions", "SplitReductionsPass"),
+    Stage("o", 2, "form-kernels", "deplodock.passes.tensor.form_kernels", "FormKernelsPass"),
     Stage("l", 1, "lower-to-loops", "deplodock.passes.loop.lower_to_loops", "LowerToLoopsPass"),
     Stage("t", 0, "choose-schedule", "deplodock.passes.tile.choose_schedule", "ChooseSchedulePass"),
     Stage("t", 1, "tileify", "deplodock.passes.tile.tileify", "TileifyPass"),

@@ -23,7 +23,7 @@ from deplodock.analysis.fusion_index import (
     walked_axes,
 )
 from deplodock.analysis.linear import extent_of
-from deplodock.analysis.schedule import CELLS, CTA_THREADS, WARP
+from deplodock.analysis.schedule import CELLS, CTA_THREADS, THREAD_VALUES, WARP
 from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, tensor_of
 
 MAX_INDICES = 8
@@ -113,6 +113,10 @@ class Group:
 
     def nanoseconds(self, rates: Rates) -> float:
         """What the kernel costs, its launch included."""
+        return rates.kernel_ns(*self.traffic(rates), self._ctas())
+
+    def traffic(self, rates: Rates) -> tuple[int, Work]:
+        """The bytes that the kernel moves, and its work."""
         work = Work()
         for axes, share in self.work.items():
             work += share * self._points(axes)
@@ -120,7 +124,7 @@ class Group:
         for value, indices in self.reads.items():
             touched = sum(_volume(axes_in(index)) for index in indices) * _element_size(value)
             moved += touched if self._rows_overflow(rates) else min(touched, _size_of(value))
-        return rates.kernel_ns(moved, work, self._ctas())
+        return moved, work
 
     def computes_often(self, index: Index, shape: Sequence[int]) -> bool:
         """Whether the loops around an index of a value of `shape` run more often than the value has elements."""
@@ -153,7 +157,7 @@ class Group:
             return -(-sum(map(_volume, spaces)) // CTA_THREADS)
         threads = 1
         if self.contraction is None:
-            threads = min((_row_threads(op, axes) for op, axes in self.reduction_axes.items()), default=1)
+            threads = min(map(_row_threads, self.reduction_axes), default=1)
         return -(-_volume(self.rows) * threads // CTA_THREADS)
 
     def _add_reduction(self, op: ReduceOp, index: Index, demand: Demand) -> None:
@@ -263,10 +267,14 @@ def _size_of(value: SSAValue) -> int:
     return prod(shape_of(value)) * _element_size(value)
 
 
-def _row_threads(op: Operation, axes: Sequence[SSAValue]) -> int:
-    """The threads that share a row: those of a CTA along contiguous memory, else one."""
+def _row_threads(op: Operation) -> int:
     assert isinstance(op, ReduceOp)
-    shape = shape_of(op.inputs[0])
+    return row_threads(shape_of(op.inputs[0]), op.reduced)
+
+
+def row_threads(shape: Sequence[int], reduced: Sequence[int]) -> int:
+    """The threads that share a row of a reduction of `shape`: of a CTA along contiguous memory, else of a warp."""
     long = [d for d, extent in enumerate(shape) if extent != 1]
-    contiguous = bool(long) and long[-1] in op.reduced and shape[long[-1]] >= WARP
-    return min(CTA_THREADS, _volume(axes)) if contiguous else 1
+    contiguous = bool(long) and long[-1] in reduced and shape[long[-1]] >= WARP
+    elements = prod(shape[d] for d in reduced)
+    return min(CTA_THREADS, elements) if contiguous else max(1, min(WARP, elements // (2 * THREAD_VALUES)))

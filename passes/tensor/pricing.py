@@ -50,7 +50,7 @@ class Pricing:
     def of(self, op: TensorOp, needs: Mapping[Group, Sequence[Index]]) -> Price:
         """The price of `op`, which the kernels `needs` need at these indices.
 
-        A reduction behind it that cannot join them takes a kernel in any case: one of its own, or that of `op`, where
+        A reduction behind it that does not join them takes a kernel in any case: one of its own, or that of `op`, where
         it need not go through memory.
         """
         joined, apart = 0.0, dict[ReduceOp, None]()
@@ -61,11 +61,9 @@ class Pricing:
             apart |= dict.fromkeys(
                 reduction
                 for reduction, found in frontier.items()
-                if len(needs) > 1 or trial.refusal(reduction, found, self._demand) is not None
+                if len(needs) > 1 or not self._joins(trial, reduction, found)
             )
-        own = Group.around(len(self._positions), op, self._demand)
-        index = next(iter(own.outputs.values()))
-        frontier = self._extend(own, op, [self._demand.normal(op.results[0], index)])
+        own, frontier = self._around(op)
         stored = own.nanoseconds(self._rates)
         held = self._held(own, frontier)
         left = [reduction for reduction in apart if reduction not in held]
@@ -73,11 +71,31 @@ class Pricing:
         joined += self._rates.launch_ns * len(apart) + self._moving_ns(apart) - self._moving_ns(left)
         return Price(joined, stored - self._moving_ns(reduction for reduction in held if reduction in apart))
 
+    def alone(self, op: TensorOp) -> Group:
+        """A kernel that stores `op`, with what it is computed from up to reductions and whatever is in memory."""
+        return self._around(op)[0]
+
+    def _around(self, op: TensorOp) -> tuple[Group, Frontier]:
+        group = Group.around(len(self._positions), op, self._demand)
+        index = next(iter(group.outputs.values()))
+        return group, self._extend(group, op, [self._demand.normal(op.results[0], index)])
+
+    def _joins(self, group: Group, op: ReduceOp, indices: Sequence[Index]) -> bool:
+        """Whether a kernel that needs a reduction would compute it, too; one that has such rows already does."""
+        if group.refusal(op, indices, self._demand) is not None:
+            return False
+        if group.rows is not None:
+            return True
+        whole = group.fork()
+        whole.add(op, indices, self._demand)
+        added = whole.nanoseconds(self._rates) - group.nanoseconds(self._rates)
+        return added <= Group.around(group.number, op, self._demand).nanoseconds(self._rates)
+
     def _held(self, group: Group, frontier: Frontier) -> list[ReduceOp]:
-        """The reductions at a frontier that a kernel can hold together."""
+        """The reductions at a frontier that a kernel would compute together."""
         held: list[ReduceOp] = []
         for reduction, indices in frontier.items():
-            if group.refusal(reduction, indices, self._demand) is None:
+            if self._joins(group, reduction, indices):
                 group.add(reduction, indices, self._demand)
                 held.append(reduction)
         return held
