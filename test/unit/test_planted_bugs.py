@@ -22,8 +22,10 @@ RING = (
     "async-copy,pipeline-k-outer{distance=2}"
 )
 PHASES = RING.replace("distance=2", "distance=1 barrier=mbarrier")
+BOXES = PHASES.replace("async-copy", "tma-copy,split-inner-for-swizzle").replace("memory=", "transpose=never memory=")
 SPLIT = RING.replace("blockify", "split-matmul-k{s=3 over=ticket},blockify")
 PROGRAMS = {
+    "boxes": ("F.linear(torch.randn(20, 52), torch.randn(24, 52))", ("--schedule", BOXES)),
     "phases": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", PHASES)),
     "ring": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", RING)),
     "ticket": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", SPLIT)),
@@ -131,6 +133,32 @@ BUGS = {
     ),
     "one arrival too few": Bug(
         "phases", r"arrivals 256", "arrivals 257", "phase never completes", "kernel.wait_phase %full["
+    ),
+    "wrong parity of boxes": Bug(
+        "boxes",
+        r"(wait_phase %full\[%a2o mod 3\], )%a2o floordiv 3 mod 2",
+        r"\1(%a2o floordiv 3 + 1) mod 2",
+        "phase never completes",
+        "kernel.wait_phase %full[",
+    ),
+    "wrong byte count": Bug("boxes", r"expect 1024", "expect 2048", "wrong byte count", "kernel.wait_phase %full["),
+    "missing proxy fence": Bug(
+        "boxes", r"kernel\.fence_proxy_async\n", "", "missing proxy fence", "kernel.tma_load %x"
+    ),
+    "slot of a box released early": Bug(
+        "boxes",
+        r"( *loop\.for %a2i = 0 to 8 \{(?s:.*?)\n      \}\n)( *kernel\.arrive warp %empty.*\n)",
+        r"\2\1",
+        "data race",
+        "kernel.tma_load %x",
+    ),
+    "misaligned slot": Bug("boxes", r"(to %x_smem\[%p), 0, 0\]", r"\1, 1, 0]", "misaligned slot", "kernel.tma_load %x"),
+    "box that several threads copy": Bug(
+        "boxes",
+        r"loop\.guard where \(%thread < 1\)",
+        "loop.guard where (%thread < 2)",
+        "repeated issue",
+        "kernel.tma_load %x",
     ),
     "dropped barrier of a ring": Bug(
         "ring", r"(wait_group 1\n) *kernel\.barrier\n", r"\1", "data race", "loop.load %x_smem["
