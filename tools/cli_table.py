@@ -25,6 +25,7 @@ from deplodock.tools.bench_report import Result, read_results, write_results
 from deplodock.tools.bench_rows import Row
 from deplodock.tools.cli_program import Options, Session
 from deplodock.tools.clock import Clock
+from deplodock.tools.progress import tracked
 
 _UNMEASURED = "not measured: out of time"
 _SPAWN = multiprocessing.get_context("spawn")
@@ -65,7 +66,7 @@ def run_table(
     results = read_results(folder)
     end = time.monotonic() + budget
     passed = True
-    for row in rows:
+    for row in tracked(rows, len(rows), "measuring"):
         found = worker.measure(row, limit) if time.monotonic() < end else {"error": _UNMEASURED}
         result = _result(row, found, conditions)
         passed &= result.passed
@@ -169,7 +170,8 @@ def compile_table(rows: Sequence[Row], target: str) -> bool:
     """Compile rows into the cache on all cores and print what went wrong; whether nothing did."""
     passed = True
     with ProcessPoolExecutor(mp_context=_SPAWN) as pool:
-        for row, error in zip(rows, pool.map(_compile, rows, [target] * len(rows)), strict=True):
+        compiled = zip(rows, pool.map(_compile, rows, [target] * len(rows)), strict=True)
+        for row, error in tracked(compiled, len(rows), "compiling"):
             passed &= not error
             print(f"{row.name}: {error or 'compiled'}", flush=True)
     return passed
