@@ -21,6 +21,7 @@ they are. A function may return an argument; it returns a constant through a ker
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -144,7 +145,8 @@ def _outline(group: Group, positions: dict[Operation, int], stored: dict[SSAValu
     for op in ops:
         body.add_op(op.clone(mapping))
     body.add_op(YieldOp(*(mapping[value] for value in outputs)))
-    name = names.fresh(f"k_{outputs[-1].name_hint or _kind(group)}")
+    # C++ keeps names with two underscores in a row for itself.
+    name = names.fresh(re.sub("__+", "_", f"k_{outputs[-1].name_hint or _kind(group)}"))
     operands = [stored.get(value, value) for value in inputs]
     kernel = KernelOp(name, operands, [value.type for value in outputs], Region(body))
     for value, result in zip(outputs, kernel.outputs, strict=True):

@@ -68,3 +68,13 @@ func.func @cheap_shared(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
   %columns = tensor_ext.reduce {arith.addf} %a dims [0] : tensor<4x8xf32> -> tensor<8xf32>
   func.return %rows, %columns : tensor<4xf32>, tensor<8xf32>
 }
+
+// -----
+
+// C++ keeps names with two underscores in a row for itself.
+// CHECK-LABEL: func.func @underscores
+// CHECK-NEXT:    %{{.*}} = tensor_ext.kernel @k_to_copy(
+func.func @underscores(%x: tensor<4xf32>) -> tensor<4xf64> {
+  %__to_copy = tensor_ext.elementwise {arith.extf} %x : tensor<4xf32> -> tensor<4xf64>
+  func.return %__to_copy : tensor<4xf64>
+}
