@@ -127,6 +127,8 @@ class Pricing:
                 if not isinstance(source, TensorOp) or isinstance(source, arith.ConstantOp | ConcatOp):
                     continue
                 needed = group.demands_on(current, value, self._demand)
+                if not needed:
+                    continue  # A gather reads it from memory.
                 if source not in wanted:
                     heappush(pending, (-self._positions[source], source))
                 wanted.setdefault(source, {}).update(dict.fromkeys(needed))

@@ -69,3 +69,17 @@ func.func @nested(%x: tensor<4xf32>, %y: tensor<2xf32>) -> tensor<10xf32> {
   %d = tensor_ext.concat %c, %x dim 0 : tensor<6xf32>, tensor<4xf32> -> tensor<10xf32>
   func.return %d : tensor<10xf32>
 }
+
+// -----
+
+// What is gathered is in memory: prices do not look for the reduction that made it.
+// CHECK-LABEL: func.func @gathered_sum
+// CHECK-NEXT:    %[[SUM:.*]] = tensor_ext.kernel @k_sum
+// CHECK:         tensor_ext.kernel @k_cat({{.*}} = %[[SUM]] : tensor<16x2xf32>)
+func.func @gathered_sum(%x: tensor<16x17xf32>, %at: tensor<16x2xi64>, %y: tensor<16x2xf32>) -> tensor<48x2xf32> {
+  %xw = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<16x17xf32> -> tensor<16x2x17xf32>
+  %sum = tensor_ext.reduce {arith.addf} %xw dims [2] : tensor<16x2x17xf32> -> tensor<16x2xf32>
+  %rows = tensor_ext.gather %sum at %at affine_map<(d0, d1)[s0] -> (d0, s0)> : tensor<16x2xf32> at tensor<16x2xi64> -> tensor<16x2xf32>
+  %cat = tensor_ext.concat %rows, %y, %rows dim 0 : tensor<16x2xf32>, tensor<16x2xf32>, tensor<16x2xf32> -> tensor<48x2xf32>
+  func.return %cat : tensor<48x2xf32>
+}
