@@ -92,15 +92,15 @@ class Grouping:
         for group, indices in needs.items():
             refusal = refusal or group.refusal(op, indices, self._demand)
         if refusal is None and not always and not self._is_free(op, needs):
-            price = self._pricing.of(op, needs)
+            price = self._pricing.of(op, needs, kept)
             refusal = None if price.joined <= price.stored else str(price)
         if refusal is not None:
             return refusal
         for group, indices in needs.items():
             group.add(op, indices, self._demand)
-            if kept:
+            if kept and (index := self._output_index(op, group, indices)) is not None:
                 for result in op.results:
-                    group.add_output(result, indices[0])
+                    group.add_output(result, index)
         self._homes[op] = list(needs)
         return None
 
@@ -120,10 +120,14 @@ class Grouping:
         if len(needs) > 1:
             return "it is returned, and several kernels need it"
         ((group, indices),) = needs.items()
-        shape = shape_of(op.results[0])
-        if len(indices) > 1 or not group.can_output(indices[0], shape, op.results[0] in self._reducing):
-            return "it is returned, and the kernel does not compute each of its elements once"
+        if self._output_index(op, group, indices) is None:
+            return "it is returned, and the kernel has no place where it computes each of its elements once"
         return None
+
+    def _output_index(self, op: TensorOp, group: Group, indices: list[Index]) -> Index | None:
+        """Where a kernel that computes `op` can store it; a row may be computed again in the loops of reductions."""
+        shape, reduces = shape_of(op.results[0]), op.results[0] in self._reducing
+        return next((index for index in indices if group.can_output(index, shape, reduces)), None)
 
     def _is_free(self, op: TensorOp, needs: Needs) -> bool:
         """Whether computing `op` where it is needed surely costs less than storing it."""

@@ -47,13 +47,13 @@ class Pricing:
         self._rates = rates
         self._positions = positions
 
-    def of(self, op: TensorOp, needs: Mapping[Group, Sequence[Index]]) -> Price:
-        """The price of `op`, which the kernels `needs` need at these indices.
+    def of(self, op: TensorOp, needs: Mapping[Group, Sequence[Index]], kept: bool = False) -> Price:
+        """The price of `op`, which the kernels `needs` need at these indices; `kept` is whether it is stored anyway.
 
         A reduction behind it that does not join them takes a kernel in any case: one of its own, or that of `op`, where
         it need not go through memory.
         """
-        joined, apart = 0.0, dict[ReduceOp, None]()
+        joined, apart = self._moving_ns([op] if kept else []), dict[ReduceOp, None]()
         for group, indices in needs.items():
             trial = group.fork()
             frontier = self._extend(trial, op, indices)

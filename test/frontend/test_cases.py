@@ -169,6 +169,7 @@ SHAPES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "softmax 4096x48": (lambda x: x.softmax(-1), (randn(4096, 48),), 1),
     "softmax 100000x7": (lambda x: x.softmax(-1), (randn(100000, 7),), 1),
     "rms_norm 512x1000": (lambda x, w: F.rms_norm(x, (1000,), w), (randn(512, 1000), randn(1000)), 1),
+    "sum and its rms_norm": (lambda x, y: (x + y, F.rms_norm(x + y, (33,))), (randn(7, 33), randn(7, 33)), 1),
     "rms_norm of rows of 1e-5": (lambda x: F.rms_norm(x, (64,)), (randn(4, 64) * 1e-5,), 1),
     "layer_norm 7x100": (lambda x, w, b: F.layer_norm(x, (100,), w, b), (randn(7, 100), randn(100), randn(100)), 1),
     "linear 50x96x130": (F.linear, (randn(50, 96), randn(130, 96), randn(130)), 1),

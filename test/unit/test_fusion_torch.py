@@ -56,9 +56,15 @@ def shared(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a + b, a * b
 
 
+def add_norm(x: Tensor, residual: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    total = x + residual
+    return total, F.rms_norm(total, (total.shape[-1],), w)
+
+
 @pytest.mark.parametrize(
     ("function", "shapes", "count"),
     [
+        (add_norm, [(512, 1000), (512, 1000), (1000,)], 1),
         (lambda x, w: F.rms_norm(x, (1000,), w), [(512, 1000), (1000,)], 1),
         (lambda x, w, b: F.layer_norm(x, (100,), w, b), [(7, 100), (100,), (100,)], 1),
         (lambda x: F.softmax(x, -1), [(64, 1000)], 1),
