@@ -31,6 +31,9 @@ from deplodock.errors import UnsupportedError
 
 _POOL = "shared_memory"
 
+_OF_TWO_BYTES = {2: "short2", 4: "short4", 8: "uint4"}
+_OF_ONE_BYTE = {2: "uchar2", 4: "uchar4", 8: "uint2", 16: "uint4"}
+
 _VECTORS = {
     ("f32", 2): "float2",
     ("f32", 4): "float4",
@@ -38,14 +41,16 @@ _VECTORS = {
     ("i32", 2): "int2",
     ("i32", 4): "int4",
     ("i64", 2): "longlong2",
-    ("i1", 2): "uchar2",
-    ("i1", 4): "uchar4",
-    ("i1", 8): "uint2",
-    ("i1", 16): "uint4",
+    **{(type, width): vector for type in ("f16", "bf16", "i16") for width, vector in _OF_TWO_BYTES.items()},
+    **{(type, width): vector for type in ("i8", "ui8", "i1") for width, vector in _OF_ONE_BYTE.items()},
 }
 """The CUDA vector type that moves `width` elements of a type in one access of 2 to 16 bytes."""
 
-_ZEROS = {"f32": "0.0f", "f64": "0.0", "i32": "0", "i64": "0", "i1": "false"}
+_ZEROS = {
+    **{"f32": "0.0f", "f64": "0.0", "i1": "false"},
+    **{type: f"{c_type}(0.0f)" for type, c_type in (("f16", "__half"), ("bf16", "__nv_bfloat16"))},
+}
+"""The zero of each type, where it is not 0."""
 
 _RESERVED = frozenset(
     {
@@ -93,7 +98,9 @@ def print_module(module: ModuleOp) -> str:
     parts = (cuda_scalars, cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_tma)
     helpers = [code for part in parts for name, code in part.HELPERS.items() if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
-    return "\n".join([*([cuda_tma.TYPE] if has_maps else []), *helpers, *printed])
+    text = "\n".join([*([cuda_tma.TYPE] if has_maps else []), *helpers, *printed])
+    headers = [f"#include <{header}>\n" for c_type, header in cuda_scalars.HEADERS.items() if f"{c_type} " in text]
+    return "".join([*headers, "\n" if headers else "", text])
 
 
 class _KernelPrinter:
@@ -284,14 +291,14 @@ class _KernelPrinter:
         vector = _vector(type, op.elements)
         source = self._element(op.source, op.source_map.data, op.source_indices)
         destination = self._element(op.destination, op.destination_map.data, op.destination_indices)
-        zero = _ZEROS[type]
+        zero = _ZEROS.get(type, "0")
         if vector is not None:
             _check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
             _check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
             source = f"*reinterpret_cast<const {vector}*>(&{source})"
             destination = f"*reinterpret_cast<{vector}*>(&{destination})"
-            lanes = int(vector[-1])
-            zero = f"make_{vector}({', '.join([zero if type != 'i1' else '0'] * lanes)})"
+            lane = zero if vector.startswith(("float", "double")) else "0"
+            zero = f"make_{vector}({', '.join([lane] * int(vector[-1]))})"
         if op.where is not None:
             source = f"({self.indices.conditions(op.where.data, op.where_indices)}) ? {source} : {zero}"
         self._line(f"{destination} = {source};")

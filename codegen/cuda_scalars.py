@@ -15,13 +15,43 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS, CmpfOp, CmpiOp
-from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+)
 from xdsl.ir import Attribute, Operation
 
+from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.errors import UnsupportedError
 
-C_TYPES = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long", "i1": "bool", "index": "long long"}
+C_TYPES = {
+    "f32": "float",
+    "f64": "double",
+    "f16": "__half",
+    "bf16": "__nv_bfloat16",
+    "i32": "int",
+    "i64": "long long",
+    "i8": "signed char",
+    "i16": "short",
+    "ui8": "unsigned char",
+    "i1": "bool",
+    "index": "long long",
+}
 """The C type of each scalar type; an index is narrowed to `int` where its range allows."""
+
+HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
+"""The headers that declare C types."""
+
+_HALVES = {
+    "f16": ("__half2float({0})", "__float2half_rn({0})"),
+    "bf16": ("__bfloat162float({0})", "__float2bfloat16_rn({0})"),
+}
+"""The conversions of each half precision to and from `float`, the second rounding to nearest, ties to even."""
 
 
 class Signature(NamedTuple):
@@ -151,6 +181,12 @@ _CASTS = {
     ("arith.bitcast", "f64", "i64"): "__double_as_longlong({0})",
     ("arith.bitcast", "i64", "f64"): "__longlong_as_double({0})",
     ("arith.trunci", "i64", "i32"): "(int){0}",
+    ("arith.trunci", "i32", "i8"): "(signed char){0}",
+    ("arith.trunci", "i32", "i16"): "(short){0}",
+    ("arith.trunci", "i32", "ui8"): "(unsigned char){0}",
+    ("arith.extsi", "i8", "i32"): "(int){0}",
+    ("arith.extsi", "i16", "i32"): "(int){0}",
+    ("arith.extui", "ui8", "i32"): "(int){0}",
     ("arith.trunci", "i64", "i1"): "({0} & 1) != 0",
     ("arith.trunci", "i32", "i1"): "({0} & 1) != 0",
     ("arith.extsi", "i32", "i64"): "(long long){0}",
@@ -185,6 +221,19 @@ def _float_rows(type: str) -> Iterator[tuple[Signature, str]]:
     yield Signature("arith.uitofp", "", "i1", type), f"({C_TYPES[type]}){{0}}"
 
 
+def _half_rows(type: str) -> Iterator[tuple[Signature, str]]:
+    """Half precision is computed in `float` and rounded; a sum or a product is then rounded correctly."""
+    to_float, from_float = _HALVES[type]
+    yield Signature("arith.extf", "", type, "f32"), to_float
+    yield Signature("arith.truncf", "", "f32", type), from_float
+    for key, text in _float_rows("f32"):
+        if key.operand != "f32" or key.op == "math.fma":
+            continue
+        inside = re.sub(r"\{\d\}", lambda match: to_float.replace("{0}", match[0]), text)
+        result = type if key.result == "f32" else key.result
+        yield key._replace(operand=type, result=result), from_float.replace("{0}", inside) if result == type else inside
+
+
 def _integer_rows(type: str) -> Iterator[tuple[Signature, str]]:
     bits = {"{T}": C_TYPES[type], "{U}": _unsigned(C_TYPES[type]), "{ll}": "" if type == "i32" else "ll"}
 
@@ -192,7 +241,7 @@ def _integer_rows(type: str) -> Iterator[tuple[Signature, str]]:
         return re.sub(r"\{\D+?\}", lambda match: bits[match[0]], text)
 
     for op, text in _INTEGER_OPERATIONS.items():
-        if type == "index" and op.startswith("math."):
+        if type not in ("i32", "i64") and op.startswith("math."):
             continue
         yield Signature(op, "", type, type), specialised(text)
     for predicate, text in _INTEGER_COMPARISONS.items():
@@ -207,13 +256,15 @@ def _bool_rows() -> Iterator[tuple[Signature, str]]:
 
 
 def _unsigned(c_type: str) -> str:
-    return "unsigned" if c_type == "int" else f"unsigned {c_type}"
+    return "unsigned" if c_type == "int" else f"unsigned {c_type.removeprefix('signed ')}"
 
 
 def _rows() -> Iterator[tuple[Signature, str]]:
     for type in ("f32", "f64"):
         yield from _float_rows(type)
-    for type in ("i32", "i64", "index"):
+    for type in _HALVES:
+        yield from _half_rows(type)
+    for type in ("i32", "i64", "i8", "i16", "index"):
         yield from _integer_rows(type)
     yield from _bool_rows()
     for (op, operand, result), text in _CASTS.items():
@@ -293,19 +344,11 @@ def type_name(type: Attribute) -> str:
     """The name of a scalar type, such as `f32`.
 
     Raises:
-        UnsupportedError: it is none of f32, f64, i32, i64, i1 and index.
+        UnsupportedError: it is neither index nor the type of an element.
     """
-    match type:
-        case Float32Type():
-            return "f32"
-        case Float64Type():
-            return "f64"
-        case IndexType():
-            return "index"
-        case IntegerType() if str(type) in C_TYPES:
-            return str(type)
-        case _:
-            raise UnsupportedError(f"the type {type} has no CUDA form; use f32, f64, i32, i64 or i1")
+    if not isinstance(type, IndexType) and type not in ELEMENTS:
+        raise UnsupportedError(f"the type {type} has no CUDA form; use {listed(ELEMENTS)}")
+    return str(type)
 
 
 def signature(op: Operation) -> Signature:
@@ -348,6 +391,9 @@ def literal(value: Attribute) -> str:
             return _float_literal(value.value.data)
         case FloatAttr(type=Float64Type()):
             return _double_literal(value.value.data)
+        case FloatAttr(type=Float16Type() | BFloat16Type()):
+            _, from_float = _HALVES[type_name(value.type)]
+            return from_float.replace("{0}", _float_literal(value.value.data))
         case IntegerAttr():
             return _integer_literal(value.value.data, type_name(value.type))
         case _:
@@ -373,7 +419,7 @@ def _double_literal(value: float) -> str:
 def _integer_literal(value: int, type: str) -> str:
     if type == "i1":
         return "true" if value & 1 else "false"
-    bits = 32 if type == "i32" else 64
+    bits = int(re.sub(r"\D", "", type) or 64)
     value = (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
     suffix = "LL" if type == "i64" else ""
     if value == -(1 << (bits - 1)):

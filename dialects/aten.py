@@ -11,8 +11,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from xdsl.dialects.builtin import f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.ir import Attribute
+
+from deplodock.dialects.elements import ELEMENTS, FLOATS, INTEGERS
 
 
 class Rule(Enum):
@@ -26,20 +28,23 @@ class Rule(Enum):
     """Operands have any element type, results one of the table."""
 
 
-FLOAT = (f32, f64)
-NUMBER = (f32, f64, i32, i64)
-INTEGER = (i32, i64, i1)
-ANY = (f32, f64, i32, i64, i1)
+FLOAT = FLOATS
+NUMBER = (*FLOATS, *INTEGERS)
+INTEGER = (*INTEGERS, i1)
+ANY = ELEMENTS
 BOOL = (i1,)
 
 OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
     "condition": (i1,),
     "mask": (i1,),
-    "attn_mask": (i1, f32, f64),
+    "attn_mask": (i1, *FLOATS),
     "index": (i32, i64),
     "indices": (i32, i64),
 }
 """Tensor parameters and results that have an element type of their own whatever the operation computes on: which."""
+
+WIDE_NUMBERS = ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide")
+"""Overloads that take a number, or a tensor without dimensions, in f32 beside half precision; others round it first."""
 
 _MAKE = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 _LIKE = f"{_MAKE}, MemoryFormat? memory_format=None"

@@ -1,11 +1,10 @@
 """The `torch` dialect: a captured PyTorch program, one operation per ATen overload, named as torch-mlir names them.
 
 The operation classes are made from the table of ATen schemas in `aten.py`, so that adding an operation is one line
-there and one pattern in the `decompose` pass. Tensors are builtin `tensor` types of f32, f64, i32, i64 or i1. A
+there and one pattern in the `decompose` pass. Tensors are builtin `tensor` types of the elements in `elements.py`. A
 parameter of the schema that is a tensor is an operand; every other one is a property, left out where it has its
-default. `other` of the
-`.Tensor` overloads may be a number, which is then a property too, and an optional tensor that is left out before one
-that is given is `none`. A list of tensors with gaps says where its tensors stand.
+default. `other` of the `.Tensor` overloads may be a number, which is then a property too, and an optional tensor that
+is left out before one that is given is `none`. A list of tensors with gaps says where its tensors stand.
 
     %0 = torch.aten.rms_norm %x, %w {normalized_shape = [8], eps = 1.0e-06}
          : tensor<2x8xf32>, tensor<8xf32> -> tensor<2x8xf32>
@@ -50,6 +49,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.aten import ANY, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+from deplodock.dialects.elements import listed
 
 if TYPE_CHECKING:
     ATEN_OPS: dict[str, type[AtenOp]]
@@ -204,11 +204,10 @@ class AtenOp(IRDLOperation):
         common = None if schema.rule is Rule.COMPARE else results[0]
         for name, type in self._operand_types():
             if type.element_type not in ANY:
-                raise VerifyException(f"tensors hold f32, f64, i32, i64 or i1, not {type.element_type}")
+                raise VerifyException(f"tensors hold {listed(ANY)}, not {type.element_type}")
             if name in OWN_ELEMENTS:
                 if type.element_type not in OWN_ELEMENTS[name]:
-                    names = " or ".join(str(e) for e in OWN_ELEMENTS[name])
-                    raise VerifyException(f"{name} must hold {names}, not {type.element_type}")
+                    raise VerifyException(f"{name} must hold {listed(OWN_ELEMENTS[name])}, not {type.element_type}")
                 continue
             if schema.rule is Rule.FREE:
                 continue
@@ -221,8 +220,7 @@ class AtenOp(IRDLOperation):
 
     def _computes_on(self, elements: Sequence[Attribute], found: Attribute) -> VerifyException:
         verb = "gives" if self.schema().rule is not Rule.SAME else "computes on"
-        names = ", ".join(str(e) for e in elements)
-        return VerifyException(f"{self.name} {verb} {names}, not {found}: cast with torch.aten._to_copy")
+        return VerifyException(f"{self.name} {verb} {listed(elements)}, not {found}: cast with torch.aten._to_copy")
 
     def _operand_types(self) -> list[tuple[str, TensorType[Attribute]]]:
         """The parameter name and type of each operand."""

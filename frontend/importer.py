@@ -11,12 +11,28 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import (
+    FileLineColLoc,
+    IntAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, WIDE_NUMBERS, Parameter, Rule, Schema
+from deplodock.dialects.elements import FLOATS, WIDE, ui8
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.source import Position, Source
@@ -24,8 +40,13 @@ from deplodock.frontend.source import Position, Source
 _ELEMENTS: dict[torch.dtype, Attribute] = {
     torch.float32: f32,
     torch.float64: f64,
+    torch.float16: f16,
+    torch.bfloat16: bf16,
     torch.int32: i32,
     torch.int64: i64,
+    torch.int8: i8,
+    torch.int16: i16,
+    torch.uint8: ui8,
     torch.bool: i1,
 }
 Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
@@ -122,16 +143,27 @@ class _Importer:
         if op_class is None:
             raise self.error(node, f"{overload_of(node)} is not supported")
         results = self.result_types(node, op_class.schema())
-        op = op_class.of(self.arguments(node, op_class.schema(), results[0].element_type), results)
+        element = self.computed_element(node, op_class.schema(), results[0].element_type)
+        types = [TensorType(element, results[0].get_shape()), *results[1:]]
+        op = op_class.of(self.arguments(node, op_class.schema(), element), types)
         try:
             op.verify()
         except VerifyException as error:
             raise self.error(node, f"{node.target} is not supported here: {error}") from None
-        values = self.append(node, op, node.name)
+        values = list(self.append(node, op, node.name))
+        values[0] = self.cast(node, values[0], results[0].element_type)
         if op_class.schema().has_many_results:
             self.lists[node] = values
         else:
             (self.values[node],) = values
+
+    def computed_element(self, node: fx.Node, schema: Schema, element: Attribute) -> Attribute:
+        """The element type that a call computes, which may be wider than that of its result."""
+        if schema.name not in WIDE_NUMBERS or element not in WIDE or element not in FLOATS:
+            return element
+        scalars = [arg.meta["val"] for arg in node.all_input_nodes if not arg.meta["val"].shape]
+        is_wide = any(value.is_floating_point() and _ELEMENTS.get(value.dtype) != element for value in scalars)
+        return WIDE[element] if is_wide else element
 
     def result_types(self, node: fx.Node, schema: Schema) -> list[TensorType[Attribute]]:
         """The types of the results of a call."""

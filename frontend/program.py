@@ -121,7 +121,8 @@ def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     if eps is None:
         source = node.args[0]
         assert isinstance(source, fx.Node)
-        eps = torch.finfo(source.meta["val"].dtype).eps
+        dtype = source.meta["val"].dtype
+        eps = torch.finfo(dtype if dtype == torch.float64 else torch.float32).eps
     rest = {name: value for name, value in kwargs.items() if name != "eps"}
     return args[:3], {**rest, "eps": eps}
 

@@ -16,7 +16,7 @@ from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.evaluate import input_types, run
 from deplodock.interpreters.simulator import simulate
-from deplodock.interpreters.values import Array, Precision, bits, dtype_of
+from deplodock.interpreters.values import Array, Precision, bits, dtype_of, is_float
 
 Kind = Literal["integers", "normal"]
 """`integers`: floats hold integers from -4 to 4, so that sums are exact; `normal`: floats are normally distributed."""
@@ -46,9 +46,11 @@ def _draw(type: Attribute, position: int, seed: int, kind: Kind, lowest: int) ->
         return random.integers(1, _LARGEST, shape, dtype, endpoint=True)
     if dtype.kind == "b":
         return random.integers(0, 2, shape).astype(dtype)
-    if dtype.kind == "f" and kind == "normal":
+    if is_float(dtype) and kind == "normal":
         return random.standard_normal(shape).astype(dtype)
-    return random.integers(-_LARGEST if dtype.kind == "f" else lowest, _LARGEST, shape, endpoint=True).astype(dtype)
+    return random.integers(
+        -_LARGEST if is_float(dtype) else 0 if dtype.kind == "u" else lowest, _LARGEST, shape, endpoint=True
+    ).astype(dtype)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def _is_kernel_level(module: ModuleOp) -> bool:
 def _lowest_integer(module: ModuleOp, function: Function, seed: int) -> int:
     """-4, or 0 if the program fails on negative integers, as it does where they are subscripts."""
     inputs = draw_inputs(input_types(function), seed, "integers")
-    if all(value.dtype.kind == "f" for value in inputs):
+    if all(is_float(value.dtype) for value in inputs):
         return -_LARGEST
     if _is_kernel_level(module):
         return 0
@@ -137,7 +139,7 @@ def _compare(what: str, before: Sequence[Array], after: Sequence[Array], error: 
 
 def _differs(want: Array, have: Array, error: float) -> Array:
     """Where the values are not equal: in their bits without an error, NaN and infinity in place with one."""
-    if want.dtype == have.dtype and (not error or want.dtype.kind != "f"):
+    if want.dtype == have.dtype and (not error or not is_float(want.dtype)):
         return bits(want) != bits(have)
     want, have = want.astype(np.float64), have.astype(np.float64)
     finite = np.isfinite(want)

@@ -35,7 +35,7 @@ from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp
 from deplodock.errors import Error
 from deplodock.interpreters.rings import Ring
 from deplodock.interpreters.scalars import evaluate_scalar
-from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, poison
+from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, is_float, poison
 
 MAX_POINTS = 1 << 20
 """The most points that are held in one array."""
@@ -375,7 +375,7 @@ def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
 
     True for integers, maxima and minima, and for sums of integers below the 2^24 up to which f32 is exact.
     """
-    if all(value.dtype.kind != "f" for value in values):
+    if not any(is_float(value.dtype) for value in values):
         return True
     ops = combiner_ops(combiner)
     if ops is None:
@@ -385,7 +385,7 @@ def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
             total = np.abs(value).sum(0, dtype=np.float64)
             if not (np.rint(value) == value).all() or not (total < 1 << 24).all():
                 return False
-        elif value.dtype.kind == "f" and not isinstance(op, _ORDER_FREE):
+        elif is_float(value.dtype) and not isinstance(op, _ORDER_FREE):
             return False
     return True
 

@@ -200,7 +200,7 @@ def _convert(op: Operation, dtype: DType, operands: Sequence[Array]) -> Array:
 
 def _from_signed(op: Operation, dtype: DType, operands: Sequence[Array]) -> Array:
     value = _signed(operands[0])
-    return _wrap(value, dtype) if dtype.kind in "bi" else value.astype(dtype)
+    return _wrap(value, dtype) if dtype.kind in "biu" else value.astype(dtype)
 
 
 def _from_unsigned(op: Operation, dtype: DType, operands: Sequence[Array]) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deplodock.interpreters.values import Array
+from deplodock.interpreters.values import Array, epsilon, is_float
 
 _SPREAD = 16.0
 """How much larger than the mean error a single element's may be."""
@@ -60,7 +60,7 @@ def compare(got: Array, reference: Array, eager: Array | None, reduction_extent:
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
-    if got.dtype.kind != "f":
+    if not is_float(got.dtype):
         return _exact(got, reference)
     with np.errstate(all="ignore"):
         expected = [reference.astype(got.dtype), *([] if eager is None else [eager])]
@@ -75,7 +75,7 @@ def _within(got: Array, reference: Array, eager: Array | None, reduction_extent:
     truth = reference[finite].astype(np.float64)
     differences = np.abs(got[finite] - truth)
     size, root = _norm(truth), math.sqrt(max(1, truth.size))
-    half_ulp = float(np.finfo(got.dtype).eps) / 2
+    half_ulp = epsilon(got.dtype) / 2
     allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * size
     if eager is not None and np.isfinite(eager[finite]).all():
         allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))

@@ -17,6 +17,7 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, sha
 class LowerComparison(AtenPattern):
     """Compare at every index; with NaN only `ne` holds."""
 
+    computes = False
     overloads = tuple(
         f"{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")
     )
@@ -76,6 +77,7 @@ class LowerBitwise(AtenPattern):
 class LowerWhere(AtenPattern):
     """`self` where the condition holds, else `other`; numbers and tensors broadcast."""
 
+    computes = False
     overloads = ("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -92,6 +94,7 @@ class LowerWhere(AtenPattern):
 class LowerMaskedFill(AtenPattern):
     """`value` where the mask holds, else `self`."""
 
+    computes = False
     overloads = ("masked_fill.Scalar", "masked_fill.Tensor")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:

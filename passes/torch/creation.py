@@ -14,6 +14,7 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
 class LowerFull(AtenPattern):
     """One number everywhere."""
 
+    computes = False
     overloads = (
         *("full", "zeros", "ones", "scalar_tensor", "full_like", "zeros_like", "ones_like"),
         *("new_full", "new_zeros", "new_ones", "fill.Scalar"),
@@ -31,6 +32,7 @@ class LowerFull(AtenPattern):
 class LowerFill(AtenPattern):
     """The elements of another tensor, broadcast to the shape of the first."""
 
+    computes = False
     overloads = ("fill.Tensor", "copy")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:

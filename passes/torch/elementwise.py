@@ -158,6 +158,7 @@ class LowerClamp(AtenPattern):
 class LowerCast(AtenPattern):
     """Convert the elements to the type of the result."""
 
+    computes = False
     overloads = ("_to_copy", "type_as")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:

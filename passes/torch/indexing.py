@@ -18,6 +18,7 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, sha
 class LowerGather(AtenPattern):
     """`result[i, j] = self[i, index[i, j]]` for the dimension 1 of 2, and so on."""
 
+    computes = False
     overloads = ("gather",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -34,6 +35,7 @@ class LowerGather(AtenPattern):
 class LowerIndexSelect(AtenPattern):
     """The slices at the positions that a vector names along a dimension; embedding: rows for an index of any shape."""
 
+    computes = False
     overloads = ("index_select", "embedding")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -58,6 +60,7 @@ class LowerIndex(AtenPattern):
     front.
     """
 
+    computes = False
     overloads = ("index.Tensor",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -74,6 +77,7 @@ class LowerIndex(AtenPattern):
 class LowerScatterSlice(AtenPattern):
     """`self` with `src` in the place of a slice or of one position along a dimension."""
 
+    computes = False
     overloads = ("slice_scatter", "select_scatter")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -98,6 +102,7 @@ class LowerScatterSlice(AtenPattern):
 class LowerPad(AtenPattern):
     """A constant around the tensor, from the last dimension to the first; negative amounts cut off."""
 
+    computes = False
     overloads = ("pad", "constant_pad_nd")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -120,6 +125,7 @@ class LowerPad(AtenPattern):
 class LowerTriangle(AtenPattern):
     """The elements on and below (tril) or above (triu) a diagonal of the last two dimensions; 0 elsewhere."""
 
+    computes = False
     overloads = ("tril", "triu")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:

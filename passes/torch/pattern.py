@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f64
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
+from deplodock.dialects.aten import WIDE_NUMBERS
+from deplodock.dialects.elements import WIDE
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import wrap_dims
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of
 
 
 class AtenPattern(RewritePattern):
-    """Replaces the ATen operations named by `overloads` by what `lower` builds."""
+    """Replaces the ATen operations named by `overloads` by what `lower` builds.
+
+    Narrow elements are computed in their wide type and rounded once, at the end of the operation, as PyTorch's kernels
+    do it. A pattern that sets `computes` to False only moves elements, and takes them as they are.
+    """
 
     overloads: ClassVar[tuple[str, ...]]
+    computes: ClassVar[bool] = True
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue | Sequence[SSAValue]:
         """Build the value of `op`, or its values if it has several.
@@ -31,11 +39,17 @@ class AtenPattern(RewritePattern):
         """Lower `op` and check that the results have the types that it says."""
         if not isinstance(op, AtenOp) or op.schema().name not in self.overloads:
             return
+        build = TensorBuilder(rewriter, op.location)
+        wide = _widened(op, build) if self.computes and _is_narrow(op) else op
         try:
-            lowered = self.lower(op, TensorBuilder(rewriter, op.location))
+            lowered = self.lower(wide, build)
         except ValueError as error:
             raise failure(op, str(error)) from None
         values = [lowered] if isinstance(lowered, SSAValue) else list(lowered)
+        if wide is not op:
+            wide.drop_all_references()
+            elements = [result.type.element_type for result in op.outputs]
+            values = [build.cast(value, element) for value, element in zip(values, elements, strict=True)]
         if [value.type for value in values] != [result.type for result in op.outputs]:
             given = ", ".join(str(value.type) for value in values)
             wanted = ", ".join(str(result.type) for result in op.outputs)
@@ -44,6 +58,23 @@ class AtenPattern(RewritePattern):
         rewriter.replace(op, [], values)
         for value, name in zip(values, names, strict=True):
             value.name_hint = name
+
+
+def _is_narrow(op: AtenOp) -> bool:
+    return any(element_of(value) in WIDE for value in (*op.tensors, *op.outputs))
+
+
+def _widened(op: AtenOp, build: TensorBuilder) -> AtenOp:
+    """The same operation on elements of the wide types, which stands nowhere."""
+    types = [result.type for result in op.outputs]
+    wide = [TensorType(WIDE.get(type.element_type, type.element_type), type.get_shape()) for type in types]
+    operands = [build.widen(value) for value in op.tensors]
+    properties = dict(op.properties)
+    for name in ("self", "other"):
+        number, element = properties.get(name), types[0].element_type
+        if isinstance(number, FloatAttr) and isinstance(element, AnyFloat) and op.schema().name not in WIDE_NUMBERS:
+            properties[name] = FloatAttr(FloatAttr(number.value.data, element).value.data, f64)
+    return type(op).create(operands=operands, properties=properties, result_types=wide)
 
 
 def operand_pair(

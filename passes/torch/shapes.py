@@ -18,6 +18,7 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
 class LowerPermutation(AtenPattern):
     """Reorder the dimensions."""
 
+    computes = False
     overloads = ("t", "transpose.int", "permute")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -44,6 +45,7 @@ class LowerPermutation(AtenPattern):
 class LowerReshape(AtenPattern):
     """Read the elements in row-major order under another shape."""
 
+    computes = False
     overloads = ("view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -54,6 +56,7 @@ class LowerReshape(AtenPattern):
 class LowerExpand(AtenPattern):
     """Repeat dimensions of extent 1; -1 keeps an extent."""
 
+    computes = False
     overloads = ("expand",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -67,6 +70,7 @@ class LowerExpand(AtenPattern):
 class LowerAlias(AtenPattern):
     """The operand itself: tensors are values here."""
 
+    computes = False
     overloads = ("clone", "detach", "alias")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -76,6 +80,7 @@ class LowerAlias(AtenPattern):
 class LowerSlice(AtenPattern):
     """Every `step`-th element from `start` to `end` along a dimension; bounds count from the end if negative."""
 
+    computes = False
     overloads = ("slice.Tensor",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -88,6 +93,7 @@ class LowerSlice(AtenPattern):
 class LowerSelect(AtenPattern):
     """The elements at one position along a dimension, which goes away."""
 
+    computes = False
     overloads = ("select.int",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -98,6 +104,7 @@ class LowerSelect(AtenPattern):
 class LowerSplit(AtenPattern):
     """The consecutive parts of a dimension, of one extent or of the extents given."""
 
+    computes = False
     overloads = ("split.Tensor", "split_with_sizes")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
@@ -120,6 +127,7 @@ class LowerSplit(AtenPattern):
 class LowerUnbind(AtenPattern):
     """The elements at each position along a dimension, which goes away."""
 
+    computes = False
     overloads = ("unbind.int",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
@@ -131,6 +139,7 @@ class LowerUnbind(AtenPattern):
 class LowerFlip(AtenPattern):
     """Read dimensions from their end."""
 
+    computes = False
     overloads = ("flip",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -143,6 +152,7 @@ class LowerFlip(AtenPattern):
 class LowerRoll(AtenPattern):
     """Move elements along dimensions, around the end; without dimensions along all in row-major order."""
 
+    computes = False
     overloads = ("roll",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -162,6 +172,7 @@ class LowerRoll(AtenPattern):
 class LowerRepeat(AtenPattern):
     """The tensor several times along each dimension."""
 
+    computes = False
     overloads = ("repeat",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -179,6 +190,7 @@ class LowerRepeat(AtenPattern):
 class LowerRepeatInterleave(AtenPattern):
     """Each element several times in place along a dimension; without one along all in row-major order."""
 
+    computes = False
     overloads = ("repeat_interleave.self_int",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
@@ -194,6 +206,7 @@ class LowerRepeatInterleave(AtenPattern):
 class LowerCat(AtenPattern):
     """Tensors one after the other along a dimension, an existing one or a new one."""
 
+    computes = False
     overloads = ("cat", "stack")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:

@@ -23,6 +23,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tensor
+from deplodock.dialects.elements import WIDE, ui8
 from deplodock.dialects.tensor import tensor_of
 from deplodock.passes.torch.index_maps import broadcast_map, broadcast_shape, reshape_map
 
@@ -78,6 +79,8 @@ class TensorBuilder:
         Raises:
             ValueError: the element type cannot hold the value.
         """
+        if element in WIDE:
+            return self.broadcast(self.cast(self.constant(value, WIDE[element], ()), element), shape)
         number = _number(value, element)
         type = cast(TensorType[AnyFloat], TensorType(element, []))
         scalar = self.insert(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type, [number]))).results[0]
@@ -104,6 +107,7 @@ class TensorBuilder:
 
     def compare(self, predicate: str, x: SSAValue, y: SSAValue, name: str | None = None) -> SSAValue:
         """`eq`, `ne`, `lt`, `le`, `gt` or `ge` at every index; with NaN only `ne` holds."""
+        x, y = self.widen(x), self.widen(y)
         element = element_of(x)
         on_floats, on_integers, on_bools = _PREDICATES[predicate]
         block = Block(arg_types=[element, element])
@@ -174,16 +178,28 @@ class TensorBuilder:
         return self.map(arith.DivfOp, total, self.constant_like(count, total), name="mean")
 
     def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
-        """Convert the elements: floats to integers truncate, anything but zero is true."""
+        """Convert the elements: floats to integers truncate, anything but zero is true.
+
+        A narrow type is converted to and from its wide one alone, as PyTorch does it.
+        """
         source = element_of(value)
         if source == element:
             return value
+        if source in WIDE and element != WIDE[source]:
+            return self.cast(self.widen(value), element)
+        if element in WIDE and source != WIDE[element]:
+            return self.cast(self.cast(value, WIDE[element]), element)
         if element == i1:
             body = _nonzero_body(source)
             op = tensor.ElementwiseOp([value], [TensorType(i1, shape_of(value))], body)
         else:
             op = tensor.ElementwiseOp.of(_cast_op(source, element), value, result_element=element)
         return self.insert(op).outputs[0]
+
+    def widen(self, value: SSAValue) -> SSAValue:
+        """The elements in the type in which they are computed."""
+        element = element_of(value)
+        return self.cast(value, WIDE.get(element, element))
 
     def _op_class(self, operation: str, value: SSAValue) -> type[Operation]:
         on_floats, on_integers = _OPS[operation]
@@ -222,7 +238,7 @@ def _cast_op(source: Attribute, target: Attribute) -> type[Operation]:
         return arith.UIToFPOp if source == i1 else arith.SIToFPOp
     if isinstance(source, AnyFloat):
         return arith.FPToSIOp
-    if source == i1:
+    if source in (i1, ui8):
         return arith.ExtUIOp
     return arith.ExtSIOp if widens else arith.TruncIOp
 

@@ -13,6 +13,7 @@ from xdsl.universe import Universe
 
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.dialects.kernel import FuncOp
+from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
@@ -35,9 +36,9 @@ def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         captured = export(program, args)
-    inputs = [value.detach().numpy() for value in captured.inputs]
-    reference = [value.numpy() for value in captured.reference()]
-    eager = [value.numpy() for value in captured.eager()]
+    inputs = [to_array(value) for value in captured.inputs]
+    reference = [to_array(value) for value in captured.reference()]
+    eager = [to_array(value) for value in captured.eager()]
     module, extent = captured.module, None
     for level in (Level.TENSOR, Level.LOOP, Level.TILE, Level.KERNEL):
         lower(module, CONTEXT, level)

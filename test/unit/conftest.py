@@ -31,6 +31,7 @@ class TensorRun:
 def run_at_tensor_level() -> Callable[..., TensorRun]:
     """Capture `function(*args)`, decompose it and evaluate it, on `inputs` if given."""
     pytest.importorskip("torch")
+    from deplodock.frontend.arrays import to_array
     from deplodock.frontend.capture import export
 
     def run(function: Callable[..., Any], *args: Any, inputs: Sequence[Any] | None = None) -> TensorRun:
@@ -40,7 +41,7 @@ def run_at_tensor_level() -> Callable[..., TensorRun]:
         DecomposePass().apply(Context(), program.module)
         program.module.verify()
         assert not [op.name for op in program.module.walk() if op.name.startswith("torch.")]
-        got = evaluate(program.module, [value.numpy() for value in inputs or program.inputs])
+        got = evaluate(program.module, [to_array(value) for value in inputs or program.inputs])
         return TensorRun(overloads, got, program.eager(), program.reference())
 
     return run
@@ -51,21 +52,23 @@ def check_with_torch(run_at_tensor_level: Callable[..., TensorRun]) -> Callable[
     """Run and compare, bit for bit with `exact=True`; returns the operations that were captured."""
     import torch
 
+    from deplodock.frontend.arrays import to_array
+
     def check(function: Callable[..., Any], *args: Any, exact: bool = False, units: float = 64) -> set[str]:
         result = run_at_tensor_level(function, *args)
         assert len(result.got) == len(result.eager) == len(result.reference)
         for value, own, reference in zip(result.got, result.eager, result.reference, strict=True):
             assert value.shape == tuple(own.shape)
-            assert value.dtype == own.numpy().dtype
+            assert value.dtype == to_array(own).dtype
             if exact or not own.dtype.is_floating_point:
-                np.testing.assert_array_equal(value, own.numpy())
+                np.testing.assert_array_equal(value, to_array(own))
                 number = ~np.isnan(value)
-                np.testing.assert_array_equal(np.signbit(value[number]), np.signbit(own.numpy()[number]))
+                np.testing.assert_array_equal(np.signbit(value[number]), np.signbit(to_array(own)[number]))
                 continue
             # The float64 run rounded to the type, so that what overflows there is infinite in both.
-            expected, unit = reference.to(own.dtype).numpy(), torch.finfo(own.dtype).eps / 2
+            expected, unit = to_array(reference.to(own.dtype)), torch.finfo(own.dtype).eps / 2
             np.testing.assert_allclose(value, expected, rtol=units * unit, atol=units * unit, equal_nan=True)
-            np.testing.assert_array_equal(np.isnan(value), np.isnan(own.numpy()))
+            np.testing.assert_array_equal(np.isnan(value), np.isnan(to_array(own)))
         return result.overloads
 
     return check

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType, bf16, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType, f32, f64, f128, i1, i32, i64
 from xdsl.parser import Parser
 from xdsl.universe import Universe
 
@@ -222,5 +222,5 @@ def test_drawn_integers_are_small() -> None:
 def test_inputs_that_cannot_be_drawn() -> None:
     with pytest.raises(InvalidInputError, match=r"cannot draw input 0: .* dynamic shape"):
         draw_inputs([MemRefType(f32, [-1])], 0, "normal")
-    with pytest.raises(UnsupportedError, match="not bf16"):
-        draw_inputs([bf16], 0, "normal")
+    with pytest.raises(UnsupportedError, match="not f128"):
+        draw_inputs([f128], 0, "normal")

@@ -15,7 +15,7 @@ from xdsl.dialects.arith import (
     IndexCastOp,
     SelectOp,
 )
-from xdsl.dialects.builtin import Builtin, IndexType, IntegerAttr, MemRefType, ModuleOp, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import Builtin, IndexType, IntegerAttr, MemRefType, ModuleOp, i1, i64
 from xdsl.dialects.func import Func
 from xdsl.dialects.math import Math
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -25,6 +25,7 @@ from xdsl.parser import Parser
 
 from deplodock.codegen.cuda import print_module
 from deplodock.codegen.cuda_scalars import SCALARS, Signature
+from deplodock.dialects.elements import ELEMENTS
 from deplodock.dialects.kernel import FuncOp, Kernel
 from deplodock.dialects.loop import LoadOp, Loop, StoreOp
 from deplodock.dialects.tile import Tile
@@ -33,7 +34,7 @@ from deplodock.runtime.nvcc import compile_cubin
 
 DIALECTS = (Builtin, Func, Arith, Math, Loop, Tile, Kernel)
 TESTS = Path(__file__).parent.parent / "codegen"
-TYPES: dict[str, Attribute] = {"f32": f32, "f64": f64, "i32": i32, "i64": i64, "i1": i1, "index": IndexType()}
+TYPES: dict[str, Attribute] = {str(type): type for type in (*ELEMENTS, IndexType())}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def kernel(body: str, parameters: str = "%x: memref<64xf32>") -> str:
 REFUSED = {
     "no CUDA form; lower it": "%a = arith.constant 1 : i32\n%b, %c = arith.mulsi_extended %a, %a : i32",
     "arith.bitcast from i32 to i32 has no CUDA form": "%a = arith.constant 1 : i32\n%b = arith.bitcast %a : i32 to i32",
-    "the type f16 has no CUDA form; use f32": "%a = kernel.alloc : memref<4xf16, #tile.memory<register>>",
-    "the type i8 has no CUDA form": "%a = kernel.alloc : memref<4xi8, #tile.memory<register>>",
+    "the type f128 has no CUDA form; use f32": "%a = kernel.alloc : memref<4xf128, #tile.memory<register>>",
+    "the type i4 has no CUDA form": "%a = kernel.alloc : memref<4xi4, #tile.memory<register>>",
     "only scalar constants": "%a = arith.constant dense<1.0> : tensor<4xf32>",
     "no access moves 8 elements of f32; the width can be 1, 2, 4": (
         "kernel.move 8 %x[%thread * 8] to %x[0] : memref<64xf32> to memref<64xf32>"

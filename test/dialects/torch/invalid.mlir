@@ -41,7 +41,7 @@ func.func @number(%x: tensor<4x4xf32>) {
 
 // -----
 
-// CHECK: torch.aten.exp computes on f32, f64, not i32: cast with torch.aten._to_copy
+// CHECK: torch.aten.exp computes on f32, f64, f16 or bf16, not i32: cast with torch.aten._to_copy
 func.func @integer(%x: tensor<4xi32>) {
   %0 = torch.aten.exp %x : tensor<4xi32> -> tensor<4xi32>
   func.return
@@ -57,9 +57,9 @@ func.func @promotion(%x: tensor<4xf32>, %y: tensor<4xi64>) {
 
 // -----
 
-// CHECK: tensors hold f32, f64, i32, i64 or i1, not f16
-func.func @half(%x: tensor<4xf16>) {
-  %0 = torch.aten._to_copy %x {dtype = f32} : tensor<4xf16> -> tensor<4xf32>
+// CHECK: tensors hold f32, f64, f16, bf16, i32, i64, i8, i16, ui8 or i1, not f128
+func.func @quadruple(%x: tensor<4xf128>) {
+  %0 = torch.aten._to_copy %x {dtype = f32} : tensor<4xf128> -> tensor<4xf32>
   func.return
 }
 

@@ -27,6 +27,6 @@ func.func @word(%x: tensor<4xf32>) {
 
 // CHECK: dtype must be an element type such as f32
 func.func @dtype(%x: tensor<4xf32>) {
-  %0 = torch.aten._to_copy %x {dtype = f16} : tensor<4xf32> -> tensor<4xf16>
+  %0 = torch.aten._to_copy %x {dtype = f128} : tensor<4xf32> -> tensor<4xf128>
   func.return
 }

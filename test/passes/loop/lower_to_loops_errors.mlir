@@ -19,9 +19,9 @@ func.func @table() -> tensor<2xf32> {
 
 // -----
 
-// CHECK: func.func: elements of type f16 are not supported; use one of f32, f64, i32, i64, i1
-func.func @half(%x: tensor<3xf16>) -> tensor<3xf16> {
-  func.return %x : tensor<3xf16>
+// CHECK: func.func: elements of type f128 are not supported; use f32, f64, f16, bf16, i32, i64, i8, i16, ui8 or i1
+func.func @quadruple(%x: tensor<3xf128>) -> tensor<3xf128> {
+  func.return %x : tensor<3xf128>
 }
 
 // -----
