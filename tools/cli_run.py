@@ -24,8 +24,9 @@ from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.simulator import Counters, Finding, simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import LEVELS, Level, level_of
-from deplodock.runtime import device, ncu
+from deplodock.runtime import ncu
 from deplodock.runtime.compare import Verdict, compare
+from deplodock.runtime.device import Executable
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 from deplodock.tools.cli_program import Program, Session
 from deplodock.tools.watchdog import limited
@@ -70,9 +71,10 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class _Report:
-    """Whether a program is right, and what was measured."""
+    """Whether a program is right, the CUDA texts that were compiled, not found in the cache, and what was measured."""
 
     passed: bool
+    compiled: int
     bench: Benchmark | None
     profile: Profile | None
 
@@ -80,6 +82,7 @@ class _Report:
         """All of it as JSON types."""
         return {
             "passed": self.passed,
+            "compiled": self.compiled,
             "bench": None if self.bench is None else self.bench.as_json(),
             "profile": None if self.profile is None else self.profile.as_json(),
         }
@@ -128,18 +131,31 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
         session.write(printed, ir)
         if ir is Level.CUDA:
             session.report_nvcc(printed, module)
+    executable = _compile(session, module) if options.device == "cuda" else None
     with _limited(module, options):
-        outputs, findings = (_on_gpu if options.device == "cuda" else _execute)(session, module, task)
+        outputs, findings = _execute(session, module, task, executable)
     right = _check(task, outputs)
     for finding in findings or ():
         print(finding)
     succeeded = right and not findings
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
-    with _limited(module, options):
-        found = _bench(program, module, task) if options.bench and succeeded else None
-    profile = _profile(session, module, task, options) if options.profile and succeeded else None
+    compiled = 0 if executable is None else int(executable.cubin.is_new)
+    bench, profile = None, None
+    if executable is not None and succeeded:
+        bench, profile = _measure(session, program, module, task, executable, options)
     session.finish(module)
-    return _Report(succeeded, found, profile)
+    return _Report(succeeded, compiled, bench, profile)
+
+
+def _measure(
+    session: Session, program: Program, module: ModuleOp, task: _Task, executable: Executable, options: RunOptions
+) -> tuple[Benchmark | None, Profile | None]:
+    """Measure a right program on the GPU, as far as the options ask for it."""
+    counters, reason = _counters(session, module, options) if options.profile else ({}, "")
+    with _limited(module, options):
+        bench = _bench(program, module, task, executable) if options.bench else None
+        profile = _profile(module, task, executable, counters, reason) if options.profile else None
+    return bench, profile
 
 
 def _limited(module: ModuleOp, options: RunOptions) -> contextlib.AbstractContextManager[None]:
@@ -189,7 +205,25 @@ def _lower(session: Session, module: ModuleOp, ir: Level | None) -> str | None:
     return text
 
 
-def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding] | None]:
+def _compile(session: Session, module: ModuleOp) -> Executable:
+    """Compile and load a program for the GPU."""
+    with session.clock.part("nvcc"):
+        return Executable(module)
+
+
+def _execute(
+    session: Session, module: ModuleOp, task: _Task, executable: Executable | None
+) -> tuple[list[Array], Sequence[Finding] | None]:
+    """The outputs of the program, and what is found: nothing on the GPU, None where the kernels did not run."""
+    if executable is None:
+        return _simulate(session, module, task)
+    with session.clock.part("GPU"):
+        outputs = executable.run(task.inputs)
+    _print_kernels(module, {})
+    return outputs, ()
+
+
+def _simulate(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding] | None]:
     """The outputs of the program, and what the simulator finds, None if it did not run; prints each kernel."""
     steps = lane_steps(module)
     if steps > LANE_STEP_LIMIT and task.evaluable is not None:
@@ -206,17 +240,7 @@ def _execute(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Arra
     return simulation.outputs, simulation.findings
 
 
-def _on_gpu(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Array], Sequence[Finding] | None]:
-    """The outputs of the program on the GPU, which finds nothing by itself; prints each kernel."""
-    with session.clock.part("nvcc"):
-        executable = device.Executable(module)
-    with session.clock.part("GPU"):
-        outputs = executable.run(task.inputs)
-    _print_kernels(module, {})
-    return outputs, ()
-
-
-def _bench(program: Program, module: ModuleOp, task: _Task) -> Benchmark:
+def _bench(program: Program, module: ModuleOp, task: _Task, executable: Executable) -> Benchmark:
     """Time a captured program on the GPU beside PyTorch."""
     assert program.captured is not None
 
@@ -224,7 +248,7 @@ def _bench(program: Program, module: ModuleOp, task: _Task) -> Benchmark:
         return next((str(verdict) for verdict in _verdicts(task, outputs) if not verdict.passed), "")
 
     return importlib.import_module("deplodock.tools.cli_bench").bench(
-        program.captured.on("cuda"), device.Executable(module), wrong, Rates.of(target_of(module))
+        program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module))
     )
 
 
@@ -237,12 +261,12 @@ def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[
         return {}, str(error)
 
 
-def _profile(session: Session, module: ModuleOp, task: _Task, options: RunOptions) -> Profile:
-    """Time each kernel of a program on the GPU, and ask ncu about it."""
+def _profile(
+    module: ModuleOp, task: _Task, executable: Executable, counters: dict[str, dict[str, float]], reason: str
+) -> Profile:
+    """Time each kernel of a program on the GPU."""
     cli_profile = importlib.import_module("deplodock.tools.cli_profile")
-    counters, reason = _counters(session, module, options)
-    with _limited(module, options):
-        kernels = cli_profile.profile(device.Executable(module), task.inputs, target_of(module), counters)
+    kernels = cli_profile.profile(executable, task.inputs, target_of(module), counters)
     return cli_profile.Profile(tuple(kernels), reason)
 
 
