@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.targets import card_named, nvcc_arch, target_of
+from deplodock.analysis.targets import capability, card_named, nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
@@ -61,6 +61,7 @@ class Executable:
         self._driver = _context()
         arch = target_of(module).arch.data
         _check_arch(arch, self._driver)
+        self._parameters_start = tensor_maps.parameters_start(capability(target_of(module)))
         self.plan = program_plan(module)
         (self.cubin,) = cubins([print_module(module)], nvcc_arch(arch))
         self._functions = self._load() if self.plan.launches else {}
@@ -147,19 +148,24 @@ class Executable:
                     function.set_attribute(attribute, launch.shared)
                 except self._driver.Error as error:
                     raise _refused(launch, error) from None
-            function.prepare(parameter_formats(launch.arguments))
+            function.prepare(parameter_formats(launch.arguments, self._parameters_start))
             functions[launch.kernel] = function
         self._module = module
         return functions
 
 
-def parameter_formats(arguments: Sequence[Argument]) -> list[str]:
-    """How the parameters of a kernel lie side by side, as the struct module writes it: pointers, and aligned maps."""
+def parameter_formats(arguments: Sequence[Argument], start: int) -> list[str]:
+    """How the parameters of a kernel lie side by side, as the struct module writes it: pointers, and aligned maps.
+
+    Args:
+        arguments: what the kernel gets.
+        start: the address of the first parameter.
+    """
     formats: list[str] = []
     size = 0
     for argument in arguments:
         if isinstance(argument, TensorMapPlan):
-            if gap := -size % tensor_maps.ALIGNMENT:
+            if gap := -(start + size) % tensor_maps.ALIGNMENT:
                 formats.append(f"{gap}x")
             size += gap + tensor_maps.BYTES
             formats.append(f"{tensor_maps.BYTES}s")

@@ -14,7 +14,19 @@ BYTES = 128
 """The size of a CUtensorMap of the CUDA driver API."""
 
 ALIGNMENT = 64
-"""What its address is a multiple of, and its offset among the parameters of a kernel, in bytes (ibid.)."""
+"""What its address is a multiple of, also among the parameters of a kernel, in bytes (ibid.)."""
+
+_BANKS = {90: 0x210}
+_BANK = 0x380
+
+
+def parameters_start(capability: int) -> int:
+    """Where the parameters of kernels start in their bank of constant memory, whose address is aligned.
+
+    Source: EIATTR_PARAM_CBANK of cubins that nvcc 13.0 makes for sm_90, sm_100, sm_103 and sm_120.
+    """
+    return _BANKS.get(capability, _BANK)
+
 
 _TYPES = {"int32": 3, "int64": 5, "float32": 7, "float64": 8}
 """CUtensorMapDataType by element type."""

@@ -19,7 +19,7 @@ from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.errors import Error
 from deplodock.runtime.device import parameter_formats
 from deplodock.runtime.plan import TensorMapPlan, program_plan
-from deplodock.runtime.tensor_maps import encode
+from deplodock.runtime.tensor_maps import encode, parameters_start
 
 MAP = "!kernel.tensor_map<memref<64x32xf32>, box [16, 32], swizzle 128>"
 TEXT = f"""
@@ -50,13 +50,15 @@ def parse(text: str) -> ModuleOp:
     return Parser(context, text).parse_module()
 
 
-def test_a_map_is_planned_and_lies_aligned_among_the_parameters() -> None:
+@pytest.mark.parametrize(("target", "expected"), [(90, "P40x128sP"), (120, "P56x128sP")], ids=lambda value: str(value))
+def test_a_map_is_planned_and_lies_aligned_in_constant_memory(target: int, expected: str) -> None:
     launch = program_plan(parse(TEXT)).launches[-1]
     map = TensorMapPlan(1, (64, 32), np.dtype(np.float32), (16, 32), 128)
     assert launch.arguments == (2, map, 3)
-    formats = "".join(parameter_formats(launch.arguments))
-    assert formats == "P56x128sP"
-    assert struct.calcsize(formats) == 200
+    start = parameters_start(target)
+    formats = parameter_formats(launch.arguments, start)
+    assert "".join(formats) == expected
+    assert (start + struct.calcsize("".join(formats[:2]))) % 64 == 0
 
 
 def test_memory_is_kept_as_long_as_a_map_of_it_is_used() -> None:
