@@ -220,6 +220,24 @@ def bench_command(
         raise typer.Exit(1)
 
 
+@app.command("fuzz")
+def fuzz_command(
+    count: Annotated[int | None, typer.Option(min=1, help="cases to check  [default: 100]")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="seconds after which no case is started")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="number of the first case; each case is seeded with its own")] = 0,
+    compile_every: Annotated[int, typer.Option(min=0, help="let nvcc compile every n-th case; 0 for none")] = 10,
+    most_failures: Annotated[int, typer.Option(min=1, help="kinds of failures after which to stop")] = 10,
+) -> None:
+    """Check random PyTorch programs at every level, under random decisions of fusion and random schedules.
+
+    A failure is shrunk and printed as a command and as the IR before the first wrong pass; the exit code is 1 then.
+    """
+    cli_fuzz = importlib.import_module("deplodock.tools.cli_fuzz")
+    count = 100 if count is None and seconds is None else count
+    if not cli_fuzz.run(seed, count, seconds, compile_every, most_failures):
+        raise typer.Exit(1)
+
+
 def _session(context: typer.Context, options: Options) -> Session:
     return Session(options, context.obj or Clock())
 

@@ -21,6 +21,7 @@ RANKS = {
     "frontend": 4,
     "runtime": 4,
     "tuning": 4,
+    "fuzz": 5,
     "pytorch": 5,
     "tools": 5,
     "universe": 5,

@@ -1,0 +1,235 @@
+"""One case of the fuzzer: a program, decisions of fusion and a schedule, checked at every level of lowering."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+import torch
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.universe import Universe
+from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+
+from deplodock.analysis.nest import kernels
+from deplodock.analysis.reductions import longest_reduction
+from deplodock.analysis.schedule import Schedule
+from deplodock.analysis.targets import nvcc_arch, target_of
+from deplodock.codegen.cuda import print_module
+from deplodock.dialects.torch import AtenOp
+from deplodock.errors import CompileError, Error
+from deplodock.frontend.arrays import to_array
+from deplodock.frontend.expression import read_expression
+from deplodock.frontend.program import CapturedProgram
+from deplodock.fuzz.fusion import draw_overrides, override
+from deplodock.fuzz.schedules import class_of, write_schedules
+from deplodock.fuzz.stability import unstable
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.values import Array
+from deplodock.passes.driver import Level, StageRun, lower
+from deplodock.passes.pipeline import STAGES
+from deplodock.passes.torch.decompose import DecomposePass
+from deplodock.runtime.compare import compare
+from deplodock.runtime.nvcc import compile_cubin
+from deplodock.runtime.simulated import lane_steps
+
+STEP_LIMIT = 200_000_000
+"""Lane steps that a kernel of so small a program never needs: more of them count as a hang."""
+
+_TOO_LARGE = (" in a CTA, sm_90 allows ", " threads in a cluster, ")
+"""What says that a drawn schedule asks for more than the hardware has: a refusal that is right."""
+
+CONTEXT = Context()
+for _name, _factory in Universe.get_multiverse().all_dialects.items():
+    CONTEXT.register_dialect(_name, _factory)
+
+
+class Kind(Enum):
+    """What can go wrong with a case."""
+
+    CRASH = "a crash"
+    REFUSED = "a refusal"
+    WRONG = "a wrong result"
+    FINDING = "a finding of the simulator"
+    HANG = "a kernel that does not end"
+    NVCC = "CUDA text that nvcc rejects"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program as text, the seed of its inputs, that of its decisions of fusion, the schedules of classes of kernels.
+
+    Without a seed of fusion, and without schedules, the heuristics choose. `compiles`: whether nvcc takes the text.
+    """
+
+    text: str
+    seed: int
+    fusion: int | None = None
+    schedules: Mapping[str, Schedule] | None = None
+    compiles: bool = False
+
+
+class Failure(Exception):
+    """A case that shows a mistake: what kind, where, and a key that is the same for the same mistake."""
+
+    def __init__(self, kind: Kind, where: str, message: str, key: str) -> None:
+        super().__init__(f"{kind.value} {where}: {message}")
+        self.kind = kind
+        self.where = where
+        self.key = (kind, key)
+
+
+class NotDrawn(Exception):
+    """A case that says nothing, for the reason in its text."""
+
+
+@dataclass
+class Facts:
+    """What a case exercised."""
+
+    reached: set[str] = field(default_factory=set[str])
+    dtypes: set[str] = field(default_factory=set[str])
+    overloads: set[str] = field(default_factory=set[str])
+    kernels: int = 0
+
+
+@dataclass(frozen=True)
+class _Results:
+    inputs: list[Array]
+    reference: list[Array]
+    eager: list[Array]
+
+
+class Checker:
+    """Lowers a case and compares what it means after each level, or after each pass with `every_pass`."""
+
+    def __init__(self, case: Case, *, every_pass: bool = False) -> None:
+        self.case = case
+        self.facts = Facts()
+        self.before = ""
+        self._doing = self._done = "capture"
+        self.module = ModuleOp([])
+        self.classes: set[str] = set()
+        self.loops = ""
+        self._every_pass = every_pass
+        self._extent = 1
+        self._results = _Results([], [], [])
+
+    def run(self) -> Facts:
+        """Check the case. Raises Failure where it shows a mistake, NotDrawn where it says nothing."""
+        try:
+            self._run()
+        except (Failure, NotDrawn):
+            raise
+        except (Error, DiagnosticException, VerifyException, ParseError) as error:
+            if any(text in str(error) for text in _TOO_LARGE):
+                raise NotDrawn("the schedule is too large for the target") from error
+            kind = Kind.NVCC if isinstance(error, CompileError) else Kind.REFUSED
+            raise Failure(kind, f"in {self._doing}", str(error), _key(error)) from error
+        except Exception as error:
+            raise Failure(Kind.CRASH, f"in {self._doing}", traceback.format_exc(), _key(error)) from error
+        return self.facts
+
+    def _run(self) -> None:
+        captured = read_expression(self.case.text, seed=self.case.seed)
+        self._results = _results(captured)
+        self.module = captured.module
+        self._note_program()
+        self._doing = "decompose"
+        DecomposePass().apply(CONTEXT, self.module)
+        self._did("decompose")
+        self._extent = longest_reduction(self.module)
+        self._compare(self._evaluate())
+        if self.case.fusion is not None:
+            override(self.module, draw_overrides(random.Random(self.case.fusion), self.module, CONTEXT))
+        for level in (Level.TENSOR, Level.LOOP, Level.TILE, Level.KERNEL):
+            lower(self.module, CONTEXT, level, observer=self._observe, verifiers=True)
+            if level is not Level.KERNEL:
+                self._compare(self._evaluate())
+            if level is Level.LOOP and self.case.schedules is not None:
+                write_schedules(self.module, self.case.schedules)
+                self.classes = {class_of(function) for function in kernels(self.module)}
+                self.loops = str(self.module)
+        self._simulate()
+        self._print()
+
+    def _observe(self, run: StageRun, module: ModuleOp) -> None:
+        self._did(run.stage.name)
+        self.facts.kernels = max(self.facts.kernels, len(kernels(module)))
+        if run.level is Level.TILE and len(run.remarks) < len(kernels(module)):
+            self.facts.reached.add(run.stage.name)
+        if self._every_pass and run.level is not Level.KERNEL:
+            self._compare(self._evaluate())
+            self.before = str(module)
+
+    def _did(self, name: str) -> None:
+        """Note that a stage is done and the next one begins."""
+        names = [stage.name for stage in STAGES]
+        following = names.index(name) + 1
+        self._done, self._doing = name, names[following] if following < len(names) else "simulation"
+
+    def _evaluate(self) -> list[Array]:
+        return evaluate(self.module, self._results.inputs)
+
+    def _simulate(self) -> None:
+        steps = lane_steps(self.module)
+        if steps > STEP_LIMIT:
+            raise Failure(Kind.HANG, "in simulation", f"{steps} lane steps", "steps")
+        simulation = simulate(self.module, self._results.inputs, order=self.case.seed)
+        if simulation.findings:
+            finding = simulation.findings[0]
+            raise Failure(Kind.FINDING, "in simulation", str(finding), finding.kind)
+        self._compare(simulation.outputs)
+
+    def _print(self) -> None:
+        self._doing = "cuda"
+        text = print_module(self.module)
+        self.facts.reached.add("cuda")
+        if self.case.compiles:
+            self._doing = "nvcc"
+            compile_cubin(text, nvcc_arch(target_of(self.module).arch.data))
+            self.facts.reached.add("nvcc")
+
+    def _compare(self, outputs: Sequence[Array]) -> None:
+        results = self._results
+        for position, (got, wanted, own) in enumerate(zip(outputs, results.reference, results.eager, strict=True)):
+            if np.asarray(got).dtype != own.dtype:
+                raise Failure(
+                    Kind.WRONG, f"after {self._done}", f"output {position} is {got.dtype}, not {own.dtype}", "dtype"
+                )
+            verdict = compare(np.asarray(got), wanted, own, self._extent)
+            if not verdict.passed:
+                raise Failure(Kind.WRONG, f"after {self._done}", f"output {position}: {verdict}", "value")
+
+    def _note_program(self) -> None:
+        for op in self.module.walk():
+            if isinstance(op, AtenOp):
+                self.facts.overloads.add(op.schema().name)
+        values = [*self._results.inputs, *self._results.eager]
+        self.facts.dtypes.update(str(value.dtype) for value in values)
+
+
+def _results(captured: CapturedProgram) -> _Results:
+    """The inputs and PyTorch's results. Raises NotDrawn where those cannot be compared."""
+    eager, reference = captured.eager(), captured.reference()
+    if (reason := unstable(captured, eager, reference)) is not None:
+        raise NotDrawn(reason)
+    arrays = ([to_array(value) for value in values] for values in (captured.inputs, reference, eager))
+    return _Results(*arrays)
+
+
+def _key(error: BaseException) -> str:
+    """What stays the same as a case is shrunk: the type of an error and where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {frame.name}"
+
+
+def check(case: Case, *, every_pass: bool = False) -> Facts:
+    """Check a case at every level. Raises Failure where it shows a mistake, NotDrawn where it says nothing."""
+    with torch.random.fork_rng(devices=[]):
+        return Checker(case, every_pass=every_pass).run()

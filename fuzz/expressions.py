@@ -1,0 +1,47 @@
+"""Draws a whole program: some inputs, some expressions on what there is, one result or several."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from deplodock.fuzz.drawing import DTYPES, Drawer
+from deplodock.fuzz.families import FAMILIES, family
+from deplodock.fuzz.program import Expression
+
+MOST_STEPS = 6
+TRIES = 8
+"""How often a step is drawn again where PyTorch refuses it."""
+
+CONTRACTIONS = FAMILIES[:3]
+
+
+def draw_expression(draw: random.Random) -> Expression:
+    """A random program of at least one expression; its values are those that PyTorch gives on drawn inputs."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(draw.randrange(2**16))
+        drawer = Drawer(draw)
+        # Contractions have the schedules with the most rules: half of the programs have one.
+        wanted = draw.choice(CONTRACTIONS)[1] if drawer.chance(0.5) else None
+        if drawer.chance(0.7):
+            drawer.input(drawer.shape(1), draw.choice(DTYPES))
+        steps = draw.randint(1, MOST_STEPS)
+        place = draw.randrange(steps)
+        for step in range(steps):
+            made = wanted if step == place and wanted is not None else family(drawer)
+            for _ in range(TRIES):
+                if drawer.try_node(made):
+                    break
+                made = family(drawer)
+        return _finished(drawer)
+
+
+def _finished(drawer: Drawer) -> Expression:
+    """The program that gives the last value, and now and then others that nothing uses."""
+    while not any(not node.is_input for node in drawer.pool):
+        drawer.try_node(family(drawer))
+    made = [node for node in drawer.pool if not node.is_input]
+    unused = [node for node in made[:-1] if node not in drawer.used]
+    kept = [node for node in unused if drawer.chance(0.7)][:3]
+    return Expression((made[-1], *kept))

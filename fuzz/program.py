@@ -1,0 +1,103 @@
+"""A random program as a graph of PyTorch expressions, and its text: statements for inputs, then one expression."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+NAMES = {"torch": torch, "F": functional, "math": math}
+"""What the text of a program may use, as `-c` binds it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An expression: a template with a `{}` for each argument, and what it was when it was drawn.
+
+    An input has no arguments; its template is its name, and `setup` the statements that give the name its value.
+    """
+
+    template: str
+    args: tuple[Node, ...] = ()
+    value: Any = None
+    setup: str = ""
+
+    @property
+    def is_input(self) -> bool:
+        """Whether statements make the value, outside of what is compiled."""
+        return bool(self.setup)
+
+
+def make_input(name: str, setup: str) -> Node:
+    """An input of the given name. Raises what its statements raise."""
+    scope: dict[str, Any] = dict(NAMES)
+    exec(setup, scope)
+    return Node(name, (), scope[name], setup)
+
+
+def make_node(template: str, args: Sequence[Node]) -> Node:
+    """An expression of other nodes, evaluated. Raises what PyTorch raises."""
+    names = [f"_{position}" for position in range(len(args))]
+    scope = NAMES | {name: arg.value for name, arg in zip(names, args, strict=True)}
+    with torch.no_grad():
+        return Node(template, tuple(args), eval(template.format(*names), scope))
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A program: what it gives, as one value or as a tuple."""
+
+    outputs: tuple[Node, ...]
+
+    def nodes(self) -> list[Node]:
+        """The nodes in the order in which Python evaluates them, each once."""
+        found: dict[Node, None] = {}
+
+        def visit(node: Node) -> None:
+            if node not in found:
+                for arg in node.args:
+                    visit(arg)
+                found[node] = None
+
+        for output in self.outputs:
+            visit(output)
+        return list(found)
+
+    def text(self) -> str:
+        """One line for `-c`; an expression that is used twice gets a name where it stands first."""
+        nodes = self.nodes()
+        uses = Counter(arg for node in nodes for arg in node.args) + Counter(self.outputs)
+        names: dict[Node, str] = {}
+
+        def print_node(node: Node) -> str:
+            if node.is_input:
+                return node.template
+            if node in names:
+                return names[node]
+            inner = node.template.format(*(print_node(arg) for arg in node.args))
+            if uses[node] < 2:
+                return f"({inner})" if node.template.startswith("{}") and " " in node.template else inner
+            names[node] = f"v{len(names)}"
+            return f"({names[node]} := {inner})"
+
+        outputs = [print_node(output) for output in self.outputs]
+        last = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
+        return "; ".join([*(node.setup for node in nodes if node.is_input), last])
+
+    def replaced(self, old: Node, new: Node) -> Expression:
+        """The program with another node in the place of one; the values of those that use it are not updated."""
+        copies: dict[Node, Node] = {old: new}
+
+        def copy(node: Node) -> Node:
+            if node not in copies:
+                args = tuple(copy(arg) for arg in node.args)
+                same = all(one is other for one, other in zip(args, node.args, strict=True))
+                copies[node] = node if same else replace(node, args=args)
+            return copies[node]
+
+        return Expression(tuple(copy(node) for node in self.outputs))

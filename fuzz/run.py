@@ -1,0 +1,132 @@
+"""Runs cases one after the other, and sums up what they exercised."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deplodock.dialects.aten import SCHEMAS
+from deplodock.fuzz.case import Case, Failure, NotDrawn, check
+from deplodock.fuzz.drawing import DTYPES
+from deplodock.fuzz.expressions import draw_expression
+from deplodock.fuzz.program import Expression
+from deplodock.fuzz.schedules import draw_schedules
+
+LEAST_SHARE = 0.05
+"""The share of the cases that must reach each of what `shares` lists."""
+
+COUNTED = 200
+"""From how many cases on shares are demanded: fewer say nothing about them."""
+
+REACHES = {
+    "CUDA text": "cuda",
+    "staged": "stage-inputs",
+    "pipelined": "pipeline-k-outer",
+    "split k": "split-matmul-k",
+}
+"""What a case may reach, and the stage that says so."""
+
+
+@dataclass
+class Summary:
+    """What a run of the fuzzer did."""
+
+    first: int
+    seconds: float = 0.0
+    cases: int = 0
+    compiled: int = 0
+    not_drawn: Counter[str] = field(default_factory=Counter[str])
+    reached: Counter[str] = field(default_factory=Counter[str])
+    dtypes: Counter[str] = field(default_factory=Counter[str])
+    overloads: Counter[str] = field(default_factory=Counter[str])
+    failures: list[Found] = field(default_factory=list["Found"])
+
+    def shares(self) -> dict[str, float]:
+        """The share of the cases that reached each thing and had each element type."""
+        cases = max(self.cases, 1)
+        reached = {name: self.reached[stage] / cases for name, stage in REACHES.items()}
+        types = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
+        return reached | {name: self.dtypes[name] / cases for name in types}
+
+    def missing(self) -> list[str]:
+        """What too few of the cases reached, if there were enough of them."""
+        if self.cases < COUNTED:
+            return []
+        return [name for name, share in self.shares().items() if share < LEAST_SHARE]
+
+    def lines(self) -> list[str]:
+        """The summary as text."""
+        drawn = self.cases + sum(self.not_drawn.values())
+        never = sorted(name for name in SCHEMAS if not self.overloads[name])
+        return [
+            f"{self.cases} programs of {drawn} from seed {self.first} in {self.seconds:.0f} s, "
+            f"{self.compiled} compiled by nvcc, {len(self.failures)} failures",
+            ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items()),
+            *(f"left out: {count} because {reason}" for reason, count in self.not_drawn.most_common()),
+            f"{len(SCHEMAS) - len(never)} of {len(SCHEMAS)} operations; never: {', '.join(never) or 'none'}",
+        ]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A failure, with the number of its case and the program as it was drawn."""
+
+    number: int
+    expression: Expression
+    case: Case
+    failure: Failure
+
+
+def draw_case(number: int, *, compile_every: int) -> tuple[Expression, Case]:
+    """The case of a number: the same on every machine."""
+    draw = random.Random(number)
+    expression = draw_expression(draw)
+    fusion = draw.randrange(2**16) if draw.random() < 0.3 else None
+    schedules = draw_schedules(draw) if draw.random() < 0.7 else None
+    compiles = compile_every > 0 and number % compile_every == 0
+    return expression, Case(expression.text(), number, fusion, schedules, compiles)
+
+
+def fuzz(
+    first: int,
+    *,
+    count: int | None,
+    seconds: float | None,
+    compile_every: int,
+    most_failures: int,
+    report: Callable[[Found], None],
+) -> Summary:
+    """Check the cases from number `first` on, until `count`, `seconds` or failures of that many kinds are reached.
+
+    Each kind of failure is reported once, as it is found.
+    """
+    start = time.perf_counter()
+    summary = Summary(first)
+    known: set[object] = set()
+    number = first
+    while (count is None or number < first + count) and (seconds is None or time.perf_counter() - start < seconds):
+        expression, case = draw_case(number, compile_every=compile_every)
+        try:
+            facts = check(case)
+            summary.reached.update(facts.reached)
+            summary.dtypes.update(facts.dtypes)
+            summary.overloads.update(facts.overloads)
+            summary.compiled += "nvcc" in facts.reached
+            summary.cases += 1
+        except NotDrawn as reason:
+            summary.not_drawn[str(reason)] += 1
+        except Failure as failure:
+            summary.cases += 1
+            found = Found(number, expression, case, failure)
+            summary.failures.append(found)
+            if failure.key not in known:
+                known.add(failure.key)
+                report(found)
+        number += 1
+        if len(known) >= most_failures:
+            break
+    summary.seconds = time.perf_counter() - start
+    return summary

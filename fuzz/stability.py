@@ -1,0 +1,108 @@
+"""Whether a program's results are worth comparing: rounding errors neither cancel all digits nor flip a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import AnyFloat
+
+from deplodock.dialects.aten import SCHEMAS
+from deplodock.frontend.program import CapturedProgram
+
+_LOST = 1e-3
+"""PyTorch's own error, of the size of the result, from which on all digits count as cancelled."""
+
+_LOST_HALF = 5e-2
+"""The same for types of 16 bits."""
+
+_ULPS = 4.0
+"""The errors, in ulps of a result and of its root mean square, that another order of operations may make."""
+
+_FOLDS = (
+    *("sum", "prod", "cumsum", "pow"),
+    *("linear", "matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "einsum"),
+)
+"""Operations on all numbers whose results depend on the order, or on the library, where they are floats."""
+
+
+class _UndefinedCast(Exception):
+    """A cast whose result hardware and libraries choose."""
+
+
+class _Perturbed(fx.Interpreter):
+    """Runs a captured graph with errors of a few ulps after every operation that may round in several ways.
+
+    Raises _UndefinedCast where a float that an integer type cannot hold is cast to it.
+    """
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        super().__init__(graph)
+        self._generator = torch.Generator().manual_seed(0)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operation."""
+        result = super().call_function(target, args, kwargs)
+        name = str(target).removeprefix("aten.").removesuffix(".default")
+        if name in ("_to_copy", "type_as"):
+            _check_cast(args[0], result)
+        if not _is_rounded(name):
+            return result
+        return pytree.tree_map(self._perturb, result)
+
+    def _perturb(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        wide = value.double()
+        finite = wide[wide.isfinite()]
+        size = finite.square().mean().sqrt() if finite.numel() else torch.zeros(())
+        noise = torch.rand(wide.shape, generator=self._generator, dtype=torch.float64) * 2 - 1
+        return (wide + noise * _ULPS * torch.finfo(value.dtype).eps * (wide.abs() + size)).to(value.dtype)
+
+
+def _is_rounded(name: str) -> bool:
+    schema = SCHEMAS.get(name)
+    if schema is None or name.partition(".")[0] in _FOLDS:
+        return True
+    return bool(schema.elements) and all(isinstance(element, AnyFloat) for element in schema.elements)
+
+
+def _check_cast(value: torch.Tensor, result: torch.Tensor) -> None:
+    if not value.is_floating_point() or result.is_floating_point() or result.dtype == torch.bool:
+        return
+    info = torch.iinfo(result.dtype)
+    wide = value.double()
+    if not bool(((wide > float(info.min) - 1) & (wide < float(info.max))).all()):
+        raise _UndefinedCast
+
+
+def unstable(captured: CapturedProgram, eager: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> str | None:
+    """Why results of a program cannot be compared, or None: digits that cancel, decisions that roundings flip."""
+    try:
+        with torch.no_grad():
+            disturbed = _Perturbed(captured.graph).run(*captured.arguments([v.clone() for v in captured.inputs]))
+    except _UndefinedCast:
+        return "a float is cast to an integer type that cannot hold it"
+    for own, wanted, other in zip(eager, reference, disturbed, strict=True):
+        reason = _difference(own, wanted) or _difference(own, other)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _difference(own: torch.Tensor, other: torch.Tensor) -> str | None:
+    if not own.is_floating_point():
+        return None if torch.equal(own, other) else "roundings flip an integer or a condition"
+    values, rounded = own.double(), other.to(own.dtype).double()
+    finite = values.isfinite()
+    if not torch.equal(finite, rounded.isfinite()):
+        return "PyTorch itself overflows where float64 does not"
+    error, size = (values - rounded)[finite], rounded[finite]
+    limit = _LOST_HALF if own.dtype.itemsize == 2 else _LOST
+    if float(error.norm()) > limit * float(size.norm()):
+        return "nearly all digits cancel"
+    jump = float(error.abs().max()) > 8 * limit * float(size.square().mean().sqrt()) if size.numel() else False
+    return "roundings flip an element" if jump else None

@@ -1,0 +1,101 @@
+"""The fuzzer: what it draws is fixed by a seed, what is wrong it finds and shrinks, and a run of it finds nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from xdsl.dialects import arith
+from xdsl.rewriter import Rewriter
+
+pytest.importorskip("torch")
+
+from deplodock.fuzz.case import Case, Failure, Kind, NotDrawn, check
+from deplodock.fuzz.program import Expression, make_input, make_node
+from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
+from deplodock.fuzz.shrink import Shrinker
+from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
+from deplodock.tools import cli_fuzz
+
+SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "20"))
+FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
+
+SCRIPT = """
+from deplodock.fuzz.run import draw_case
+print([draw_case(number, compile_every=0)[1] for number in range(20)])
+"""
+
+
+def test_random_programs_under_random_schedules() -> None:
+    """DEPLODOCK_FUZZ_SECONDS says for how long, DEPLODOCK_FUZZ_SEED from which case on."""
+    assert cli_fuzz.run(FIRST, None, SECONDS, compile_every=10, most_failures=3)
+
+
+def test_a_seed_fixes_the_cases() -> None:
+    environment = os.environ | {"PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([draw_case(number, compile_every=0)[1] for number in range(20)])
+
+
+def test_a_name_is_given_to_what_is_used_twice() -> None:
+    x = make_input("x", "x = torch.ones(3)")
+    y = make_node("torch.relu({})", [x])
+    assert Expression((make_node("{} + {}", [y, y]),)).text() == ("x = torch.ones(3); ((v0 := torch.relu(x)) + v0)")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = torch.randn(9); (x * 1e8 + 1.0) - x * 1e8", "cancel"),
+        ("x = torch.full((9,), 2.0); torch.exp(x) > math.exp(2)", "flip"),
+        ("(torch.randn(9) * 1e30).to(torch.int32)", "cannot hold"),
+        ("x = torch.full((9,), 1e30); torch.sqrt(x * x)", "overflows"),
+    ],
+)
+def test_what_cannot_be_compared_is_not_drawn(text: str, reason: str) -> None:
+    with pytest.raises(NotDrawn, match=reason):
+        check(Case(text, 0))
+
+
+def test_a_refusal_is_a_failure() -> None:
+    with pytest.raises(Failure, match="a refusal in capture") as caught:
+        check(Case("torch.fft.fft(torch.randn(8)).real", 0))
+    assert caught.value.kind is Kind.REFUSED
+
+
+def test_a_planted_mistake_is_shrunk_and_blamed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lower = LowerToLoopsPass.apply
+
+    def wrong(self: LowerToLoopsPass, ctx: Any, module: Any) -> None:
+        lower(self, ctx, module)
+        for op in list(module.walk()):
+            if isinstance(op, arith.MaximumfOp):
+                Rewriter.replace_op(op, arith.MinimumfOp(op.lhs, op.rhs))
+
+    monkeypatch.setattr(LowerToLoopsPass, "apply", wrong)
+    x = make_input("x", "x = torch.randn(5, 8); x = x.permute(1, 0)")
+    y = make_node("torch.exp({})", [x])
+    z = make_node("torch.relu({} - 1)", [y])
+    expression = Expression((make_node("{} * {}", [z, y]),))
+    case = Case(expression.text(), 3, fusion=1)
+    with pytest.raises(Failure, match="a wrong result after lower-to-loops") as caught:
+        check(case)
+    shrinker = Shrinker(case, expression, caught.value)
+    smallest = shrinker.run()
+    assert smallest.text == "x = torch.randn((1, 1), dtype=torch.float32); torch.relu(x - 1)"
+    cli_fuzz.report(Found(3, expression, case, caught.value))
+    printed = capsys.readouterr().out
+    assert f"deplodock run --device sim -c '{smallest.text}' --seed 3\n" in printed
+    assert "the last module that was right:\nbuiltin.module" in printed
+    assert "tensor_ext.kernel @k_relu" in printed
+
+
+def test_too_little_of_something_fails() -> None:
+    summary = Summary(0, cases=COUNTED)
+    assert {"CUDA text", "staged", "pipelined", "split k", "float32", "bool"} <= set(summary.missing())
+    assert not Summary(0, cases=COUNTED - 1).missing()
