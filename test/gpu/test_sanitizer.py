@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from deplodock.runtime.nvcc import find_nvcc
+
 RUNNER = Path(__file__).parent / "run_kernels.py"
 FOUND = 9
 """The exit code of the sanitizer where it finds something."""
@@ -34,11 +36,29 @@ def sanitize(tool: str, files: Sequence[Path]) -> tuple[int, dict[str, list[str]
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 def test_finds_nothing(tool: str, lowered: dict[str, Any], tmp_path: Path) -> None:
-    files = [tmp_path / f"{name}.mlir" for name in lowered]
+    """In no kernel; but racecheck cannot follow rings whose slots one lane releases for its warp (see below)."""
+    files = [tmp_path / f"{name}.mlir" for name in lowered if tool != "racecheck" or not _lanes_release(lowered[name])]
     for file in files:
         file.write_text(str(lowered[file.stem].module), encoding="utf-8")
     code, said = sanitize(tool, files)
     assert code == 0, said
+
+
+def _lanes_release(kind: Any) -> bool:
+    return "kernel.arrive %empty" in str(kind.module)
+
+
+@pytest.mark.parametrize("releasing", ["THREAD", "LANE"])
+def test_racecheck_does_not_follow_an_arrival_of_one_lane(releasing: str, tmp_path: Path) -> None:
+    """A ring of one slot, right by the PTX memory model: what is before __syncwarp is before the lane's arrival."""
+    binary = tmp_path / "one_slot"
+    nvcc, sanitizer = find_nvcc(), shutil.which("compute-sanitizer")
+    if nvcc is None or sanitizer is None:
+        pytest.skip("nvcc or compute-sanitizer is not there")
+    source = Path(__file__).with_name("one_slot.cu")
+    subprocess.run([nvcc, "-arch=sm_90a", f"-DRELEASING_{releasing}", "-o", binary, source], check=True)
+    command = [sanitizer, "--tool", "racecheck", "--error-exitcode", str(FOUND), binary]
+    assert subprocess.run(command, check=False).returncode == (FOUND if releasing == "LANE" else 0)
 
 
 def test_racecheck_finds_a_planted_race(lowered: dict[str, Any], tmp_path: Path) -> None:
