@@ -45,7 +45,7 @@ def test_finds_nothing(tool: str, lowered: dict[str, Any], tmp_path: Path) -> No
 
 
 def _lanes_release(kind: Any) -> bool:
-    return "kernel.arrive %empty" in str(kind.module)
+    return "kernel.arrive warp " in str(kind.module)
 
 
 @pytest.mark.parametrize("releasing", ["THREAD", "LANE"])
