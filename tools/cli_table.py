@@ -27,6 +27,9 @@ from deplodock.tools.cli_program import Options, Session
 from deplodock.tools.clock import Clock
 from deplodock.tools.progress import tracked
 
+_WORDS = 40
+"""The words of an error that stay in the results."""
+
 _UNMEASURED = "not measured: out of time"
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -145,15 +148,21 @@ def _measure(row: Row, target: str, replacement: str | None) -> dict[str, Any]:
             program = session.read_expression(row.text)
             passed = cli_run.run(session, program, None, replacement, cli_run.RunOptions("cuda", bench=True, json=True))
     except Exception as error:
-        first = next(iter(str(error).splitlines()), "")
-        return {"error": f"{type(error).__name__}: {first}"}
+        return {"error": _short(error)}
     if not passed:
-        return {"error": f"wrong: {_last_line(log.getvalue())}"}
+        return {"error": f"wrong: {_verdict(log.getvalue())}"}
     return json.loads(output.getvalue().splitlines()[-1])
 
 
-def _last_line(text: str) -> str:
-    return next(iter(reversed(text.splitlines())), "")
+def _short(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()[:_WORDS])}"
+
+
+def _verdict(log: str) -> str:
+    """The line about the first wrong output, else the last line."""
+    lines = log.splitlines()
+    return next((line for line in lines if "WRONG" in line), lines[-1] if lines else "")
 
 
 def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, options: TableOptions) -> bool:
@@ -184,7 +193,7 @@ def _compile(row: Row, target: str) -> str:
         session.lower(module, Level.KERNEL)
         cubins([session.text(module, Level.CUDA)], nvcc_arch(target_of(module).arch.data))
     except Exception as error:
-        return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        return _short(error)
     return ""
 
 
