@@ -15,7 +15,7 @@ import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.tools import bench_rows
-from deplodock.tools.cli_program import Options, Program, Session
+from deplodock.tools.cli_program import Options, Program, Session, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
 from deplodock.tools.diagnostics import run_tool
@@ -31,8 +31,13 @@ app = typer.Typer(
 
 File = Annotated[
     str | None,
-    typer.Argument(metavar="[FILE]", help="a Python file (.py) or IR text of any level; - is IR text from stdin"),
+    typer.Argument(
+        metavar="[FILE]",
+        help="a Python file (.py), IR text of any level (- is stdin), or a model: a folder or a Hugging Face id",
+    ),
 ]
+Layer = Annotated[int | None, typer.Option(min=0, help="of a model, only the layer of this number, from 0")]
+SeqLen = Annotated[int | None, typer.Option(min=1, help="tokens that a model gets  [default: 128]")]
 Expression = Annotated[
     str | None,
     typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
@@ -92,12 +97,16 @@ def compile_command(
     print_op_generic: Generic = False,
     dump_dir: DumpDir = None,
     seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
 ) -> None:
-    """Compile a program and print it at a level."""
+    """Compile a program and print it at a level; of a model, which needs no weights for it, also what it amounts to."""
     if schedule is not None and ir in (Level.TORCH, Level.TENSOR, Level.LOOP):
         raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
-    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
-    module = _read(session, file, expression).module
+    options = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
+    session = _session(context, options)
+    program = _read(session, file, expression, weights=False)
+    module = program.module
     session.lower(module, ir)
     text = session.text(module, ir)
     if output is None:
@@ -106,6 +115,9 @@ def compile_command(
         output.write_text(text, encoding="utf-8")
     if ir is Level.CUDA:
         session.report_nvcc(text, module)
+    if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
+        for line in importlib.import_module("deplodock.tools.summary").summary(module, program.captured):
+            session.note(line)
     session.finish(module)
     sys.stdout.flush()
 
@@ -138,13 +150,16 @@ def run_command(
     print_op_generic: Generic = False,
     dump_dir: DumpDir = None,
     seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
 ) -> None:
     """Compile a program, run it on a GPU or in the simulator of one, and check the result.
 
     A Python program is compared with PyTorch, IR text with the evaluator of the same text, both in float64. The exit
     code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
     """
-    session = _session(context, Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule))
+    given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
+    session = _session(context, given)
     measured = "--bench" if bench else "--profile" if profile else None
     if measured and device is Device.SIM:
         raise typer.BadParameter(f"{measured} measures a GPU: leave out --device sim")
@@ -154,9 +169,9 @@ def run_command(
     if missing is not None and (measured or device is Device.CUDA):
         without = f"without {measured}, " if measured else ""
         raise Error(f"{missing}; {without}--device sim runs the program in the simulator")
-    if missing is None and target is None and (file is None or file.endswith(".py")):
+    if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
         session.options = replace(session.options, target=runtime.device_target())
-    program = _read(session, file, expression)
+    program = _read(session, file, expression, weights=True)
     if bench and program.captured is None:
         raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
     if replacement is not None and program.captured is None:
@@ -242,9 +257,13 @@ def _session(context: typer.Context, options: Options) -> Session:
     return Session(options, context.obj or Clock())
 
 
-def _read(session: Session, file: str | None, expression: str | None) -> Program:
+def _read(session: Session, file: str | None, expression: str | None, *, weights: bool) -> Program:
     if (file is None) == (expression is None):
         raise typer.BadParameter("give a program: either -c EXPR or a FILE")
+    if is_model(file):
+        return session.read_model(file or "", weights=weights)
+    if session.options.layer is not None or session.options.seq_len is not None:
+        raise typer.BadParameter("--layer and --seq-len are for models: a folder or a Hugging Face id")
     return session.read_expression(expression) if expression is not None else session.read_file(file or "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import re
 import sys
 from dataclasses import dataclass
 from io import StringIO
@@ -20,13 +21,14 @@ from deplodock.analysis.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects.kernel import FuncOp
 from deplodock.errors import InvalidInputError
-from deplodock.passes.driver import Level, StageRun, level_of, lower, set_target
+from deplodock.passes.driver import Level, StageRun, level_of, lower, set_target, stages
 from deplodock.passes.trace import Trace
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 from deplodock.tools.cli import TORCH
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
 from deplodock.tools.diagnostics import decode, explain
+from deplodock.tools.progress import tracked
 from deplodock.tools.source import LocatingParser
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
 
 FOREIGN = ("import torch", "torch.export", "nvcc")
 """The parts of a command's time that are not deplodock's."""
+
+
+def is_model(name: str | None) -> bool:
+    """Whether a name stands for a model: a folder, or an id `owner/name` where there is no such file."""
+    path = Path(name or "-")
+    is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) is not None and path.suffix not in (".py", ".mlir")
+    return path.is_dir() or (is_id and not path.exists())
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Options:
     generic: bool = False
     dump_dir: Path | None = None
     schedule: str | None = None
+    layer: int | None = None
+    seq_len: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ class Session:
         for name, dialect in Universe.get_multiverse().all_dialects.items():
             self.ctx.register_dialect(name, dialect)
         self._dumped = 0
+        self._is_long = False
         clock.add("import deplodock", clock.unaccounted())
 
     def read_expression(self, text: str) -> Program:
@@ -76,6 +88,17 @@ class Session:
         expression = importlib.import_module("deplodock.frontend.expression")
         with self.clock.part("torch.export"):
             captured: CapturedProgram = expression.read_expression(text, seed=self.options.seed)
+        return self._begin(Program(captured.module, captured))
+
+    def read_model(self, name: str, *, weights: bool) -> Program:
+        """Capture a model of transformers. Raises what `frontend.models.read_model` raises."""
+        self._import_frontend()
+        models = importlib.import_module("deplodock.frontend.models")
+        sizes = {"layer": self.options.layer, "seq_len": self.options.seq_len}
+        given = {key: value for key, value in sizes.items() if value is not None}
+        self._is_long = True
+        with self.clock.part("torch.export"):
+            captured: CapturedProgram = models.read_model(name, weights=weights, seed=self.options.seed, **given)
         return self._begin(Program(captured.module, captured))
 
     def read_file(self, name: str) -> Program:
@@ -113,9 +136,13 @@ class Session:
     def lower(self, module: ModuleOp, level: Level) -> None:
         """Run the stages to a level, with a trace at `-vv`. Raises as `driver.lower`."""
         trace = Trace(module, self.writer.trace_line) if self.options.verbosity > 1 else None
+        todo = stages(level_of(module), level) if self._is_long else []
+        bar = iter(tracked(todo, len(todo), "compiling"))
+        next(bar, None)
 
         def observe(run: StageRun, changed: ModuleOp) -> None:
             self.clock.add(f"{run.level} passes", run.seconds)
+            next(bar, None)
             if trace is not None:
                 trace(run, changed)
             self._dump(run.stage.label.replace(":", ""), changed)

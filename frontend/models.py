@@ -1,0 +1,215 @@
+"""Models of the transformers library, by a local folder or a Hugging Face id."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.frontend.capture import describe, export, quiet
+from deplodock.frontend.program import CapturedProgram
+
+_ATTENTION = "deplodock"
+_SEQ_LEN = 128
+_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+
+
+def read_model(
+    name: str, *, layer: int | None = None, seq_len: int | None = None, weights: bool = True, seed: int = 0
+) -> CapturedProgram:
+    """Capture the forward pass of a model, or of one of its layers, in float32 for one sequence without padding.
+
+    Args:
+        name: a folder with a `config.json`, or a Hugging Face id.
+        layer: the number of a layer, from 0: the program takes what the model passes to that layer; by default all.
+        seq_len: the tokens of the sequence; by default 128, or as many as the model takes.
+        weights: whether to read the weights; without them parameters have no values (they are on `meta`).
+        seed: the seed of the drawn token ids.
+
+    Raises:
+        InvalidInputError: there is no such model or layer, or transformers is not installed.
+        UnsupportedError: the model uses something that deplodock does not support.
+    """
+    transformers = _transformers()
+    with _reading(name):
+        model = _load(transformers, name, weights)
+    inputs = _inputs(model, seq_len, torch.Generator().manual_seed(seed))
+    program, args, names = _Forward(model), (inputs,), [model.main_input_name]
+    if layer is not None:
+        layers = _layers(model)
+        if not 0 <= layer < len(layers):
+            raise InvalidInputError(f"{name} has {len(layers)} layers: --layer is 0 to {len(layers) - 1}")
+        arguments = _arguments_of(layers[layer], program, inputs)
+        program, args = _Layer(layers[layer]), (arguments,)
+        names = [leaf for key, value in arguments.items() for leaf in _leaf_names(key, value)]
+    return export(program, args, names=names, rename=lambda path: path.partition(".")[2])
+
+
+class _Forward(nn.Module):
+    """A model as a function of its main input, that gives its first result: logits or the last hidden state."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        mask = {} if inputs.is_floating_point() else {"attention_mask": torch.ones_like(inputs)}
+        return self.model(inputs, **mask, return_dict=True)[0]
+
+
+class _Layer(nn.Module):
+    """A layer as a function of one dictionary of arguments, that gives its first result: the hidden state."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, arguments: dict[str, Any]) -> torch.Tensor:
+        result = self.layer(**arguments)
+        return result[0] if isinstance(result, tuple) else result
+
+
+def _transformers() -> ModuleType:
+    """The library, with an attention of ours that leaves a plain causal mask to the operation itself."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise InvalidInputError(f"models need the package {error.name}: pip install 'deplodock[models]'") from None
+    transformers.AttentionInterface.register(_ATTENTION, _attention)
+    transformers.AttentionMaskInterface.register(_ATTENTION, _mask)
+    return transformers
+
+
+def _attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """PyTorch's attention; scores that are capped (Gemma 2) take its steps one by one, which it does not cap."""
+    from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+
+    if softcap is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+    groups = query.shape[1] // key.shape[1]
+    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+    scores = softcap * torch.tanh(query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5) / softcap)
+    if attention_mask is None and getattr(module, "is_causal", True):
+        attention_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+    if attention_mask is not None:
+        scores = scores.masked_fill(attention_mask.logical_not(), -math.inf)
+    return (scores.softmax(-1) @ value).transpose(1, 2).contiguous(), None
+
+
+def _mask(
+    *,
+    kv_length: int,
+    local_size: int | None = None,
+    allow_is_causal_skip: bool = True,
+    allow_is_bidirectional_skip: bool = False,
+    **options: Any,
+) -> torch.Tensor | None:
+    """The mask of one sequence without padding: None where it is all positions, or all before the query's."""
+    from transformers.masking_utils import sdpa_mask
+
+    is_plain = allow_is_causal_skip or allow_is_bidirectional_skip
+    if is_plain and options["q_length"] == kv_length and (local_size is None or kv_length < local_size):
+        return None
+    options |= {"attention_mask": None, "allow_is_causal_skip": False}
+    return sdpa_mask(kv_length=kv_length, local_size=local_size, **options)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Say in one line why a model cannot be read."""
+    try:
+        with quiet():
+            yield
+    except (OSError, ValueError, KeyError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InvalidInputError(f"{name}: error: the model cannot be read: {reason}") from None
+
+
+def _load(transformers: ModuleType, name: str, weights: bool) -> Any:
+    transformers.logging.disable_progress_bar()
+    config = transformers.AutoConfig.from_pretrained(name)
+    config.use_cache = False
+    architecture = (config.architectures or [""])[0]
+    has_head = architecture.endswith(_LANGUAGE_MODELS)
+    kind = transformers.AutoModelForCausalLM if has_head else transformers.AutoModel
+    options = {"dtype": torch.float32, "attn_implementation": _ATTENTION}
+    if weights:
+        return kind.from_pretrained(name, config=config, **options).eval()
+    with torch.device("meta"):
+        return kind.from_config(config, **options).eval()
+
+
+def _inputs(model: Any, seq_len: int | None, generator: torch.Generator) -> torch.Tensor:
+    """The main input of a model, where its parameters are: token ids, or an image."""
+    config = model.config
+    match model.main_input_name:
+        case "input_ids":
+            longest = getattr(config, "max_position_embeddings", math.inf)
+            count = min(_SEQ_LEN, longest) if seq_len is None else seq_len
+            if count > longest:
+                raise InvalidInputError(f"the model takes at most {longest} tokens: --seq-len is {count}")
+            drawn = torch.randint(config.vocab_size, (1, int(count)), generator=generator)
+        case "pixel_values":
+            drawn = torch.randn(1, config.num_channels, config.image_size, config.image_size, generator=generator)
+        case other:
+            raise UnsupportedError(f"the model takes {other}; supported are input_ids and pixel_values")
+    return drawn.to(model.device)
+
+
+def _layers(model: Any) -> nn.ModuleList:
+    """The repeated layers of a model: the first list of as many modules as its configuration has layers."""
+    count = model.config.num_hidden_layers
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList) and len(module) == count]
+    if not lists:
+        raise UnsupportedError(f"{type(model).__name__} has no list of its {count} layers: leave out --layer")
+    return lists[0]
+
+
+class _Reached(Exception):
+    """The layer is called; the rest of the model need not run."""
+
+
+def _arguments_of(layer: nn.Module, program: nn.Module, inputs: torch.Tensor) -> dict[str, Any]:
+    """The arguments with which a program calls a layer, by name, without those that are None."""
+    found: dict[str, Any] = {}
+
+    def reach(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        given = {**bound, **bound.pop("kwargs", {})}
+        found.update((name, value) for name, value in given.items() if name != "kwargs" and value is not None)
+        raise _Reached
+
+    handle = layer.register_forward_pre_hook(reach, with_kwargs=True)
+    try:
+        with torch.no_grad(), quiet():
+            program(inputs)
+    except _Reached:
+        return found
+    except Exception as error:
+        raise InvalidInputError(f"the model raises {describe(error)}") from error
+    finally:
+        handle.remove()
+    raise UnsupportedError("the model does not call the layer")
+
+
+def _leaf_names(name: str, value: object) -> list[str]:
+    leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [name] if isinstance(value, torch.Tensor) else [f"{name}_{i}" for i in range(len(leaves))]

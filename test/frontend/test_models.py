@@ -1,0 +1,137 @@
+"""Models of transformers, made from configurations with random weights, saved, and read back by folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from xdsl.context import Context
+from xdsl.universe import Universe
+
+from deplodock.errors import InvalidInputError
+from deplodock.frontend.models import read_model
+from deplodock.frontend.program import CapturedProgram
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import Level, lower
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {"vocab_size": 64, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+DECODER = {
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 32, **SIZES
+}  # fmt: skip
+CONFIGS = {
+    "llama": lambda: transformers.LlamaConfig(**DECODER),
+    "tied": lambda: transformers.LlamaConfig(**(DECODER | {"num_hidden_layers": 1, "tie_word_embeddings": True})),
+    "qwen2": lambda: transformers.Qwen2Config(**DECODER),
+    "qwen3": lambda: transformers.Qwen3Config(**(DECODER | {"num_hidden_layers": 1, "head_dim": 16})),
+    "gpt2": lambda: transformers.GPT2Config(n_embd=64, n_layer=1, n_head=4, n_positions=32, **SIZES),
+    "gemma2": lambda: transformers.Gemma2Config(
+        **(DECODER | {"num_hidden_layers": 1, "head_dim": 16, "sliding_window": 4, "attn_logit_softcapping": 2.0})
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
+    """A folder with a model of a configuration, and the model; made once."""
+    made: dict[str, tuple[Path, Any]] = {}
+
+    def save(name: str) -> tuple[Path, Any]:
+        if name not in made:
+            transformers.logging.disable_progress_bar()
+            torch.manual_seed(0)
+            model = transformers.AutoModelForCausalLM.from_config(CONFIGS[name]()).eval()
+            folder = tmp_path_factory.mktemp(name)
+            model.save_pretrained(folder)
+            made[name] = folder, model
+        return made[name]
+
+    return save
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    found = Context()
+    for name, factory in Universe.get_multiverse().all_dialects.items():
+        found.register_dialect(name, factory)
+    return found
+
+
+def close(got: Any, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(torch.from_numpy(np.array(got)), wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+def at_kernel_level(program: CapturedProgram, context: Context) -> list[np.ndarray[Any, Any]]:
+    lower(program.module, context, Level.KERNEL)
+    simulation = simulate(program.module, [value.detach().numpy() for value in program.inputs])
+    assert not simulation.findings
+    return simulation.outputs
+
+
+def test_llama_on_the_simulator(saved: Callable[[str], tuple[Path, Any]], context: Context) -> None:
+    folder, model = saved("llama")
+    program = read_model(str(folder), seq_len=8)
+    assert program.names[:2] == ("input_ids", "p_model_embed_tokens_weight")
+    (logits,) = at_kernel_level(program, context)
+    close(logits, model(program.inputs[0]).logits)
+
+
+def test_a_layer_of_qwen2_on_the_simulator(saved: Callable[[str], tuple[Path, Any]], context: Context) -> None:
+    folder, model = saved("qwen2")
+    program = read_model(str(folder), layer=1, seq_len=8)
+    assert program.names[0] == "hidden_states"
+    assert "p_self_attn_q_proj_weight" in program.names
+    (state,) = at_kernel_level(program, context)
+    outputs = model(program_inputs(folder), output_hidden_states=True)
+    close(program.inputs[0], outputs.hidden_states[1])
+    close(model.model.norm(torch.as_tensor(state)), outputs.hidden_states[2])
+
+
+def program_inputs(folder: Path) -> torch.Tensor:
+    """The token ids that a program of the same seed gets."""
+    vocabulary = transformers.AutoConfig.from_pretrained(folder).vocab_size
+    return torch.randint(vocabulary, (1, 8), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["tied", "qwen3", "gpt2", "gemma2"])
+def test_logits_are_those_of_the_model(saved: Callable[[str], tuple[Path, Any]], context: Context, name: str) -> None:
+    folder, model = saved(name)
+    program = read_model(str(folder), seq_len=8)
+    lower(program.module, context, Level.TENSOR)
+    (logits,) = evaluate(program.module, [value.detach().numpy() for value in program.inputs])
+    close(logits, model(program_inputs(folder)).logits)
+    if name == "tied":
+        assert [value for value in program.names if "head" in value or "embed" in value] == ["p_lm_head_weight"]
+
+
+def test_without_weights(saved: Callable[[str], tuple[Path, Any]], tmp_path: Path) -> None:
+    CONFIGS["gpt2"]().save_pretrained(tmp_path)
+    program = read_model(str(tmp_path), layer=0, seq_len=4, weights=False)
+    assert {value.device.type for value in program.inputs} == {"meta"}
+    with pytest.raises(InvalidInputError, match="the model cannot be read"):
+        read_model(str(tmp_path))
+    with pytest.raises(InvalidInputError, match="has 1 layers: --layer is 0 to 0"):
+        read_model(str(tmp_path), layer=1, weights=False)
+    with pytest.raises(InvalidInputError, match="at most 32 tokens: --seq-len is 64"):
+        read_model(str(tmp_path), seq_len=64, weights=False)
+
+
+def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInputError, match="the model cannot be read"):
+        read_model(str(tmp_path), weights=False)
+
+
+def test_torch_compile_of_llama(saved: Callable[[str], tuple[Path, Any]]) -> None:
+    _, model = saved("tied")
+    torch._dynamo.reset()
+    ids = torch.arange(8)[None]
+    with torch.no_grad():
+        got = torch.compile(model, backend="deplodock")(ids, use_cache=False).logits
+        torch.testing.assert_close(got, model(ids).logits)
