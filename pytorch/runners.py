@@ -10,6 +10,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.errors import Error
+from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.runtime.device import Executable, new_stream
@@ -104,13 +105,13 @@ class CpuRunner:
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Raises Error where the simulator finds a mistake, which is one of the compiler's."""
-        arrays = [value.detach().numpy() for value in inputs]
+        arrays = [to_array(value) for value in inputs]
         if not self.simulates:
-            return [torch.from_numpy(array.copy()) for array in evaluate(self._tensors, arrays)]
+            return [to_tensor(array.copy()) for array in evaluate(self._tensors, arrays)]
         simulation = simulate(self.module, arrays)
         if simulation.findings:
             raise Error(f"the simulator finds a mistake in a compiled kernel: {simulation.findings[0]}")
-        return [torch.from_numpy(array) for array in simulation.outputs]
+        return [to_tensor(array) for array in simulation.outputs]
 
 
 def aligned(value: torch.Tensor) -> torch.Tensor:
