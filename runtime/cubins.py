@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 from deplodock.errors import CompileError
+from deplodock.runtime import nvrtc
 from deplodock.runtime.nvcc import CompiledKernel, KernelReport, compile_cubin, find_nvcc, nvcc_identity
 
 
@@ -33,7 +34,7 @@ def cubins(texts: Sequence[str], arch: str, *, folder: Path | None = None) -> li
         folder: where cubins are kept; by default `$DEPLODOCK_CACHE`, else `deplodock` in the user's cache folder.
 
     Raises:
-        CompileError: there is no nvcc, or it rejects a text.
+        CompileError: there is neither nvcc nor NVRTC, or it rejects a text.
     """
     place = folder or cache_folder()
     distinct = list(dict.fromkeys(texts))
@@ -50,13 +51,14 @@ def cache_folder() -> Path:
 
 
 def _cubin(text: str, arch: str, folder: Path) -> Cubin:
-    key = hashlib.sha256("\0".join([text, arch, _compiler()]).encode()).hexdigest()
+    identity, compile = _compiler()
+    key = hashlib.sha256("\0".join([text, arch, identity]).encode()).hexdigest()
     binary, report = folder / f"{key}.cubin", folder / f"{key}.json"
     if binary.is_file() and report.is_file():
         stored = json.loads(report.read_text(encoding="utf-8"))
         reports = {name: KernelReport(**values) for name, values in stored["reports"].items()}
         return Cubin(CompiledKernel(binary.read_bytes(), reports, stored["log"]), is_new=False)
-    kernel = compile_cubin(text, arch)
+    kernel = compile(text, arch)
     folder.mkdir(parents=True, exist_ok=True)
     _write(binary, kernel.cubin)
     stored = {"log": kernel.log, "reports": {name: asdict(report) for name, report in kernel.reports.items()}}
@@ -72,8 +74,13 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @cache
-def _compiler() -> str:
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise CompileError("no nvcc found: install the wheel nvidia-cuda-nvcc, set CUDA_HOME, or put nvcc on PATH")
-    return nvcc_identity(nvcc)
+def _compiler() -> tuple[str, Callable[[str, str], CompiledKernel]]:
+    """What a cubin depends on besides its source, and what compiles it: nvcc, else NVRTC."""
+    if (nvcc := find_nvcc()) is not None:
+        return nvcc_identity(nvcc), compile_cubin
+    if (identity := nvrtc.identity()) is not None:
+        return identity, nvrtc.compile_cubin
+    raise CompileError(
+        "no nvcc found: install the wheel nvidia-cuda-nvcc, set CUDA_HOME, or put nvcc on PATH; NVRTC does as well, "
+        "from the wheels cuda-bindings and nvidia-cuda-nvrtc"
+    )

@@ -6,10 +6,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from deplodock.errors import CompileError
+
+SOURCE = "kernel.cu"
+"""The name of the source in messages."""
 
 _WHEEL = "nvidia-cuda-nvcc"
 _WHEEL_NVCC = "nvidia/cu13/bin/nvcc"
@@ -70,13 +74,12 @@ def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> Compil
         raise CompileError(f"no nvcc found: install the wheel {_WHEEL}, set CUDA_HOME, or put nvcc on PATH")
     with tempfile.TemporaryDirectory(prefix="deplodock-") as name:
         folder = Path(name)
-        (folder / "kernel.cu").write_text(source, encoding="utf-8")
-        command = [str(nvcc), *_FLAGS, f"-arch={arch}", "-o", "out.cubin", "kernel.cu"]
+        (folder / SOURCE).write_text(source, encoding="utf-8")
+        command = [str(nvcc), *_FLAGS, f"-arch={arch}", "-o", "out.cubin", SOURCE]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         log = done.stdout + done.stderr
         if done.returncode != 0:
-            blamed = ", ".join(f"@{name}" for name in _blamed(log, folder)) or "the program"
-            raise CompileError(f"nvcc rejected {blamed} for {arch}:\n{_failure(log, folder)}")
+            raise rejection("nvcc", arch, log, lambda name: _text_of(folder / name))
         return CompiledKernel((folder / "out.cubin").read_bytes(), parse_ptxas_report(log), log)
 
 
@@ -102,35 +105,36 @@ def _numbers(pattern: re.Pattern[str], text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in match.groups())
 
 
-def _failure(log: str, folder: Path) -> str:
-    """The log without ptxas's reports, each PTX position followed by the line it names."""
+def rejection(compiler: str, arch: str, log: str, read: Callable[[str], str | None]) -> CompileError:
+    """The error for a rejected source: the kernels in which positions of the log lie, else all, and the log.
+
+    The log comes without ptxas's reports, each PTX position followed by the line it names; `read` gives the text of the
+    source, or the PTX, by file name.
+    """
+    blamed: dict[str, None] = {}
+    for file, number in _POSITION.findall(log):
+        before = "\n".join((read(file) or "").splitlines()[: int(number)])
+        blamed |= dict.fromkeys(_KERNEL.findall(before)[-1:])
+    names = ", ".join(f"@{name}" for name in blamed or _KERNEL.findall(read(SOURCE) or ""))
+    return CompileError(f"{compiler} rejected {names or 'the program'} for {arch}:\n{_failure(log, read)}")
+
+
+def _failure(log: str, read: Callable[[str], str | None]) -> str:
     lines: list[str] = []
     for line in log.strip().splitlines():
         if line.startswith("ptxas info"):
             continue
         lines.append(line)
         if (position := _PTX_POSITION.search(line)) is not None:
-            lines.append(f"  {_line_of(folder / position[1], int(position[2]))}")
+            number = int(position[2])
+            lines += [f"  {text.strip()}" for text in (read(position[1]) or "").splitlines()[number - 1 : number]]
     if "host compiler" in log:
         lines.append("nvcc runs the host's C++ compiler as its preprocessor: put g++ or clang++ on PATH")
-    return "\n".join(lines) or "nvcc gave no message"
+    return "\n".join(lines) or "there is no message"
 
 
-def _blamed(log: str, folder: Path) -> list[str]:
-    """The kernels, CUDA or PTX, in which the positions of a log lie."""
-    names: dict[str, None] = {}
-    for file, number in _POSITION.findall(log):
-        before = "\n".join(_lines_of(folder / file)[: int(number)])
-        names |= dict.fromkeys(_KERNEL.findall(before)[-1:])
-    return list(names)
-
-
-def _line_of(path: Path, number: int) -> str:
-    return "".join(_lines_of(path)[number - 1 : number]).strip()
-
-
-def _lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+def _text_of(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def _wheel_nvcc() -> Path | None:

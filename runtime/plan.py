@@ -171,7 +171,8 @@ def _buffer(argument: Argument) -> int:
 
 
 def _tensor_map(op: TensorMapOp, buffer: int) -> TensorMapPlan:
-    assert isinstance(type := op.result.type, TensorMapType)
+    type = op.result.type
+    assert isinstance(type, TensorMapType)
     dtype = dtype_of(type.source.element_type)
     swizzle = type.swizzle.span if isinstance(type.swizzle, SwizzleAttr) else 0
     return TensorMapPlan(buffer, type.source.get_shape(), dtype, type.extents, swizzle)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from deplodock.runtime import cubins, nvrtc
 from deplodock.runtime.compare import compare
 from deplodock.runtime.device import Executable
 
@@ -23,3 +27,17 @@ def test_runs_agree_bit_for_bit(lowered: dict[str, Any]) -> None:
     executable = Executable(program.module)
     first = executable.run(program.inputs)[0].tobytes()
     assert all(executable.run(program.inputs)[0].tobytes() == first for _ in range(20))
+
+
+def test_nvrtc_makes_kernels_that_are_right(
+    lowered: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if nvrtc.identity() is None:
+        pytest.skip("no NVRTC")
+    program = lowered["contraction"]
+    monkeypatch.setattr(cubins, "find_nvcc", lambda: None)
+    monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path))
+    cubins._compiler.cache_clear()
+    (output,) = Executable(program.module).run(program.inputs)
+    cubins._compiler.cache_clear()
+    assert compare(output, program.reference[0], program.eager[0], program.reduction_extent).passed

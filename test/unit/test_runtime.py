@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,10 @@ from xdsl.universe import Universe
 
 from deplodock.errors import CompileError, UnsupportedError
 from deplodock.runtime import cubins as cubins_module
+from deplodock.runtime import nvrtc
 from deplodock.runtime.cubins import cache_folder, cubins
 from deplodock.runtime.device import missing
+from deplodock.runtime.nvcc import CompiledKernel, KernelReport
 from deplodock.runtime.plan import BufferPlan, LaunchPlan, program_plan
 
 KERNELS = """
@@ -134,11 +136,38 @@ def test_where_cubins_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert cache_folder() == tmp_path / "own"
 
 
-def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cubins_module, "find_nvcc", lambda: None)
     cubins_module._compiler.cache_clear()
+    yield
+    cubins_module._compiler.cache_clear()
+
+
+@pytest.mark.usefixtures("no_nvcc")
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvrtc, "identity", lambda: None)
     with pytest.raises(CompileError, match="no nvcc found"):
         cubins([EMPTY], "sm_90a", folder=tmp_path)
+
+
+@pytest.mark.usefixtures("no_nvcc")
+def test_nvrtc_compiles_where_there_is_no_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiled = CompiledKernel(b"\x7fELF", {"k": KernelReport("k", 8, 0, 0, 0, 0)}, "log")
+    monkeypatch.setattr(nvrtc, "identity", lambda: "NVRTC 13.0")
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda text, arch: compiled)
+    (first,), (again,) = (cubins([EMPTY], "sm_90a", folder=tmp_path) for _ in range(2))
+    assert (first.kernel, first.is_new, again.kernel, again.is_new) == (compiled, True, compiled, False)
+
+
+def test_nvrtc() -> None:
+    if nvrtc.identity() is None:
+        pytest.skip("no NVRTC: it comes in the wheels cuda-bindings and nvidia-cuda-nvrtc")
+    compiled = nvrtc.compile_cubin(EMPTY, "sm_90a")
+    assert compiled.cubin[:4] == b"\x7fELF"
+    assert list(compiled.reports) == ["k"]
+    with pytest.raises(CompileError, match=r"^NVRTC rejected @k for sm_90a:\nkernel.cu\(1\): error: .*y"):
+        nvrtc.compile_cubin(EMPTY.replace("0.0f", "y"), "sm_90a")
 
 
 @pytest.mark.parametrize("option", [["--bench"], ["--profile"], ["--device", "cuda"]])
