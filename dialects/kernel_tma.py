@@ -28,6 +28,8 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     NoneAttr,
+    bf16,
+    f16,
     f32,
     f64,
     i32,
@@ -52,6 +54,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts, verify_map
+from deplodock.dialects.elements import listed
 from deplodock.dialects.kernel_mbarrier import MbarrierType, Place, parse_slot, print_slot, verify_slot
 from deplodock.dialects.kernel_sync import SharedMemory
 from deplodock.dialects.loop import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
@@ -70,7 +73,7 @@ UNIT_BYTES = 16
 SLOT_BYTES = 128
 """What the address of a box in shared memory is a multiple of (PTX ISA, `cp.async.bulk.tensor`)."""
 
-ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, i32: 4, i64: 8}
+ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, f16: 2, bf16: 2, i32: 4, i64: 8}
 """The bytes of the element types that a tensor map can have here."""
 
 
@@ -128,7 +131,9 @@ def verify_tensor_map(type: TensorMapType) -> None:
     source, box = type.source, type.extents
     shape, size = source.get_shape(), ELEMENT_BYTES.get(source.element_type)
     if size is None:
-        raise VerifyException(f"a tensor map is of f32, f64, i32 or i64, got {source.element_type}; copy without it")
+        raise VerifyException(
+            f"a tensor map is of {listed(tuple(ELEMENT_BYTES))}, got {source.element_type}; copy without it"
+        )
     is_global = isinstance(source.memory_space, NoneAttr) and isinstance(source.layout, NoneAttr)
     if not is_global or any(extent < 1 for extent in shape):
         raise VerifyException(f"a tensor map is of a contiguous global buffer of static shape, got {source}")

@@ -28,7 +28,7 @@ def parameters_start(capability: int) -> int:
     return _BANKS.get(capability, _BANK)
 
 
-_TYPES = {"int32": 3, "int64": 5, "float32": 7, "float64": 8}
+_TYPES = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 """CUtensorMapDataType by element type."""
 
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
