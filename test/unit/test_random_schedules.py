@@ -40,9 +40,11 @@ from deplodock.passes.tile.pad_smem import PadSmemPass
 from deplodock.passes.tile.permute_register_tile import PermuteRegisterTilePass
 from deplodock.passes.tile.pipeline_k_outer import PipelineKOuterPass
 from deplodock.passes.tile.register_tile import RegisterTilePass
+from deplodock.passes.tile.split_inner_for_swizzle import SplitInnerForSwizzlePass
 from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.stage_inputs import StageInputsPass
 from deplodock.passes.tile.tileify import TileifyPass
+from deplodock.passes.tile.tma_copy import TmaCopyPass
 
 DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
@@ -56,11 +58,13 @@ BEFORE = {
     "permute-register-tile": ("register-tile",),
     "mark-unroll": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce"),
     "double-buffer": ("stage-inputs",),
-    "async-copy": ("stage-inputs",),
-    "pad-smem": ("stage-inputs",),
-    "pipeline-k-outer": ("stage-inputs", "double-buffer", "async-copy"),
+    "tma-copy": ("stage-inputs", "double-buffer"),
+    "split-inner-for-swizzle": ("tma-copy",),
+    "async-copy": ("stage-inputs", "tma-copy"),
+    "pad-smem": ("stage-inputs", "tma-copy"),
+    "pipeline-k-outer": ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle"),
 }
-"""The rules that refuse once the rule has fired, so that they come before it."""
+"""The rules that come before the rule: they refuse once it has fired, or it refuses before they have."""
 
 CONTEXT = Context()
 for _name, _factory in Universe.get_multiverse().all_dialects.items():
@@ -215,7 +219,7 @@ def contraction(draw: random.Random, *, is_batched: bool) -> Program:
         "%n": draw.randint(1, 70),
         "%k": draw.choice([draw.randint(1, 70), draw.randint(30, 70)]),
     }
-    if draw.random() < 0.3:
+    if draw.random() < 0.5:
         extents |= {axis: 8 * draw.randint(1, 8) for axis in ("%m", "%n", "%k")}
     batch = ["%b"] if is_batched else []
 
@@ -294,6 +298,8 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
         ),
         MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
         DoubleBufferPass(depth=draw.choice([2, 3, 3, 4, 4, 4])),
+        *([TmaCopyPass(bytes=16)] if draw.random() < 0.8 else []),
+        SplitInnerForSwizzlePass(span=draw.choice([None, 32, 32, 64])),
         AsyncCopyPass(bytes=4),
         PadSmemPass(pad=draw.choice([None, 1, 4])),
         PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
@@ -316,6 +322,8 @@ def reduction_rules(draw: random.Random) -> list[ModulePass]:
         RegisterTilePass(vector=draw.choice([2, 4])),
         MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
         DoubleBufferPass(depth=draw.choice([2, 3, 4, 4])),
+        *([TmaCopyPass(bytes=16)] if draw.random() < 0.8 else []),
+        SplitInnerForSwizzlePass(span=draw.choice([None, 32, 32, 64])),
         AsyncCopyPass(bytes=4),
         PadSmemPass(pad=draw.choice([None, 1, 4])),
         PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
@@ -414,3 +422,5 @@ def test_random_schedules(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("ragged", "register-tile", "permute-register-tile", "mark-unroll", "ring of 3 or more"):
         assert fired[name] >= DRAWS / 4, f"{name}: {fired[name]} of {DRAWS} draws"
     assert fired["split-matmul-k"] >= DRAWS / 8
+    assert fired["tma-copy"] >= DRAWS / 16
+    assert fired["split-inner-for-swizzle"] >= DRAWS / 64
