@@ -62,6 +62,14 @@ func.func @f(%x: memref<8xf32>) {
 
 // -----
 
+// CHECK: error: tile.stage: a slab is copied by async or tma, not both
+func.func @f(%x: memref<8xf32>) {
+  %s = tile.stage %x[d0] async tma : memref<8xf32> to memref<4xf32, #tile.memory<shared>>
+  func.return
+}
+
+// -----
+
 // CHECK: error: kernel.move: an async move is of 4, 8 or 16 bytes, got 4 f64
 func.func @f(%x: memref<8xf64>, %s: memref<8xf64, #tile.memory<shared>>) {
   kernel.move 4 async %x[0] to %s[0] : memref<8xf64> to memref<8xf64, #tile.memory<shared>>
