@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from deplodock.errors import DeviceError
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import POISON, Executable
 from deplodock.runtime.plan import BufferPlan
@@ -99,7 +100,22 @@ def time_graphs(
         sets: the sets of inputs.
         stream: where graphs are captured.
         prepare: called before each round of replays.
+
+    Raises DeviceError if the GPU reports a fault.
     """
+    try:
+        return _time_graphs(contestants, sets, stream, prepare)
+    except torch.AcceleratorError as error:
+        names = ", ".join(contestants)
+        raise DeviceError(f"the GPU reports a fault in repeated runs ({names}): {str(error).splitlines()[0]}") from None
+
+
+def _time_graphs(
+    contestants: Mapping[str, Callable[[], None]],
+    sets: int,
+    stream: torch.cuda.Stream,
+    prepare: Callable[[], None],
+) -> list[Timing]:
     graphs: dict[str, tuple[torch.cuda.CUDAGraph, int]] = {}
     for name, run in contestants.items():
         stream.wait_stream(torch.cuda.current_stream())
