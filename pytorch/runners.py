@@ -40,14 +40,15 @@ class CudaRunner:
     def __init__(self, module: ModuleOp, results: Sequence[torch.Tensor]) -> None:
         """`results` say shapes and dtypes."""
         self.device = torch.device("cuda", 0)
-        self._executable = Executable(module)
+        self.executable = Executable(module)
         self._results = [(result.shape, result.dtype) for result in results]
         self.module = module
+        self._bound: tuple[dict[int, int], Any] = {}, ()
         self._stream: Any = None
         self._last: torch.cuda.Stream | None = None
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        plan = self._executable.plan
+        plan = self.executable.plan
         given = dict(zip(plan.inputs, map(aligned, inputs), strict=True))
         # A buffer has the bytes of its result, whose dtype numpy may not have.
         made = {
@@ -61,28 +62,32 @@ class CudaRunner:
             if buffer.offset is None and number not in given and number not in made
         }
         memory = {**given, **made, **unused}
-        calls = self._executable.bind({number: value.data_ptr() for number, value in memory.items()})
-        self._launch(calls)
+        addresses = {number: value.data_ptr() for number, value in memory.items()}
+        if addresses != self._bound[0]:
+            self._bound = addresses, self.executable.bind(addresses)
+        self._launch(self._bound[1])
         own = dict(zip(plan.inputs, inputs, strict=True))
         return [own[number] if number in own else made[number] for number in plan.outputs]
 
     def _launch(self, calls: Any) -> None:
-        """Launch on the current stream: pycuda takes over no stream of another's, so another but the null stream waits.
+        """Launch on the current stream; pycuda takes over none but the null stream, so work for others waits for them.
 
-        All runs share scratch memory, so a run on another stream than the last waits for that, too.
+        All runs share scratch memory, so a run on another stream than the last waits for that, too. A CUDA graph is
+        captured without that: whoever replays it on several streams at once orders them.
         """
         current = torch.cuda.current_stream(self.device)
-        if self._last is not None and self._last != current:
-            current.wait_stream(self._last)
-        self._last = current
+        if not torch.cuda.is_current_stream_capturing():
+            if self._last is not None and self._last != current:
+                current.wait_stream(self._last)
+            self._last = current
         if current.cuda_stream == 0:
-            self._executable.launch(calls)
+            self.executable.launch(calls)
             return
         if self._stream is None:
             self._stream = new_stream()
         shared = torch.cuda.ExternalStream(self._stream.handle, self.device)
         shared.wait_stream(current)
-        self._executable.launch(calls, self._stream)
+        self.executable.launch(calls, self._stream)
         current.wait_stream(shared)
 
 
