@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 OWN, EAGER, COMPILED = "deplodock", "PyTorch, graph", "torch.compile, graph"
+AUTOTUNED = "torch.compile, max-autotune"
+_PEERS = (EAGER, COMPILED, AUTOTUNED)
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class Result:
         """The time of a contestant; None if it took no part."""
         timings = [] if self.bench is None else self.bench["timings"]
         return next((each["microseconds"] for each in timings if each["name"] == contestant), None)
+
+    def with_autotuned(self, earlier: Result | None) -> Result:
+        """This result, with the time of max-autotune that an earlier one has of the same card and PyTorch."""
+        if self.bench is None or earlier is None or self.microseconds(AUTOTUNED) is not None:
+            return self
+        if any(self.conditions.get(name) != earlier.conditions.get(name) for name in ("card", "torch")):
+            return self
+        kept = [each for each in (earlier.bench or {"timings": []})["timings"] if each["name"] == AUTOTUNED]
+        return replace(self, bench={**self.bench, "timings": [*self.bench["timings"], *kept]})
 
     def ratio(self, contestant: str) -> float | None:
         """How many times as long as ours a contestant takes."""
@@ -63,11 +74,12 @@ def markdown(results: Sequence[Result]) -> str:
     """All rows as a table, failed ones with their reason, after the geometric means of the ratios."""
     head = [
         "Microseconds of a run, in CUDA graphs; ratios are PyTorch's time by ours, so above 1 we are faster.",
+        "Times of max-autotune are measured once for each card and version of PyTorch.",
         "",
-        *[line for contestant in (EAGER, COMPILED) for line in _means(results, contestant)],
+        *[line for contestant in _PEERS for line in _means(results, contestant)],
         "",
-        f"| row | deplodock | {EAGER} | ratio | {COMPILED} | ratio | share of the floor |",
-        "|---|---|---|---|---|---|---|",
+        f"| row | deplodock | {' | ratio | '.join(_PEERS)} | ratio | share of the floor |",
+        "|---" * (3 + 2 * len(_PEERS)) + "|",
     ]
     conditions = list(dict.fromkeys(", ".join(result.conditions.values()) for result in results))
     return "\n".join([*head, *map(_line, results), "", *(f"Measured: {each}" for each in conditions)]) + "\n"
@@ -88,10 +100,10 @@ def _means(results: Sequence[Result], contestant: str) -> list[str]:
 
 def _line(result: Result) -> str:
     if result.bench is None or result.error:
-        return f"| {result.name} | **{result.error.replace('|', '/')}** | | | | | |"
+        return f"| {result.name} | **{result.error.replace('|', '/')}** {'| ' * (1 + 2 * len(_PEERS))}|"
     own = result.microseconds(OWN)
     cells = [_number(own, 1)]
-    for contestant in (EAGER, COMPILED):
+    for contestant in _PEERS:
         cells += [_number(result.microseconds(contestant), 1), _number(result.ratio(contestant), 3)]
     share = None if own is None else result.bench["floor"] / own
     return f"| {result.name} | {' | '.join([*cells, _number(share, 3)])} |"

@@ -21,6 +21,7 @@ from deplodock.errors import Error
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import Executable, device_name, new_stream
+from deplodock.tools.bench_report import AUTOTUNED, COMPILED, EAGER, OWN
 from deplodock.tools.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 
 Check = Callable[[Sequence[Array]], str]
@@ -62,7 +63,7 @@ class Benchmark:
 
     def lines(self) -> list[str]:
         """A table for people."""
-        own = self.of("deplodock")
+        own = self.of(OWN)
         rows = [
             f"{timing.name:22} {timing.microseconds:10.1f} us  x{timing.microseconds / own:5.2f}  {self._rate(timing)}"
             for timing in self.timings
@@ -78,7 +79,7 @@ class Benchmark:
 
 
 def bench(
-    program: CapturedProgram, executable: Executable, check: Check, rates: Rates, *, compile: bool = True
+    program: CapturedProgram, executable: Executable, check: Check, rates: Rates, *, autotune: bool = False
 ) -> Benchmark:
     """Time a program on the GPU.
 
@@ -92,7 +93,7 @@ def bench(
         executable: the same, compiled.
         check: judges the outputs of timed runs.
         rates: what the card can do, for the floor.
-        compile: whether torch.compile takes part.
+        autotune: whether torch.compile takes part in mode max-autotune, too, which can take minutes.
 
     Raises:
         Error: a timed run is wrong, or a time is below the floor, so that it cannot be one of the whole program.
@@ -106,7 +107,7 @@ def bench(
     del results, written
     stream = new_stream()
     own = OwnRuns(executable, sets, stream)
-    contestants = {**_peers(program, sets, compile), "deplodock": own.run}
+    contestants = {**_peers(program, sets, autotune), OWN: own.run}
     shared = torch.cuda.ExternalStream(stream.handle)
     timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), shared, own.poison)]
     for number in sorted({0, len(sets) - 1}):
@@ -115,7 +116,7 @@ def bench(
     floor = rates.floor_ns(moved, flops, cached=len(sets) * moved <= ROTATED_BYTES) * 1e-3
     new = int(executable.cubin.is_new)
     found = Benchmark(device_name(), tuple(timings), moved, flops, floor, len(sets), new)
-    if (time := found.of("deplodock")) < floor:
+    if (time := found.of(OWN)) < floor:
         raise Error(f"{time:.1f} us are below the floor of {floor:.1f} us: the measurement is wrong")
     return found
 
@@ -158,7 +159,7 @@ def _sets(program: CapturedProgram, size: int) -> list[list[torch.Tensor]]:
 
 
 def _peers(
-    program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]], compile: bool
+    program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]], autotune: bool
 ) -> dict[str, Callable[[], None]]:
     """What the graphs of PyTorch capture: a run on every set."""
     arguments = [program.arguments(values) for values in sets]
@@ -171,9 +172,9 @@ def _peers(
 
         return run
 
-    found = {"PyTorch, graph": all_sets(program.graph)}
-    if compile:
-        found["torch.compile, graph"] = all_sets(torch.compile(program.graph, dynamic=False))
+    found = {EAGER: all_sets(program.graph), COMPILED: all_sets(torch.compile(program.graph, dynamic=False))}
+    if autotune:
+        found[AUTOTUNED] = all_sets(torch.compile(program.graph, dynamic=False, mode="max-autotune-no-cudagraphs"))
     return found
 
 

@@ -59,11 +59,13 @@ class _Task:
 class RunOptions:
     """Where `deplodock run` runs a program (`cuda` or `sim`), and what it reports besides the result.
 
-    `limit` is the seconds that the GPU may take for the run, and for what is measured, before the process is ended.
+    `autotune` lets torch.compile take part in mode max-autotune, too. `limit` is the seconds that the GPU may take for
+    the run, and for what is measured, before the process is ended.
     """
 
     device: str = "sim"
     bench: bool = False
+    autotune: bool = False
     profile: bool = False
     json: bool = False
     limit: float | None = None
@@ -153,7 +155,7 @@ def _measure(
     """Measure a right program on the GPU, as far as the options ask for it."""
     counters, reason = _counters(session, module, options) if options.profile else ({}, "")
     with _limited(module, options):
-        bench = _bench(program, module, task, executable) if options.bench else None
+        bench = _bench(program, module, task, executable, options.autotune) if options.bench else None
         profile = _profile(module, task, executable, counters, reason) if options.profile else None
     return bench, profile
 
@@ -240,7 +242,7 @@ def _simulate(session: Session, module: ModuleOp, task: _Task) -> tuple[list[Arr
     return simulation.outputs, simulation.findings
 
 
-def _bench(program: Program, module: ModuleOp, task: _Task, executable: Executable) -> Benchmark:
+def _bench(program: Program, module: ModuleOp, task: _Task, executable: Executable, autotune: bool) -> Benchmark:
     """Time a captured program on the GPU beside PyTorch."""
     assert program.captured is not None
 
@@ -248,7 +250,7 @@ def _bench(program: Program, module: ModuleOp, task: _Task, executable: Executab
         return next((str(verdict) for verdict in _verdicts(task, outputs) if not verdict.passed), "")
 
     return importlib.import_module("deplodock.tools.cli_bench").bench(
-        program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module))
+        program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module)), autotune=autotune
     )
 
 

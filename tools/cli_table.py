@@ -36,11 +36,16 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Seconds that a row may take and after which none is started, and a file to run in place of a row's program."""
+    """How rows are measured.
 
-    limit: float
-    budget: float
+    `limit` is the seconds that a row may take, `budget` those after which none is started, `replacement` a file of IR
+    text to run in place of every row's program; `autotune` lets torch.compile take part in mode max-autotune, too.
+    """
+
+    limit: float = 120.0
+    budget: float = 3600.0
     replacement: str | None = None
+    autotune: bool = False
 
 
 class Worker(Protocol):
@@ -74,7 +79,7 @@ def run_table(
         result = _result(row, found, conditions)
         passed &= result.passed
         if result.error != _UNMEASURED or row.name not in results:
-            results[row.name] = result
+            results[row.name] = result.with_autotuned(results.get(row.name))
         write_results(folder, results.values())
         print(f"{row.name}: {result.error or _times(result)}", flush=True)
     return passed
@@ -91,14 +96,11 @@ def _times(result: Result) -> str:
 
 
 class Process:
-    """A worker in a process of its own, started again after an error: faults stay with a CUDA context.
+    """A worker in a process of its own, started again after an error: faults stay with a CUDA context."""
 
-    With a `replacement`, a file of IR text, that runs in place of every row's program.
-    """
-
-    def __init__(self, target: str, replacement: str | None = None) -> None:
+    def __init__(self, target: str, options: TableOptions = TableOptions()) -> None:
         self._target = target
-        self._replacement = replacement
+        self._options = options
         self._process: Any = None
         self._connection: Any = None
 
@@ -116,7 +118,7 @@ class Process:
 
     def _start(self) -> Any:
         self._connection, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(other, self._target, self._replacement), daemon=True)
+        self._process = _SPAWN.Process(target=_serve, args=(other, self._target, self._options), daemon=True)
         self._process.start()
         other.close()
         return self._connection
@@ -129,16 +131,16 @@ class Process:
         self._process = self._connection = None
 
 
-def _serve(connection: Any, target: str, replacement: str | None) -> None:
+def _serve(connection: Any, target: str, options: TableOptions) -> None:
     with contextlib.suppress(EOFError):
         while True:
-            connection.send(_measure(connection.recv(), target, replacement))
+            connection.send(_measure(connection.recv(), target, options))
             gc.unfreeze()
             gc.collect()
             importlib.import_module("torch").cuda.empty_cache()
 
 
-def _measure(row: Row, target: str, replacement: str | None) -> dict[str, Any]:
+def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
     """Run one row as `deplodock run --bench --json`; whatever goes wrong is its result."""
     cli_run = importlib.import_module("deplodock.tools.cli_run")
     output, log = StringIO(), StringIO()
@@ -146,7 +148,8 @@ def _measure(row: Row, target: str, replacement: str | None) -> dict[str, Any]:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
             session = Session(Options(target=target), Clock())
             program = session.read_expression(row.text)
-            passed = cli_run.run(session, program, None, replacement, cli_run.RunOptions("cuda", bench=True, json=True))
+            how = cli_run.RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
+            passed = cli_run.run(session, program, None, options.replacement, how)
     except Exception as error:
         return {"error": _short(error)}
     if not passed:
@@ -167,7 +170,7 @@ def _verdict(log: str) -> str:
 
 def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, options: TableOptions) -> bool:
     """Measure rows on the GPU; see `run_table`."""
-    worker = Process(target, options.replacement)
+    worker = Process(target, options)
     found = conditions(card, target)
     try:
         return run_table(rows, worker, folder, found, limit=options.limit, budget=options.budget)

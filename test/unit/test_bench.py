@@ -80,6 +80,17 @@ def test_rows_after_the_budget_keep_what_was_measured_before(tmp_path: Path) -> 
     assert read_results(tmp_path)["a"].passed
 
 
+def test_times_of_max_autotune_are_kept_for_a_card_and_a_pytorch() -> None:
+    bench = measured(2.0, 3.0)["bench"]
+    tuned = {**bench, "timings": [*bench["timings"], {"name": "torch.compile, max-autotune", "microseconds": 5.0}]}
+    earlier = Result("a", "x", tuned, "", {"card": "X", "torch": "2", "commit": "1"})
+    again = Result("a", "x", bench, "", {"card": "X", "torch": "2", "commit": "2"})
+    assert again.with_autotuned(earlier).ratio("torch.compile, max-autotune") == 2.5
+    assert again.with_autotuned(None) == again
+    other = Result("a", "x", bench, "", {"card": "X", "torch": "3", "commit": "2"})
+    assert other.with_autotuned(earlier) == other
+
+
 def test_means_with_and_without_sdpa() -> None:
     results = [
         Result("a", "sdpa", measured(1.0, 4.0)["bench"], "", {}),
