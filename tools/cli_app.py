@@ -107,7 +107,10 @@ def compile_command(
     session = _session(context, options)
     program = _read(session, file, expression, weights=False)
     module = program.module
-    session.lower(module, ir)
+    if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
+        importlib.import_module("deplodock.tools.summary").lower_with_summary(session, program, ir)
+    else:
+        session.lower(module, ir)
     text = session.text(module, ir)
     if output is None:
         session.write(text, ir)
@@ -115,9 +118,6 @@ def compile_command(
         output.write_text(text, encoding="utf-8")
     if ir is Level.CUDA:
         session.report_nvcc(text, module)
-    if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
-        for line in importlib.import_module("deplodock.tools.summary").summary(module, program.captured):
-            session.note(line)
     session.finish(module)
     sys.stdout.flush()
 
@@ -180,8 +180,9 @@ def run_command(
     with session.clock.part("import deplodock"):
         cli_run = importlib.import_module("deplodock.tools.cli_run")
     place = "cuda" if missing is None else "sim"
-    how = cli_run.RunOptions(place, bench=bench, profile=profile, json=as_json, limit=limit)
-    succeeded = cli_run.run(session, program, ir, replacement, how)
+    succeeded = cli_run.run(
+        session, program, ir, replacement, cli_run.RunOptions(place, bench, profile, as_json, limit)
+    )
     sys.stdout.flush()
     if not succeeded:
         raise typer.Exit(1)
@@ -202,9 +203,6 @@ def bench_command(
         str | None,
         typer.Option("--from", metavar="FILE", help="run this IR text in place of the program of the one row"),
     ] = None,
-    autotune: Annotated[
-        bool, typer.Option("--max-autotune", help="torch.compile in that mode, too; its times are kept in the results")
-    ] = False,
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
@@ -232,9 +230,7 @@ def bench_command(
     else:
         card = runtime.device_name()
         folder = output or Path("bench", "results", card.replace(" ", "-"))
-        passed = cli_table.measure_table(
-            rows, card, target, folder, cli_table.TableOptions(limit, budget, replacement, autotune)
-        )
+        passed = cli_table.measure_table(rows, card, target, folder, cli_table.TableOptions(limit, budget, replacement))
     if not passed:
         raise typer.Exit(1)
 

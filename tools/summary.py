@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp
 
+from deplodock.passes.driver import Level
 from deplodock.runtime.plan import ProgramPlan, TensorMapPlan, program_plan
+from deplodock.tools.cli_program import Program, Session
 
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram
 
 
-def summary(module: ModuleOp, captured: CapturedProgram | None) -> list[str]:
+def lower_with_summary(session: Session, program: Program, level: Level) -> None:
+    """Lower a program to kernel level or the text of it, and note what it amounts to."""
+    module = program.module
+    session.lower(module, Level.LOOP)
+    called = [op.callee.string_value() for op in module.walk() if isinstance(op, CallOp)]
+    session.lower(module, level)
+    for line in summary(module, called, program.captured):
+        session.note(line)
+
+
+def summary(module: ModuleOp, called: Sequence[str], captured: CapturedProgram | None) -> list[str]:
     """Lines about a program at kernel level.
 
-    The bytes are those of the buffers of each launch. Operations are those of the matrix products as PyTorch counts
-    them, a multiplication and an addition each, without what causal masks save; IR text alone does not say them.
+    `called` names the kernels at loop level, each of which may take several launches. The bytes are those of the
+    buffers of each launch. Operations are those of the matrix products as PyTorch counts them, a multiplication and an
+    addition each, those that causal masks hide included; IR text alone does not say them.
     """
     plan = program_plan(module)
-    kernels = dict.fromkeys(launch.kernel for launch in plan.launches)
     lines = [
-        f"{_count(len(plan.launches), 'launch')} of {_count(len(kernels), 'unique kernel')}",
+        f"{_count(len(called), 'kernel')}, {len(set(called))} unique, in {_count(len(plan.launches), 'launch')}",
         f"{_size(sum(_bytes(plan)))} read and written by the launches, {_size(plan.scratch)} of scratch memory",
     ]
     if captured is not None:
