@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -31,6 +32,12 @@ class Node:
     def is_input(self) -> bool:
         """Whether statements make the value, outside of what is compiled."""
         return bool(self.setup)
+
+    @property
+    def is_atom(self) -> bool:
+        """Whether the expression needs no parentheses as an operand."""
+        tree = ast.parse(self.template.format(*("x" for _ in self.args)), mode="eval")
+        return isinstance(tree.body, ast.Call | ast.Name | ast.Subscript | ast.Attribute)
 
 
 def make_input(name: str, setup: str) -> Node:
@@ -80,13 +87,15 @@ class Expression:
             if node in names:
                 return names[node]
             inner = node.template.format(*(print_node(arg) for arg in node.args))
+            if uses[node] < 2 and node in self.outputs:
+                return inner
             if uses[node] < 2:
-                return f"({inner})" if node.template.startswith("{}") and " " in node.template else inner
+                return inner if node.is_atom else f"({inner})"
             names[node] = f"v{len(names)}"
             return f"({names[node]} := {inner})"
 
         outputs = [print_node(output) for output in self.outputs]
-        last = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
+        last = f"({', '.join(outputs)})" if len(outputs) > 1 else outputs[0]
         return "; ".join([*(node.setup for node in nodes if node.is_input), last])
 
     def replaced(self, old: Node, new: Node) -> Expression:

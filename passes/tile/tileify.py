@@ -53,14 +53,15 @@ def tileify(function: func.FuncOp, options: Options) -> None:
     block = function.body.block
     if (other := next((op for op in block.ops if isinstance(op, func.CallOp | memref.AllocOp)), None)) is not None:
         raise Skip(f"{other.name} is host code, which a launch cannot hold")
-    moved = [op for op in block.ops if op is not block.last_op and not op.has_trait(ConstantLike)]
-    first = moved[0]
+    last = block.last_op
+    assert last is not None
+    moved = [op for op in block.ops if op is not last and not op.has_trait(ConstantLike)]
     bodies = _bodies(moved)
     if (buffer := next(filter(None, map(_read_back, bodies)), None)) is not None:
         raise Skip(f"%{buffer.name_hint} is read after it was written, and launches alone order memory")
     for ops in bodies:
         launch = tile.LaunchOp([], [], Region(Block()))
-        block.insert_op_before(launch, first)
+        block.insert_op_before(launch, last)
         values: dict[SSAValue, SSAValue] = {}
         launch.body.block.add_ops(op.clone(values) for op in ops)
         while loops := _liftable(launch):

@@ -40,9 +40,10 @@ def test_a_seed_fixes_the_cases() -> None:
     assert done.stdout.strip() == str([draw_case(number, compile_every=0)[1] for number in range(20)])
 
 
-def test_a_name_is_given_to_what_is_used_twice() -> None:
+def test_text_of_operators_and_of_what_is_used_twice() -> None:
     x = make_input("x", "x = torch.ones(3)")
     y = make_node("torch.relu({})", [x])
+    assert Expression((make_node("{} * {}", [make_node("{} + 1", [x]), x]),)).text() == "x = torch.ones(3); (x + 1) * x"
     assert Expression((make_node("{} + {}", [y, y]),)).text() == ("x = torch.ones(3); ((v0 := torch.relu(x)) + v0)")
 
 

@@ -186,3 +186,17 @@ func.func @host() -> memref<8xf32> {
   }
   func.return %x : memref<8xf32>
 }
+
+// -----
+
+// A constant may stand anywhere before its use; launches come after all of them.
+// CHECK-LABEL: func.func @late_constant(%x: memref<f32>, %out: memref<f32>) {
+// CHECK-NEXT:    %[[ONE:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK-NEXT:    tile.launch () {
+func.func @late_constant(%x: memref<f32>, %out: memref<f32>) {
+  %v = loop.load %x[] : memref<f32>
+  %one = arith.constant 1.0 : f32
+  %y = arith.addf %v, %one : f32
+  loop.store %y, %out[] : memref<f32>
+  func.return
+}
