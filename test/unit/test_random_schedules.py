@@ -23,48 +23,17 @@ from xdsl.transforms.common_subexpression_elimination import CommonSubexpression
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
+from deplodock.fuzz.schedules import contraction_rules, legal_order, reduction_rules
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
 from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
-from deplodock.passes.tile.async_copy import AsyncCopyPass
-from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
-from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
-from deplodock.passes.tile.chunk_reduce import ChunkReducePass
-from deplodock.passes.tile.cooperative_reduce import CooperativeReducePass
-from deplodock.passes.tile.double_buffer import DoubleBufferPass
-from deplodock.passes.tile.mark_unroll import MarkUnrollPass
-from deplodock.passes.tile.pad_smem import PadSmemPass
-from deplodock.passes.tile.permute_register_tile import PermuteRegisterTilePass
-from deplodock.passes.tile.pipeline_k_outer import PipelineKOuterPass
-from deplodock.passes.tile.register_tile import RegisterTilePass
-from deplodock.passes.tile.split_inner_for_swizzle import SplitInnerForSwizzlePass
-from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
-from deplodock.passes.tile.stage_inputs import StageInputsPass
-from deplodock.passes.tile.tileify import TileifyPass
-from deplodock.passes.tile.tma_copy import TmaCopyPass
 
 DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 """The number of the first draw; each draw is seeded with its own."""
-
-BEFORE = {
-    "blockify-launch": ("cooperative-reduce", "split-matmul-k"),
-    "chunk-reduce": ("cooperative-reduce",),
-    "stage-inputs": ("chunk-matmul-k", "split-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch"),
-    "register-tile": ("cooperative-reduce", "split-matmul-k", "blockify-launch"),
-    "permute-register-tile": ("register-tile",),
-    "mark-unroll": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce"),
-    "double-buffer": ("stage-inputs",),
-    "tma-copy": ("stage-inputs", "double-buffer"),
-    "split-inner-for-swizzle": ("tma-copy",),
-    "async-copy": ("stage-inputs", "tma-copy"),
-    "pad-smem": ("stage-inputs", "tma-copy"),
-    "pipeline-k-outer": ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle"),
-}
-"""The rules that come before the rule: they refuse once it has fired, or it refuses before they have."""
 
 CONTEXT = Context()
 for _name, _factory in Universe.get_multiverse().all_dialects.items():
@@ -269,80 +238,9 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], Program]]] = {
 """The kinds of kernels: how often each is drawn, and from what."""
 
 
-def contraction_rules(draw: random.Random) -> list[ModulePass]:
-    """Random options of the rules for contractions."""
-    m, n = draw.choice([1, 2, 2, 3, 4, 8]), draw.choice([1, 2, 2, 4, 5])
-    rows, columns = draw.choice(
-        [(16, 16), (32, 32), (8, 24)] if m * n < 4 else [(64, 32), (32, 64), (24, 40), (32, 16)]
-    )
-    vec = draw.choice([v for v in (1, 2, 4, 8) if m % v == n % v == 0] or [4])
-    placements = [None, "blocked", "strided", "strips", "strips"]
-    kv = draw.choice([1, 1, 2, 4])
-    return [
-        ChunkMatmulKPass(bk=kv * draw.choice([1, 2, 3, 4, 8]), kv=kv),
-        *(
-            [SplitMatmulKPass(s=draw.choice([2, 3, 5]), over=draw.choice(["block", "ticket", "cluster"]))]
-            if draw.random() < 0.4
-            else []
-        ),
-        BlockifyLaunchPass(m=rows, n=columns, occupancy=2),
-        StageInputsPass(
-            memory=draw.choice(["auto", "shared"]), transpose=draw.choice(["auto", "never", "m", "n", "auto"])
-        ),
-        RegisterTilePass(m=m, n=n),
-        PermuteRegisterTilePass(
-            m=draw.choice(placements),
-            n=draw.choice(placements),
-            vec=vec,
-            lanes=draw.choice([None, None, None, "nm", "mn", "n", "nmnnm"]),
-        ),
-        MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
-        DoubleBufferPass(depth=draw.choice([2, 3, 3, 4, 4, 4])),
-        *([TmaCopyPass(bytes=16)] if draw.random() < 0.8 else []),
-        SplitInnerForSwizzlePass(span=draw.choice([None, 32, 32, 64])),
-        AsyncCopyPass(bytes=4),
-        PadSmemPass(pad=draw.choice([None, 1, 4])),
-        PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
-    ]
-
-
-def reduction_rules(draw: random.Random) -> list[ModulePass]:
-    """Random options of the rules for other kernels."""
-    cooperative = CooperativeReducePass(
-        threads=draw.choice([1, 2, 3, 8, 16, 24, 32, 64, 96]),
-        vector=draw.choice([None, 1, 2, 3, 4]),
-        keep=draw.choice(["loops", "axes"]),
-        lanes=draw.choice([None, None, "row", "free"]),
-    )
-    return [
-        *([cooperative] if draw.random() < 0.4 else []),
-        BlockifyLaunchPass(threads=draw.choice([1, 3, 8, 16, 32, 64, 100, 256])),
-        ChunkReducePass(size=draw.choice([1, 2, 4, 5, 8, 16])),
-        StageInputsPass(memory=draw.choice(["auto", "shared", "shared", "register"])),
-        RegisterTilePass(vector=draw.choice([2, 4])),
-        MarkUnrollPass(limit=draw.choice([20, 200, 1100])),
-        DoubleBufferPass(depth=draw.choice([2, 3, 4, 4])),
-        *([TmaCopyPass(bytes=16)] if draw.random() < 0.8 else []),
-        SplitInnerForSwizzlePass(span=draw.choice([None, 32, 32, 64])),
-        AsyncCopyPass(bytes=4),
-        PadSmemPass(pad=draw.choice([None, 1, 4])),
-        PipelineKOuterPass(distance=draw.choice([1, 1, 2]), barrier=draw.choice(["cta", "mbarrier", "mbarrier"])),
-    ]
-
-
 def rules(draw: random.Random, program: Program) -> list[ModulePass]:
     """A random schedule in a random legal order."""
-    drawn = contraction_rules(draw) if program.is_contraction else reduction_rules(draw)
-    needed = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buffer", "pipeline-k-outer")
-    drawn = [rule for rule in drawn if rule.name in needed or draw.random() < 0.93]
-    draw.shuffle(drawn)
-    ordered: list[ModulePass] = []
-    while drawn:
-        names = {rule.name for rule in drawn}
-        free = next(rule for rule in drawn if not names & set(BEFORE.get(rule.name, ())))
-        drawn.remove(free)
-        ordered.append(free)
-    return [TileifyPass(), *ordered]
+    return legal_order(draw, contraction_rules(draw) if program.is_contraction else reduction_rules(draw))
 
 
 def applies(rule: ModulePass, module: ModuleOp) -> bool:
