@@ -50,6 +50,8 @@ class Grouping:
         if not needs and not kept:
             return
         mode = _fuse_mode(op)
+        if mode == "never" and isinstance(op, arith.ConstantOp):
+            raise failure(op, f'{FUSE} = "never" is not possible: a constant is in every kernel that needs it')
         if mode == "never":
             refusal = f'{FUSE} = "never"'
         else:

@@ -50,3 +50,12 @@ func.func @twice(%x: tensor<3x4xf32>) -> (tensor<3xf32>, tensor<f32>) {
   %z = tensor_ext.reduce {arith.addf} %r dims [0] : tensor<3xf32> -> tensor<f32>
   func.return %y, %z : tensor<3xf32>, tensor<f32>
 }
+
+// -----
+
+// CHECK: arith.constant: deplodock.fuse = "never" is not possible: a constant is in every kernel that needs it
+func.func @constant(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %one = arith.constant {deplodock.fuse = "never"} dense<1.0> : tensor<3xf32>
+  %y = tensor_ext.elementwise {arith.addf} %x, %one : tensor<3xf32>
+  func.return %y : tensor<3xf32>
+}
