@@ -15,23 +15,25 @@ Index maps become subscripts, and dimensions of extent 1 the subscript 0; an iot
 read whose subscript was read before, a concat a store of each part to its place in one buffer. Every element is
 computed once, in the outermost loops that have its axes. The loops walk the largest output, the axes that reductions
 leave free first, else in the order of its dimensions. Outputs that have no place in those loops get loops of their own
-after them. The attributes of a kernel move to its function.
+after them. The attributes of a kernel move to its function. Kernels that compute the same, apart from names and the
+order of their operands, are one function, called for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import func, memref
-from xdsl.dialects.builtin import FunctionType, MemRefType, ModuleOp, TensorType
+from xdsl.dialects.builtin import FunctionType, MemRefType, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.fusion import Demand, TensorOp, dependence
+from deplodock.analysis.structure import structure
 from deplodock.dialects import loop
 from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import KernelOp
@@ -47,10 +49,10 @@ class LowerToLoopsPass(ModulePass):
     name = "lower-to-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names = Names(op)
+        names, shared = Names(op), _Shared()
         for function in list(op.ops):
             if isinstance(function, func.FuncOp) and _has_tensors(function):
-                _lower_function(function, names)
+                _lower_function(function, names, shared)
 
 
 def _has_tensors(function: func.FuncOp) -> bool:
@@ -63,7 +65,21 @@ def _is_tensor_op(op: Operation) -> bool:
     return any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results))
 
 
-def _lower_function(function: func.FuncOp, names: Names) -> None:
+class _Shared:
+    """The kernel functions made so far, each once for all kernels that compute the same."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[func.FuncOp, Sequence[int]]] = {}
+
+    def find(self, function: func.FuncOp) -> tuple[func.FuncOp, list[int]]:
+        """The first function that computes the same, and for each of its parameters the one of `function` to pass."""
+        found = structure(function)
+        first, order = self._made.setdefault(found.key, (function, found.parameters))
+        passed = dict(zip(order, found.parameters, strict=True))
+        return first, [passed[i] for i in range(len(passed))]
+
+
+def _lower_function(function: func.FuncOp, names: Names, shared: _Shared) -> None:
     """Make a function on tensors a host function on buffers, followed by the functions of its kernels."""
     if len(function.body.blocks) != 1:
         raise failure(function, f"@{function.sym_name.data} has tensors and needs a body of one block")
@@ -73,10 +89,12 @@ def _lower_function(function: func.FuncOp, names: Names) -> None:
             raise failure(op, "lower-to-loops takes tensors in kernels only; run form-kernels first")
     after: Operation = function
     for kernel in [op for op in block.ops if isinstance(op, KernelOp)]:
-        lowered = _lower_kernel(kernel, names)
-        Rewriter.insert_op(lowered, InsertPoint.after(after))
-        after = lowered
-        _call(kernel, lowered)
+        lowered, order = shared.find(_lower_kernel(kernel))
+        if lowered.parent is None:
+            lowered.properties["sym_name"] = StringAttr(names.renamed(kernel.sym_name.data))
+            Rewriter.insert_op(lowered, InsertPoint.after(after))
+            after = lowered
+        _call(kernel, lowered, order)
     for argument in block.args:
         Rewriter.replace_value_with_new_type(argument, _buffer_type(argument.type, function))
     inputs = [_buffer_type(type, function) for type in function.function_type.inputs]
@@ -96,16 +114,17 @@ def _buffer_type(type: Attribute, op: Operation) -> Attribute:
     return MemRefType(tensor.element_type, tensor.get_shape())
 
 
-def _call(kernel: KernelOp, function: func.FuncOp) -> None:
-    """Replace a kernel by the buffers of its outputs and a call that fills them."""
+def _call(kernel: KernelOp, function: func.FuncOp, order: Sequence[int]) -> None:
+    """Replace a kernel by the buffers of its outputs and a call that fills them, its operands in the given order."""
     buffers = [memref.AllocOp([], [], _buffer_type(result.type, kernel)) for result in kernel.outputs]
     for result, alloc in zip(kernel.outputs, buffers, strict=True):
         alloc.memref.name_hint = result.name_hint
-    call = func.CallOp(function.sym_name.data, [*kernel.inputs, *(alloc.memref for alloc in buffers)], [])
+    operands = [*kernel.inputs, *(alloc.memref for alloc in buffers)]
+    call = func.CallOp(function.sym_name.data, [operands[i] for i in order], [])
     Rewriter.replace_op(kernel, [*buffers, call], [alloc.memref for alloc in buffers])
 
 
-def _lower_kernel(kernel: KernelOp, names: Names) -> func.FuncOp:
+def _lower_kernel(kernel: KernelOp) -> func.FuncOp:
     """The function of a kernel: its inputs, then its outputs, as buffers."""
     body = kernel.body.block
     for op in body.ops:
@@ -113,7 +132,7 @@ def _lower_kernel(kernel: KernelOp, names: Names) -> func.FuncOp:
             raise failure(op, "a kernel holds tensor_ext operations and tensor constants only")
     yielded = _yielded(body)
     types = [_buffer_type(value.type, kernel) for value in (*body.args, *yielded)]
-    function = func.FuncOp(names.renamed(kernel.sym_name.data), (types, []))
+    function = func.FuncOp(kernel.sym_name.data, (types, []))
     function.attributes |= kernel.attributes
     arguments = function.body.block.args
     _name_arguments(body, yielded, arguments)

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from xdsl.context import Context
-from xdsl.dialects import math
+from xdsl.dialects import func, math
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.universe import Universe
 
 from deplodock.dialects.tensor import KernelOp, ReduceOp
@@ -18,14 +19,18 @@ from deplodock.passes import remarks
 from deplodock.passes.driver import Level, lower
 
 
-def kernels(function: Callable[..., object], *shapes: tuple[int, ...]) -> list[KernelOp]:
+def lowered(function: Callable[..., object], *shapes: tuple[int, ...], level: Level = Level.TENSOR) -> ModuleOp:
     ctx = Context()
     for name, dialect in Universe.get_multiverse().all_dialects.items():
         ctx.register_dialect(name, dialect)
     module = export(function, tuple(torch.zeros(shape) for shape in shapes)).module
     with remarks.collect():
-        lower(module, ctx, Level.TENSOR)
-    return [op for op in module.walk() if isinstance(op, KernelOp)]
+        lower(module, ctx, level)
+    return module
+
+
+def kernels(function: Callable[..., object], *shapes: tuple[int, ...]) -> list[KernelOp]:
+    return [op for op in lowered(function, *shapes).walk() if isinstance(op, KernelOp)]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -92,3 +97,20 @@ def test_a_softmax_is_not_computed_again_for_each_column_of_a_matmul() -> None:
         exponentials = [op for op in kernel.walk() if isinstance(op, math.ExpOp)]
         contracts = any(len(op.inputs[0].type.get_shape()) > 4 for op in kernel.walk() if isinstance(op, ReduceOp))
         assert not (exponentials and contracts)
+
+
+def layers(n: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def stack(x: Tensor, gate: Tensor, down: Tensor) -> Tensor:
+        for _ in range(n):
+            x = x + F.linear(F.silu(F.linear(F.rms_norm(x, (1024,)), gate)), down)
+        return x
+
+    return stack
+
+
+def test_layers_share_their_kernels() -> None:
+    def functions(n: int) -> list[str]:
+        module = lowered(layers(n), (256, 1024), (2816, 1024), (1024, 2816), level=Level.LOOP)
+        return [op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)]
+
+    assert functions(4) == functions(2) == ["main", "k_normal", "k_silu", "k_add"]

@@ -1,0 +1,77 @@
+"""What a kernel function computes apart from names, as a key by which equal ones are found without comparing pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects import func
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The key of a function, equal for those that differ only in names and in the order of parameters and operations.
+
+    `parameters` are the positions of the function's parameters in the order in which the body first uses them.
+    """
+
+    key: Hashable
+    parameters: tuple[int, ...]
+
+
+def structure(function: func.FuncOp) -> Structure:
+    """The structure of a function of one block, in time linear in its size."""
+    body = function.body.block
+    numbers: dict[SSAValue, int] = {}
+    key = _block_key(body, numbers)
+    for unused in body.args:
+        numbers.setdefault(unused, len(numbers))
+    order = sorted(range(len(body.args)), key=lambda i: numbers[body.args[i]])
+    types = tuple(body.args[i].type for i in order)
+    return Structure((_named(function.attributes), types, key), tuple(order))
+
+
+def _block_key(block: Block, numbers: dict[SSAValue, int]) -> Hashable:
+    return tuple(_op_key(op, numbers) for op in _by_use(block))
+
+
+def _by_use(block: Block) -> list[Operation]:
+    """The operations of a block, each right before the first that uses it, so that ties in their order do not matter.
+
+    Kernels read no buffer that they write, so only what uses a value must follow it.
+    """
+    ordered: dict[Operation, None] = {}
+    for root in block.ops:
+        if root.results and any(True for result in root.results for _ in result.uses):
+            continue
+        pending: list[tuple[Operation, bool]] = [(root, False)]
+        while pending:
+            op, is_ready = pending.pop()
+            if op in ordered:
+                continue
+            if is_ready:
+                ordered[op] = None
+                continue
+            owners = [value.owner for inner in op.walk() for value in inner.operands]
+            needed = [owner for owner in owners if isinstance(owner, Operation) and owner.parent is block]
+            pending += [(op, True), *((owner, False) for owner in reversed(needed) if owner not in ordered)]
+    return list(ordered)
+
+
+def _op_key(op: Operation, numbers: dict[SSAValue, int]) -> Hashable:
+    """An operation with values as numbers, given in the order in which they are met."""
+    operands = tuple(numbers.setdefault(value, len(numbers)) for value in op.operands)
+    for result in op.results:
+        numbers[result] = len(numbers)
+    blocks: list[Hashable] = []
+    for block in (block for region in op.regions for block in region.blocks):
+        for argument in block.args:
+            numbers[argument] = len(numbers)
+        blocks.append((tuple(argument.type for argument in block.args), _block_key(block, numbers)))
+    types = tuple(result.type for result in op.results)
+    return op.name, operands, types, _named(op.properties), _named(op.attributes), tuple(blocks)
+
+
+def _named(attributes: Mapping[str, Attribute]) -> Hashable:
+    return tuple(sorted(attributes.items(), key=lambda item: item[0]))
