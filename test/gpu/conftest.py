@@ -92,6 +92,7 @@ def lowered(seed: int) -> dict[str, Lowered]:
 
 def _lower(kind: Kind, seed: int) -> Lowered:
     # Here, so that tests are collected without PyTorch.
+    from deplodock.frontend.arrays import to_array
     from deplodock.frontend.expression import read_expression
 
     program = read_expression(kind.text, seed=seed)
@@ -102,9 +103,10 @@ def _lower(kind: Kind, seed: int) -> Lowered:
     lower(module, context, Level.TENSOR, target=device_target())
     extent = longest_reduction(module)
     lower(module, context, Level.KERNEL, schedule=kind.schedule)
-    inputs = [value.detach().numpy() for value in program.inputs]
-    reference = [value.numpy() for value in program.reference()]
-    return Lowered(module, inputs, reference, [value.numpy() for value in program.eager()], extent)
+    inputs, reference, eager = (
+        [to_array(value) for value in values] for values in (program.inputs, program.reference(), program.eager())
+    )
+    return Lowered(module, inputs, reference, eager, extent)
 
 
 @pytest.fixture(scope="session")
