@@ -200,7 +200,7 @@ def test_parts_that_are_read_before_the_ticket_are_reported() -> None:
 CHOSEN = {
     (512, 3584, 3584): "s=7 over=block",
     (128, 3584, 3584): "s=7 over=block",
-    (32, 3584, 3584): "s=14 over=block",
+    (32, 3584, 3584): "s=7 over=block",
     (2048, 2048, 2048): None,
     (4096, 4096, 4096): None,
     (64, 100, 64): None,
