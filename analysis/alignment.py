@@ -76,3 +76,42 @@ def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], alo
         if fits and extent % width == 0 and base.divisor() % width == 0:
             return width
     return 1
+
+
+def lanes_along(
+    type: MemRefType[Attribute], subscripts: Sequence[Linear], along: SSAValue, extent: int
+) -> tuple[int, ...]:
+    """The place of each of a few consecutive coordinates in the widest aligned access that holds just them.
+
+    `(0, 1, 2, 3)` are four neighbours in order, `(1, 0, 3, 2)` four with each pair swapped, `(0,)` is an access of one
+    element. All that depends on the root is the last subscript.
+    """
+    if (width := aligned_width(type, subscripts, along, extent)) > 1:
+        return tuple(range(width))
+    if not subscripts or strides_of(type)[-1] != 1 or any(form.depends_on(along) for form in subscripts[:-1]):
+        return (0,)
+    if (found := steps_along(subscripts[-1], along, extent)) is None:
+        return (0,)
+    rest, steps = found
+    base, size = address(type, [*subscripts[:-1], rest]), element_bytes(type.element_type)
+    for width in (4, 2):
+        lanes = tuple(steps[:width])
+        is_whole = extent % width == 0 and sorted(lanes) == list(range(width))
+        is_aligned = width * size <= MAX_BYTES and width <= type.get_shape()[-1] and base.divisor() % width == 0
+        repeated = [start + lane for start in range(0, extent, width) for lane in lanes]
+        if is_whole and is_aligned and repeated == steps:
+            return lanes
+    return (0,)
+
+
+def steps_along(form: Linear, root: SSAValue, extent: int) -> tuple[Linear, list[int]] | None:
+    """A form as the part that is the same for all values of a root, and a step from there for each, the least 0.
+
+    None where the root meets others in a quotient or remainder.
+    """
+    rest, moving = form.split(lambda other: other is not root)
+    if any(other is not root for other in moving.roots()):
+        return None
+    steps = [moving.substitute(root, Linear(constant=value)).constant for value in range(extent)]
+    least = min(steps, default=0)
+    return rest + Linear(constant=least), [step - least for step in steps]

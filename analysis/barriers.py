@@ -81,6 +81,7 @@ class _Walk:
         self._most_pending = max(waits, default=0)
         self._relevant: dict[Block, list[Operation]] = {}
         self._owners: dict[Access, Path | None] = {}
+        self._told: dict[tuple[Access, SSAValue], bool] = {}
         self._ranges: dict[Access, list[Range | None]] = {}
 
     def block(self, block: Block, state: State) -> Iterator[Fault]:
@@ -338,7 +339,13 @@ class _Walk:
         if first is not second:
             return False
         roots = [self._thread, *self._around]
-        return all(thread_of(root, second.subscripts, second.width) is not None for root in roots)
+        return all(self._tells(second, root) for root in roots)
+
+    def _tells(self, access: Access, root: SSAValue) -> bool:
+        """Whether the elements of an access tell the value of a coordinate."""
+        if (access, root) not in self._told:
+            self._told[access, root] = thread_of(root, access.subscripts, access.width) is not None
+        return self._told[access, root]
 
     def _range(self, access: Access) -> list[Range | None]:
         """The least and greatest subscript along each dimension."""

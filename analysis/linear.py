@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import (
@@ -168,7 +169,7 @@ def affine_sum(terms: Sequence[tuple[AffineExpr, int]], constant: int) -> Affine
 
 
 def _form(coefficients: Mapping[Atom, int], constant: int) -> Linear:
-    return Linear(tuple((atom, c) for atom, c in coefficients.items() if c), constant)
+    return Linear(tuple(filter(itemgetter(1), coefficients.items())), constant)
 
 
 def _range(atom: Atom) -> Range | None:

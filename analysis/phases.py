@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Operation, SSAValue
@@ -54,7 +54,8 @@ class Slot(Generic[Copy]):
 
     def copy(self) -> Slot[Copy]:
         """A slot that changes apart from this one."""
-        return replace(self, arriving=dict(self.arriving), landed=dict(self.landed), met=dict(self.met))
+        times = (self.arrivals, self.arrived, self.bytes, self.completed, self.given, self.known)
+        return Slot(*times, dict(self.arriving), dict(self.landed), dict(self.met))
 
     def arrive(self, count: int, time: int = -1, copies: Sequence[Copy] = (), bytes: int = 0) -> None:
         """Let `count` arrivals come, which give a time or copies and expect `bytes` in all; below 0 they bring them."""

@@ -203,5 +203,5 @@ def _contents(module: ModuleOp) -> list[object]:
     for op in module.walk():
         contents += (op, op.parent, *op.operands, *op.properties.items(), *op.attributes.items())
         values = [*op.results, *(arg for region in op.regions for block in region.blocks for arg in block.args)]
-        contents += (item for value in values for item in (value, value.type))
+        contents += [item for value in values for item in (value, value.type)]
     return contents

@@ -57,7 +57,8 @@ STAGES = (
     Stage("k", 1, "materialize", "deplodock.passes.kernel.materialize", "MaterializePass"),
     Stage("k", 2, "place-barriers", "deplodock.passes.kernel.place_barriers", "PlaceBarriersPass"),
     Stage("k", 3, "fuse-multiply-add", "deplodock.passes.kernel.fuse_multiply_add", "FuseMultiplyAddPass"),
-    Stage("k", 4, "verify-barriers", "deplodock.passes.kernel.verify_barriers", "VerifyBarriersPass"),
+    Stage("k", 4, "snake-register-tile", "deplodock.passes.kernel.snake_register_tile", "SnakeRegisterTilePass"),
+    Stage("k", 5, "verify-barriers", "deplodock.passes.kernel.verify_barriers", "VerifyBarriersPass"),
 )
 """The passes of the pipeline in order."""
 

@@ -7,13 +7,20 @@ from contextlib import contextmanager
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.alignment import aligned_width
+from deplodock.analysis.alignment import lanes_along, steps_along
 from deplodock.analysis.dependence import is_coordinate
-from deplodock.analysis.linear import Linear, fold_map, fold_value
+from deplodock.analysis.linear import Linear, extent_of, fold_map, fold_value
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, in_shape, never_fails
+
+Lanes = tuple[int, ...]
+"""The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""
+
+Place = tuple[SSAValue, AffineMap, list[SSAValue]]
+"""Where a move starts: a buffer, and a map over operands that gives the subscripts."""
 
 
 def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
@@ -25,8 +32,8 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
     if not axes and not conditions:
         emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
         return
-    ordered, width = vectorize(emitter, type, forms, axes, conditions)
-    array = _read(emitter, op, ordered, width)
+    ordered, lanes = vectorize(emitter, type, forms, axes, conditions)
+    array = _read(emitter, op, ordered, lanes)
     if axes:
         emitter.arrays[op.result] = array
     else:
@@ -44,22 +51,61 @@ def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
         if any(root is not op.iv and op.is_ancestor(root.owner) for form in forms for root in form.roots()):
             continue
         axes = [*emitter.axes_of([load.result]), op.iv]
-        ordered, width = vectorize(emitter, type, forms, axes, _readable(emitter, load, axes))
-        if ordered[-1] is op.iv and width == op.trips > 1:
-            emitter.arrays[load.result] = _read(emitter, load, ordered, width)
+        ordered, lanes = vectorize(emitter, type, forms, axes, _readable(emitter, load, axes))
+        if ordered[-1] is op.iv and len(lanes) == op.trips > 1:
+            emitter.arrays[load.result] = _read(emitter, load, ordered, lanes)
 
 
-def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], width: int) -> Array:
-    """Move what a load reads at all coordinates of some axes to registers, `width` along the last at once."""
+def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: Lanes) -> Array:
+    """Move what a load reads at all coordinates of some axes to registers, `lanes` along the last at once."""
     type, forms = loop.memref_of(op.source), fold_map(op.map.data, op.indices)
     conditions = _readable(emitter, op, axes)
-    array = emitter.register(type.element_type, axes, op.result.name_hint)
+    array, width = emitter.register(type.element_type, axes, op.result.name_hint), len(lanes)
     with vector_nest(emitter, axes, width) as at:
         guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
-        read = (emitter.value(op.source), *emitter.map([at(form) for form in forms]))
-        written = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in axes]))
-        emitter.run(kernel.MoveOp(width, read, written, guard))
+        read = (emitter.value(op.source), *emitter.map(_first([at(form) for form in forms], lanes)))
+        places = [at(fold_value(axis)) for axis in axes]
+        if is_in_order(lanes):
+            emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
+            return array
+        vector = _vector(emitter, type, width)
+        emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
+        for offset, lane in enumerate(lanes):
+            value = emitter.add(loop.LoadOp(vector, *_lane(lane)), op.result.name_hint)
+            emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
     return array
+
+
+def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Callable[[Linear], Linear]) -> None:
+    """Move registers to memory, `lanes` along the last axis of the array at once."""
+    places, width = [at(fold_value(axis)) for axis in array.axes], len(lanes)
+    if is_in_order(lanes):
+        emitter.run(kernel.MoveOp(width, (array.buffer, *emitter.map(places)), written))
+        return
+    vector = _vector(emitter, loop.memref_of(array.buffer), width)
+    for offset, lane in enumerate(lanes):
+        value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(_moved(places, offset))))
+        emitter.run(loop.StoreOp(value, vector, *_lane(lane)))
+    emitter.run(kernel.MoveOp(width, (vector, *_lane(0)), written))
+
+
+def _vector(emitter: Emitter, type: MemRefType[Attribute], width: int) -> SSAValue:
+    """Registers for the elements of one access, in the order of memory."""
+    memory = tile.MemoryAttr(Memory.REGISTER)
+    return emitter.add(kernel.AllocOp(MemRefType(type.element_type, [width], memory_space=memory)), "vector")
+
+
+def _lane(lane: int) -> tuple[AffineMap, list[SSAValue]]:
+    return AffineMap(0, 0, (AffineExpr.constant(lane),)), []
+
+
+def _moved(places: Sequence[Linear], offset: int) -> list[Linear]:
+    return [*places[:-1], places[-1] + Linear(constant=offset)]
+
+
+def _first(forms: Sequence[Linear], lanes: Lanes) -> list[Linear]:
+    """The subscripts where an access starts, for those of its first coordinate."""
+    return _moved(forms, -lanes[0]) if forms else []
 
 
 def _readable(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue]) -> list[Condition]:
@@ -90,19 +136,18 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     conditions += [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
     conditions = [condition for condition in conditions if not never_fails(condition)]
     axes = emitter.axes_of(op.indices)
-    ordered, width = vectorize(emitter, type, forms, axes, conditions)
+    ordered, lanes = vectorize(emitter, type, forms, axes, conditions)
     array = emitter.arrays.get(op.value)
     if array is None or array.axes[-1:] != tuple(ordered[-1:]):
-        width = 1
+        lanes = (0,)
 
     known = dict(emitter.coordinates)
     emitter.coordinates |= {axis: 0 for axis in others if emitter.launch.binding(axis) is Binding.REGISTER}
-    with vector_nest(emitter, ordered, width) as at, emitter.guarded([at(condition) for condition in conditions]):
-        written = (destination, *emitter.map([at(form) for form in forms]))
-        if width > 1:
+    with vector_nest(emitter, ordered, len(lanes)) as at, emitter.guarded([at(condition) for condition in conditions]):
+        written = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
+        if len(lanes) > 1:
             assert array is not None
-            read = (array.buffer, *emitter.map([at(fold_value(axis)) for axis in array.axes]))
-            emitter.run(kernel.MoveOp(width, read, written))
+            _write(emitter, array, written, lanes, at)
         else:
             emitter.run(loop.StoreOp(emitter.value(op.value), *written))
     emitter.coordinates = known
@@ -124,34 +169,44 @@ def vectorize(
     subscripts: Sequence[Linear],
     axes: Sequence[SSAValue],
     conditions: Sequence[Condition],
-) -> tuple[list[SSAValue], int]:
-    """The register axes with the one that an access can be widened along last, and the width; 1 where there is none.
+) -> tuple[list[SSAValue], Lanes]:
+    """The register axes with the one that an access can be widened along last, and the lanes; (0,) where there is none.
 
-    What meets the accumulators of a register tile one by one is not widened: a wide access ties its registers to
-    aligned quads, and the accumulators with them, whose register banks then collide with those of the factors (0.3 to
-    0.9 instead of 0.16 lost issue slots for each FFMA, read off the code for sm_90).
+    What meets the accumulators of a register tile one by one is widened only if each pair of its elements is swapped: a
+    wide access ties its registers to aligned quads, and the accumulators with them. In order, those have the register
+    banks of the factors' columns and collide with them (0.3 to 0.9 instead of 0.10 lost issue slots for each FFMA, read
+    off the code for sm_90); with pairs swapped they have the other banks (0.06).
     """
-    if axes and set(axes) == emitter.cells:
-        return list(axes), 1
+    is_tile = bool(axes) and set(axes) == emitter.cells
     data = [root for form in (*subscripts, *conditions) for root in form.roots() if not is_coordinate(root)]
     gathered = emitter.axes_of(data)
     for along in reversed(axes):
         if along in gathered:
             continue
-        width = aligned_width(type, subscripts, along, emitter.extent(along))
-        while width > 1 and not all(_is_uniform(condition, along, width) for condition in conditions):
-            width //= 2
-        if width > 1:
-            return [axis for axis in axes if axis is not along] + [along], width
-    return list(axes), 1
+        lanes = lanes_along(type, subscripts, along, emitter.extent(along))
+        while len(lanes) > 1 and not all(_is_uniform(condition, along, len(lanes)) for condition in conditions):
+            half = lanes[: len(lanes) // 2]
+            lanes = half if sorted(half) == list(range(len(half))) else (0,)
+        is_swapped = all(lane % 2 != place % 2 for place, lane in enumerate(lanes))
+        if len(lanes) > 1 and (is_swapped or not is_tile):
+            return [axis for axis in axes if axis is not along] + [along], lanes
+    return list(axes), (0,)
+
+
+def is_in_order(lanes: Lanes) -> bool:
+    """Whether consecutive coordinates are neighbours in memory, in order."""
+    return lanes == tuple(range(len(lanes)))
 
 
 def _is_uniform(condition: Condition, along: SSAValue, width: int) -> bool:
-    """Whether a condition holds for all of `width` aligned coordinates or for none."""
-    if not condition.depends_on(along):
+    """Whether a condition holds for all of `width` aligned coordinates, which an access permutes, or for none."""
+    extent = extent_of(along)
+    if width == 1 or not condition.depends_on(along):
         return True
-    rest = condition - Linear(((along, 1),))
-    return not rest.depends_on(along) and rest.divisor() % width == 0
+    if extent is None or (found := steps_along(condition, along, extent)) is None:
+        return False
+    rest, steps = found
+    return rest.divisor() % width == 0 and all(step // width == value // width for value, step in enumerate(steps))
 
 
 @contextmanager

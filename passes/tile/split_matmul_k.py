@@ -17,7 +17,8 @@
 
 With `over=block`, as above, the first launch is a batched contraction of parts of k; the second adds the parts in their
 order, so that results do not depend on timing, and does what follows the contraction, once. Both are scheduled like
-any other launch.
+any other launch. In the buffer of parts each pair of neighbours is swapped, `%n floordiv 2 * 2 - %n mod 2 + 1` instead
+of `%n`.
 
     tile.launch (%s = 4 : block, %m = 32 : thread, %n = 64 : thread) {
       %0 = loop.reduce {arith.addf} %ko_p = 0 to 28 : f32 {..}
@@ -32,7 +33,7 @@ are small. With `over=cluster` the axis is bound to a cluster of CTAs, which rea
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,7 +41,7 @@ from xdsl.context import Context
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
@@ -172,10 +173,21 @@ def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
     axes = [launch.axes[i] for i in varying]
     axis = append_axis(launch, Axis(parts, Binding.THREAD, "s"))
     partial = share_loop(reduction, axis, parts)
-    store = loop.StoreOp(partial.results[0], workspace.memref, AffineMap.identity(len(shape)), [axis, *axes])
+    store = loop.StoreOp(partial.results[0], workspace.memref, _part_map(shape), [axis, *axes])
     Rewriter.insert_op(store, InsertPoint.after(partial))
     _erase_unneeded(launch.body.block, [store])
     reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
+
+
+def _part_map(shape: Sequence[int]) -> AffineMap:
+    """Where the partial sum of an output lies in the buffer of parts: neighbours in pairs, each pair swapped.
+
+    So a thread stores several accumulators at once without tying them to the register banks of the factors' columns.
+    """
+    *outer, last = (AffineExpr.dimension(i) for i in range(len(shape)))
+    if shape[-1] % 2 == 0:
+        last = last // 2 * 2 + last % 2 * -1 + 1
+    return AffineMap(len(shape), 0, (*outer, last))
 
 
 def _add_parts(reduction: loop.ReduceOp, workspace: SSAValue, axes: list[SSAValue]) -> None:
@@ -183,7 +195,7 @@ def _add_parts(reduction: loop.ReduceOp, workspace: SSAValue, axes: list[SSAValu
     type = loop.memref_of(workspace)
     body = Block(arg_types=[IndexType()])
     body.args[0].name_hint = "s"
-    load = loop.LoadOp(workspace, AffineMap.identity(len(type.get_shape())), [body.args[0], *axes])
+    load = loop.LoadOp(workspace, _part_map(type.get_shape()), [body.args[0], *axes])
     body.add_ops([load, loop.YieldOp(load.result)])
     total = loop.ReduceOp(type.get_shape()[0], Region(body), reduction.identities, reduction.combiner.clone())
     total.results[0].name_hint = reduction.results[0].name_hint

@@ -31,11 +31,11 @@
 // CHECK-NEXT:          %[[K:.*]] = loop.index [%[[KO]] * 8 + %[[KI]]]
 // CHECK-NEXT:          loop.load %x[%[[M]], %[[K]]]
 // CHECK-NEXT:          loop.load %w[%[[N]], %[[K]]]
-// CHECK:           loop.store %[[SUM]], %[[PART]][%[[S]], %[[M]], %[[N]]]
+// CHECK:           loop.store %[[SUM]], %[[PART]][%[[S]], %[[M]], %[[N]] floordiv 2 * 2 - %[[N]] mod 2 + 1]
 // CHECK-NEXT:    }
 // CHECK-NEXT:    tile.launch (%[[M:.*]] = 8 : thread, %[[N:.*]] = 4 : thread) {
 // CHECK-NEXT:      %[[ACC:.*]] = loop.reduce {arith.addf} %[[S:.*]] = 0 to 3 : f32 {
-// CHECK-NEXT:        %[[V:.*]] = loop.load %[[PART]][%[[S]], %[[M]], %[[N]]]
+// CHECK-NEXT:        %[[V:.*]] = loop.load %[[PART]][%[[S]], %[[M]], %[[N]] floordiv 2 * 2 - %[[N]] mod 2 + 1]
 // CHECK-NEXT:        loop.yield %[[V]] : f32
 // CHECK-NEXT:      }
 // CHECK-NEXT:      %[[R:.*]] = loop.load %res[%[[M]], %[[N]]]
