@@ -39,7 +39,7 @@ def compile(
         target: the architecture or card to compile for; by default the GPU's own, sm_90 on a CPU.
         device: where to run, by default where the tensors are. On `cuda` kernels read and write PyTorch's tensors
             without copies, in the order of the current stream. On `cpu` the simulator runs the kernels, or, above
-            `LANE_STEP_LIMIT` lane steps, numpy the tensor IR, which one warning of the logger `deplodock` says.
+            `LANE_STEP_LIMIT` lane steps, numpy the loop IR, which one warning of the logger `deplodock` says.
             Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
 
@@ -71,10 +71,10 @@ def make_runner(
     if device.type == "cuda" and target is None:
         target = device_target()
     context = _context()
-    lower(module, context, Level.TENSOR, target=target)
-    tensors = module.clone()
+    lower(module, context, Level.LOOP, target=target)
+    loops = module.clone()
     lower(module, context, Level.KERNEL, schedule=schedule)
-    return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, tensors)
+    return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, loops)
 
 
 def device_of(captured: CapturedGraph) -> torch.device:

@@ -92,18 +92,18 @@ class CudaRunner:
 
 
 class CpuRunner:
-    """Runs the kernels in the simulator, or, where that would take too long, the program at tensor level in numpy."""
+    """Runs the kernels in the simulator, or, where that would take too long, the program at loop level in numpy."""
 
-    def __init__(self, module: ModuleOp, tensors: ModuleOp) -> None:
+    def __init__(self, module: ModuleOp, loops: ModuleOp) -> None:
         self.device = torch.device("cpu")
         steps = lane_steps(module)
         self.simulates = steps <= LANE_STEP_LIMIT
         self.module = module
-        self._tensors = tensors
+        self._loops = loops
         if not self.simulates:
             _LOG.warning(
                 "deplodock: simulating about %.1e lane steps would take too long (the limit is %.0e): "
-                "each call evaluates the program at tensor level instead",
+                "each call evaluates the program at loop level instead",
                 steps,
                 LANE_STEP_LIMIT,
             )
@@ -112,7 +112,7 @@ class CpuRunner:
         """Raises Error where the simulator finds a mistake, which is one of the compiler's."""
         arrays = [to_array(value) for value in inputs]
         if not self.simulates:
-            return [to_tensor(array.copy()) for array in evaluate(self._tensors, arrays)]
+            return [to_tensor(array.copy()) for array in evaluate(self._loops, arrays)]
         simulation = simulate(self.module, arrays)
         if simulation.findings:
             raise Error(f"the simulator finds a mistake in a compiled kernel: {simulation.findings[0]}")

@@ -135,7 +135,7 @@ def test_what_is_too_large_to_simulate_is_evaluated(
         same(compiled(torch.arange(64.0)), torch.sin(torch.arange(64.0)))
         compiled(torch.arange(64.0))
     (record,) = caplog.records
-    assert "evaluates the program at tensor level instead" in record.message
+    assert "evaluates the program at loop level instead" in record.message
 
 
 def test_refusals() -> None:
