@@ -8,26 +8,24 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.export.exported_program import default_decompositions
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
-from deplodock.frontend.importer import has_operation, import_graph, node_error, tensor_type
+from deplodock.frontend.decompositions import decompositions
+from deplodock.frontend.importer import import_graph, node_error, tensor_type
 from deplodock.frontend.program import CapturedGraph, CapturedProgram
 from deplodock.frontend.source import Source
 
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
 _ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
-Decompositions: TypeAlias = dict[Any, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -207,13 +205,6 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
     except (Exception, SystemExit) as raised:
         message = f"torch.export cannot capture the program: {describe(raised)}"
         raise located(UnsupportedError, message, source, raised) from raised
-
-
-@cache
-def decompositions() -> Decompositions:
-    """PyTorch's decompositions of the operations that the torch dialect lacks."""
-    found = default_decompositions().items()
-    return {overload: function for overload, function in found if not has_operation(overload)}
 
 
 def _check_result(result: object, source: Source | None) -> None:

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of, width_of
 
 
 class LowerComparison(AtenPattern):
@@ -72,6 +72,28 @@ class LowerBitwise(AtenPattern):
             x = op.operand("self")
             return build.map(arith.XOrIOp, x, build.constant_like(-1, x))
         return build.map(self.op_classes[op.schema().name.partition(".")[0]], *operand_pair(op, build))
+
+
+class LowerShift(AtenPattern):
+    """Shift bits; by less than 0 or the width or more, nothing but copies of the sign is left, to the left zeros."""
+
+    overloads = tuple(
+        f"bitwise_{side}_shift.{kind}"
+        for side in ("left", "right")
+        for kind in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
+    )
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, amount = operand_pair(op, build)
+        last = build.constant_like(width_of(element_of(x)) - 1, x)
+        fits = build.map(
+            arith.AndIOp, build.compare_with("ge", amount, 0), build.compare("le", amount, last), name="fits"
+        )
+        amount = build.select(fits, amount, last)
+        if "right" in op.schema().name:
+            return build.map(arith.ShRSIOp, x, amount)
+        shifted = build.map(arith.ShLIOp, x, amount, name="shifted")
+        return build.select(fits, shifted, build.constant_like(0, x))
 
 
 class LowerWhere(AtenPattern):

@@ -12,12 +12,12 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
 
 
 class LowerFull(AtenPattern):
-    """One number everywhere."""
+    """One number everywhere; what PyTorch leaves unspecified is 0."""
 
     computes = False
     overloads = (
         *("full", "zeros", "ones", "scalar_tensor", "full_like", "zeros_like", "ones_like"),
-        *("new_full", "new_zeros", "new_ones", "fill.Scalar"),
+        *("new_full", "new_zeros", "new_ones", "fill.Scalar", "empty.memory_format", "empty_like", "new_empty"),
     )
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:

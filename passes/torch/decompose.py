@@ -30,6 +30,7 @@ from deplodock.passes.torch import (
     powers,
     reductions,
     shapes,
+    windows,
 )
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.tensor_builder import shape_of
@@ -39,6 +40,7 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
     elementwise.LowerRounding,
     elementwise.LowerBinary,
     elementwise.LowerDiv,
+    elementwise.LowerAtan2,
     elementwise.LowerRsub,
     elementwise.LowerNeg,
     elementwise.LowerAbs,
@@ -59,11 +61,12 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
     comparisons.LowerIsSpecial,
     comparisons.LowerLogical,
     comparisons.LowerBitwise,
+    comparisons.LowerShift,
     comparisons.LowerWhere,
     comparisons.LowerMaskedFill,
     reductions.LowerReduction,
     reductions.LowerVariance,
-    reductions.LowerCumulativeSum,
+    reductions.LowerCumulative,
     positions.LowerPosition,
     normalizations.LowerSoftmax,
     normalizations.LowerLogSoftmax,
@@ -91,6 +94,8 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
     shapes.LowerRepeat,
     shapes.LowerRepeatInterleave,
     shapes.LowerCat,
+    shapes.LowerDiagonal,
+    shapes.LowerUnfold,
     indexing.LowerGather,
     indexing.LowerIndexSelect,
     indexing.LowerIndex,
@@ -101,6 +106,10 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
     creation.LowerFill,
     creation.LowerArange,
     creation.LowerEye,
+    windows.LowerConvolution,
+    windows.LowerMaxPool,
+    windows.LowerAveragePool,
+    windows.LowerAdaptiveAveragePool,
 )
 """One pattern for each family of operations."""
 

@@ -27,6 +27,14 @@ class LowerUnary(AtenPattern):
         "sin": math.SinOp,
         "cos": math.CosOp,
         "tan": math.TanOp,
+        "asin": math.AsinOp,
+        "acos": math.AcosOp,
+        "atan": math.AtanOp,
+        "sinh": math.SinhOp,
+        "cosh": math.CoshOp,
+        "asinh": math.AsinhOp,
+        "acosh": math.AcoshOp,
+        "atanh": math.AtanhOp,
         "erf": math.ErfOp,
         "sqrt": math.SqrtOp,
         "rsqrt": math.RsqrtOp,
@@ -65,6 +73,8 @@ class LowerBinary(AtenPattern):
         "mul.Tensor": "mul",
         "maximum": "maximum",
         "minimum": "minimum",
+        "fmax": "fmax",
+        "fmin": "fmin",
     }
     overloads = tuple(operations)
 
@@ -82,6 +92,15 @@ class LowerDiv(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         return build.map(arith.DivfOp, *operand_pair(op, build))
+
+
+class LowerAtan2(AtenPattern):
+    """The angle of the point (other, self)."""
+
+    overloads = ("atan2",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        return build.map(math.Atan2Op, *operand_pair(op, build))
 
 
 class LowerRsub(AtenPattern):

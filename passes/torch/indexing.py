@@ -119,7 +119,7 @@ class LowerPad(AtenPattern):
         grown = {
             dim: (max(0, before), max(0, after)) for dim, (before, after) in pads.items() if max(before, after) > 0
         }
-        return _padded(build, x, grown, op.value("value") or 0)
+        return padded(build, x, grown, op.value("value") or 0)
 
 
 class LowerTriangle(AtenPattern):
@@ -207,7 +207,7 @@ def _all_of(build: TensorBuilder, conditions: Sequence[SSAValue]) -> SSAValue | 
     return result
 
 
-def _padded(build: TensorBuilder, x: SSAValue, pads: dict[int, tuple[int, int]], value: float) -> SSAValue:
+def padded(build: TensorBuilder, x: SSAValue, pads: dict[int, tuple[int, int]], value: float) -> SSAValue:
     """`x` with positive amounts of a constant before and after some dimensions."""
     shape = [n + sum(pads.get(d, (0, 0))) for d, n in enumerate(shape_of(x))]
     if 0 in shape_of(x):

@@ -64,10 +64,10 @@ class LowerVariance(AtenPattern):
         return (value, with_dims(op, build, mean, dims, shape)) if len(op.outputs) > 1 else value
 
 
-class LowerCumulativeSum(AtenPattern):
-    """Each element is a sum of its own: `sum(x[j] for j <= i)`, so it takes the square of the extent in additions."""
+class LowerCumulative(AtenPattern):
+    """Each element is a sum or product of its own: `sum(x[j] for j <= i)`, which takes the square of the extent."""
 
-    overloads = ("cumsum",)
+    overloads = ("cumsum", "cumprod")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x = op.operand("self")
@@ -78,8 +78,9 @@ class LowerCumulativeSum(AtenPattern):
         coordinates = [AffineExpr.dimension(rank if d == dim else d) for d in range(rank)]
         addends = build.index_map(x, AffineMap(rank + 1, 0, tuple(coordinates)), shape)
         counts = build.compare("le", build.iota(rank, shape), build.iota(dim, shape))
-        taken = build.select(counts, addends, build.constant_like(0, addends))
-        return build.reduce("add", taken, [rank], name="cumsum")
+        operation, neutral = ("add", 0) if op.schema().name == "cumsum" else ("mul", 1)
+        taken = build.select(counts, addends, build.constant_like(neutral, addends))
+        return build.reduce(operation, taken, [rank], name=op.schema().name)
 
 
 def squared_deviations(build: TensorBuilder, x: SSAValue, mean: SSAValue, dims: Sequence[int]) -> SSAValue:

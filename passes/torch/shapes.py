@@ -136,6 +136,44 @@ class LowerUnbind(AtenPattern):
         return [selected(build, x, op.value("dim"), index) for index in range(extent)]
 
 
+class LowerDiagonal(AtenPattern):
+    """A diagonal of two dimensions, `offset` to the right of the main one, as the last dimension."""
+
+    computes = False
+    overloads = ("diagonal",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, shape, offset = op.operand("self"), shape_of(op.operand("self")), op.value("offset")
+        row, column = (wrap_dim(op.value(name), len(shape)) for name in ("dim1", "dim2"))
+        if row == column:
+            raise ValueError(f"a diagonal is of two dimensions, not of {row} alone")
+        first = {row: max(0, -offset), column: max(0, offset)}
+        count = max(0, min(shape[dim] - start for dim, start in first.items()))
+        kept = iter(range(len(shape)))
+        along = AffineExpr.dimension(len(shape) - 2)
+        places = [along + first[d] if d in first else AffineExpr.dimension(next(kept)) for d in range(len(shape))]
+        result = [*(n for d, n in enumerate(shape) if d not in first), count]
+        return build.index_map(x, AffineMap(len(result), 0, tuple(places)), result)
+
+
+class LowerUnfold(AtenPattern):
+    """All slices of `size` neighbours along a dimension, `step` apart; their elements are the last dimension."""
+
+    computes = False
+    overloads = ("unfold",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, shape = op.operand("self"), shape_of(op.operand("self"))
+        size, step = op.value("size"), op.value("step")
+        dim = wrap_dim(op.value("dimension"), len(shape))
+        if not 0 <= size <= shape[dim] or step < 1:
+            raise ValueError(f"no slices of {size} elements, {step} apart, of {shape[dim]}")
+        place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(len(shape))
+        places = [place if d == dim else AffineExpr.dimension(d) for d in range(len(shape))]
+        result = [(n - size) // step + 1 if d == dim else n for d, n in enumerate(shape)] + [size]
+        return build.index_map(x, AffineMap(len(result), 0, tuple(places)), result)
+
+
 class LowerFlip(AtenPattern):
     """Read dimensions from their end."""
 

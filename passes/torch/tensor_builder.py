@@ -36,12 +36,14 @@ _OPS: dict[str, tuple[type[Operation], type[Operation]]] = {
     "pow": (math.PowFOp, math.IPowIOp),
     "maximum": (arith.MaximumfOp, arith.MaxSIOp),
     "minimum": (arith.MinimumfOp, arith.MinSIOp),
+    "fmax": (arith.MaxnumfOp, arith.MaxSIOp),
+    "fmin": (arith.MinnumfOp, arith.MinSIOp),
     "abs": (math.AbsFOp, math.AbsIOp),
 }
 
 
-# On i1, whose true is -1 as a signed number.
-_BOOL_OPS: dict[str, type[Operation]] = {"maximum": arith.OrIOp, "minimum": arith.AndIOp}
+# On i1, whose true is -1 as a signed number; PyTorch adds booleans as 0 and 1, and 2 is true.
+_BOOL_OPS: dict[str, type[Operation]] = {"maximum": arith.OrIOp, "minimum": arith.AndIOp, "add": arith.OrIOp}
 
 # The predicates of each comparison: on floats, signed integers and i1.
 _PREDICATES = {
@@ -95,7 +97,7 @@ class TensorBuilder:
         return self._named(self.insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0], name)
 
     def apply(self, operation: str, *inputs: SSAValue, name: str | None = None) -> SSAValue:
-        """`add`, `sub`, `mul`, `div`, `pow`, `maximum`, `minimum` or `abs` in the form for the element type."""
+        """An arithmetic operation of `_OPS`, such as `add`, in the form for the element type."""
         return self.map(self._op_class(operation, inputs[0]), *inputs, name=name)
 
     def reduce(self, operation: str, value: SSAValue, dims: Sequence[int], *, name: str | None = None) -> SSAValue:
@@ -225,13 +227,13 @@ def _number(value: float, element: Attribute) -> float:
         raise ValueError(f"{value} is no {element}; cast the tensor with torch.aten._to_copy first")
     if element == i1:
         return int(value != 0)
-    width = _width(element)
+    width = width_of(element)
     return (int(value) + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
 
 
 def _cast_op(source: Attribute, target: Attribute) -> type[Operation]:
     """The scalar conversion between two different element types; `i1` counts 0 and 1."""
-    widens = _width(target) > _width(source)
+    widens = width_of(target) > width_of(source)
     if isinstance(target, AnyFloat):
         if isinstance(source, AnyFloat):
             return arith.ExtFOp if widens else arith.TruncFOp
@@ -243,7 +245,8 @@ def _cast_op(source: Attribute, target: Attribute) -> type[Operation]:
     return arith.ExtSIOp if widens else arith.TruncIOp
 
 
-def _width(element: Attribute) -> int:
+def width_of(element: Attribute) -> int:
+    """The bits of an element."""
     return element.bitwidth if isinstance(element, AnyFloat) else element.width.data  # pyright: ignore
 
 

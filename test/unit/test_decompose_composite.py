@@ -104,6 +104,7 @@ CASES: dict[str, Case] = {
         ),
         (cube, randn(5), randn(5).abs()),
     ),
+    "cumprod": (lambda x: (x.cumprod(0), x.cumprod(-1), x.int().cumprod(1)), (x,)),
     "cumsum": (
         lambda x, i, s, z: (
             *(x.cumsum(0), x.cumsum(-1), x.cumsum(1, dtype=torch.float64), i.cumsum(1), (i > 0).cumsum(0)),

@@ -38,6 +38,11 @@ Case = tuple[Callable[..., Any], tuple[Any, ...]]
 CASES: dict[str, Case] = {
     "exp2 expm1 log1p log2 log10": (lambda s: (s.exp2(), s.expm1(), s.log1p(), s.log2(), s.log10()), (s,)),
     "sin cos tan erf": (lambda x: (x.sin(), x.cos(), x.tan(), x.erf()), (x,)),
+    "asin acos atan atan2 sinh cosh": (
+        lambda x, s: (x.sin().asin(), x.cos().acos(), s.atan(), torch.atan2(x, -x), x.sinh(), x.cosh()),
+        (x, s),
+    ),
+    "asinh acosh atanh": (lambda x, y: (x.asinh(), (1 + x.abs()).acosh(), (y / 4).atanh()), (x, y)),
     "silu gelu softplus": (
         lambda t: (
             F.silu(t),
@@ -58,6 +63,16 @@ EXACT: dict[str, Case] = {
     "floor ceil trunc round": (
         lambda s, i: (s.floor(), s.ceil(), s.trunc(), s.round(), (s + 0.5).round(), i.floor(), i.round()),
         (s, i),
+    ),
+    "add.Tensor maximum minimum bool": (lambda b, c: (b + c, torch.maximum(b, c), torch.minimum(b, c)), (b, c)),
+    "fmax fmin": (lambda p, q, i: (torch.fmax(p, q), torch.fmin(p, q), torch.fmax(i, -i)), (p.abs(), q.abs() + 1, i)),
+    "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor": (
+        lambda i, n: (i << n, i << 3, i << 70, 3 << n, i.int() << n.int(), torch.bitwise_left_shift(i, 1)),
+        (i, j.abs() * 8),
+    ),
+    "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor": (
+        lambda i, n: (i >> n, i >> 1, i >> 70, -300 >> n, i.int() >> n.int(), torch.bitwise_right_shift(i, 1)),
+        (i, j.abs() * 8),
     ),
     "sign": (lambda s, i: (s.sign(), i.sign()), (s, i)),
     "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor": (

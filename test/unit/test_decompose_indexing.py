@@ -75,6 +75,13 @@ CASES: dict[str, Case] = {
         (x, cube, e),
     ),
     "cat stack promotion": (lambda x, i: (torch.cat([x[:2], i]), torch.stack([i, i.int()])), (x, i)),
+    "diagonal unfold": (
+        lambda x, c: (
+            *(x.diagonal(), x.diagonal(1), x.diagonal(-2), c.diagonal(0, 1, 2), c.diagonal(1, -1, 0), x.diagonal(9)),
+            *(x.unfold(1, 3, 1), x.unfold(0, 2, 2), c.unfold(1, 2, 1)),
+        ),
+        (x, cube),
+    ),
     "flip roll": (
         lambda x, c, z: (
             *(x.flip(0), x.flip((-1, 0)), c.flip([1]), z.flip(0), x.roll(1, 0), x.roll(-3, 1), c.roll(2)),
@@ -101,6 +108,10 @@ CASES: dict[str, Case] = {
             *(x + torch.full((4,), 1.5), torch.zeros(2, 3), torch.ones(2, dtype=torch.int64), torch.full((2,), True)),
             *(torch.full((2, 0), 3), torch.scalar_tensor(2.5), torch.full((), -INF), torch.zeros(())),
         ),
+        (x,),
+    ),
+    "empty.memory_format empty_like new_empty": (
+        lambda x: (torch.empty(3, 2).fill_(1), torch.empty_like(x).fill_(2), x.new_empty(2).copy_(x[0, :2])),
         (x,),
     ),
     "full_like zeros_like ones_like new_full new_zeros new_ones": (

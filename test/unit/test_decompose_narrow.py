@@ -1,4 +1,4 @@
-"""Half precision and integers of 8 and 16 bits give the bits of eager: 32 bits inside each ATen operation, then rounded."""
+"""Half precision and integers of 8 and 16 bits give the bits of eager: each ATen operation rounds or wraps once."""
 
 from __future__ import annotations
 

@@ -1,0 +1,74 @@
+"""Convolutions and pooling against PyTorch: strides, paddings, dilations, groups, windows that reach outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+def randn(*shape: int) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+CONVOLUTIONS = {
+    "convolution patches": (lambda x, w: F.conv2d(x, w, stride=4), (2, 3, 8, 8), (5, 3, 4, 4)),
+    "convolution padded": (lambda x, w: F.conv2d(x, w, w.sum((1, 2, 3)), padding=1), (2, 3, 5, 6), (4, 3, 3, 3)),
+    "convolution dilated groups": (
+        lambda x, w: F.conv2d(x, w, stride=(2, 1), padding=(1, 2), dilation=2, groups=2),
+        (1, 4, 7, 7),
+        (6, 2, 3, 3),
+    ),
+    "convolution depthwise": (lambda x, w: F.conv1d(x, w, padding="same", groups=3), (2, 3, 7), (3, 1, 3)),
+    "convolution causal": (lambda x, w: F.conv1d(F.pad(x, (2, 0)), w), (2, 3, 7), (4, 3, 3)),
+    "convolution unbatched": (lambda x, w: F.conv2d(x, w), (3, 5, 5), (2, 3, 2, 2)),
+    "convolution volume": (lambda x, w: F.conv3d(x, w, stride=2), (1, 2, 4, 4, 4), (3, 2, 2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolutions(check_with_torch: Callable[..., Any], case: str) -> None:
+    function, input, weight = CONVOLUTIONS[case]
+    assert "convolution" in check_with_torch(function, randn(*input), randn(*weight))
+
+
+POOLS = {
+    "max_pool2d": (
+        lambda x: (
+            *(F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, (3, 2), 1, dilation=2)),
+            *(F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x[0], 2)),
+        )
+    ),
+    "avg_pool1d avg_pool2d": (
+        lambda x: (
+            *(F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)),
+            *(F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2, divisor_override=3)),
+            F.avg_pool1d(x[0], 3, 2, 1),
+        )
+    ),
+    "_adaptive_avg_pool2d adaptive_avg_pool1d": (
+        lambda x: (F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (4, 2)), F.adaptive_avg_pool1d(x[0], 4))
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POOLS)
+def test_pools(check_with_torch: Callable[..., Any], case: str) -> None:
+    x = randn(2, 3, 8, 8)
+    x[0, 0, 3, 3], x[1, 1] = torch.nan, -torch.inf
+    check_with_torch(POOLS[case], x)
+
+
+def test_what_is_refused(run_at_tensor_level: Callable[..., Any]) -> None:
+    from xdsl.utils.exceptions import PassFailedException
+
+    for function, message in (
+        (lambda x: F.conv_transpose2d(x, x.new_ones(3, 2, 2, 2)), "transposed convolutions are not supported"),
+        (lambda x: F.adaptive_avg_pool2d(x, 3), r"\[8, 8\] elements do not fall into \[3, 3\] parts of one size"),
+    ):
+        with pytest.raises(PassFailedException, match=message):
+            run_at_tensor_level(function, randn(2, 3, 8, 8))
