@@ -264,7 +264,7 @@ def reduction(drawer: Drawer) -> Drawn:
     """Reductions over one dimension, some, or all, and what follows them."""
     x = drawer.value(least=1)
     name = drawer.draw.choice(["sum", "amax", "amin", "any", "all", "mean", "prod", "argmax"])
-    if name in ("mean", "prod") and not x.value.dtype.is_floating_point:
+    if (name in ("mean", "prod") and not x.value.dtype.is_floating_point) or x.value.dtype == torch.uint8:
         name = "sum"
     dim = drawer.dim(x)
     match drawer.draw.choice(["dim", "kept", "whole", "two"]):

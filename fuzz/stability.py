@@ -22,21 +22,26 @@ _LOST_HALF = 5e-2
 _ULPS = 4.0
 """The errors, in ulps of a result and of its root mean square, that another order of operations may make."""
 
-_FOLDS = (
-    *("sum", "prod", "cumsum", "pow"),
-    *("linear", "matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "einsum"),
-)
+_CONTRACTIONS = ("linear", "matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "einsum")
+
+_FOLDS = (*_CONTRACTIONS, "sum", "prod", "cumsum", "pow")
 """Operations on all numbers whose results depend on the order, or on the library, where they are floats."""
 
+_SUMS = (
+    *(*_CONTRACTIONS, "scaled_dot_product_attention", "sum", "cumsum", "mean"),
+    *("var", "std", "var_mean", "layer_norm", "rms_norm", "group_norm"),
+)
+"""Operations that add products or squares, which overflow in one order and not in another, or not with an FMA."""
 
-class _UndefinedCast(Exception):
-    """A cast whose result hardware and libraries choose."""
+
+class _Undefined(Exception):
+    """An operation whose result hardware and libraries choose, as the text says."""
 
 
 class _Perturbed(fx.Interpreter):
     """Runs a captured graph with errors of a few ulps after every operation that may round in several ways.
 
-    Raises _UndefinedCast where a float that an integer type cannot hold is cast to it.
+    Raises _Undefined where an operation's result is not defined.
     """
 
     def __init__(self, graph: fx.GraphModule) -> None:
@@ -49,6 +54,8 @@ class _Perturbed(fx.Interpreter):
         name = str(target).removeprefix("aten.").removesuffix(".default")
         if name in ("_to_copy", "type_as"):
             _check_cast(args[0], result)
+        if name.partition(".")[0] in _SUMS:
+            _check_sum([value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)])
         if not _is_rounded(name):
             return result
         return pytree.tree_map(self._perturb, result)
@@ -76,7 +83,15 @@ def _check_cast(value: torch.Tensor, result: torch.Tensor) -> None:
     info = torch.iinfo(result.dtype)
     wide = value.double()
     if not bool(((wide > float(info.min) - 1) & (wide < float(info.max))).all()):
-        raise _UndefinedCast
+        raise _Undefined("a float is cast to an integer type that cannot hold it")
+
+
+def _check_sum(values: Sequence[torch.Tensor]) -> None:
+    for value in (value for value in values if value.is_floating_point()):
+        wide = value.double().abs()
+        largest = float(wide[wide.isfinite()].max()) if bool(wide.isfinite().any()) else 0.0
+        if largest * largest * value.numel() > torch.finfo(torch.promote_types(value.dtype, torch.float32)).max:
+            raise _Undefined("parts of a sum overflow")
 
 
 def unstable(captured: CapturedProgram, eager: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> str | None:
@@ -84,8 +99,8 @@ def unstable(captured: CapturedProgram, eager: Sequence[torch.Tensor], reference
     try:
         with torch.no_grad():
             disturbed = _Perturbed(captured.graph).run(*captured.arguments([v.clone() for v in captured.inputs]))
-    except _UndefinedCast:
-        return "a float is cast to an integer type that cannot hold it"
+    except _Undefined as reason:
+        return str(reason)
     for own, wanted, other in zip(eager, reference, disturbed, strict=True):
         reason = _difference(own, wanted) or _difference(own, other)
         if reason is not None:
