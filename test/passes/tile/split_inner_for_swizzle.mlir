@@ -1,6 +1,5 @@
-// RUN: deplodock-opt %s -p split-inner-for-swizzle -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
+// RUN: deplodock-opt %s -p split-inner-for-swizzle --check-semantics -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
-// RUN: deplodock-opt %s -p split-inner-for-swizzle --check-semantics
 // RUN: deplodock-opt %t.once -p split-inner-for-swizzle 2>/dev/null | diff - %t.once
 // RUN: deplodock-opt %s -p 'split-inner-for-swizzle{span=32}' --check-semantics 2>%t.span | filecheck %s --check-prefix SPAN
 // RUN: filecheck %s --input-file %t.span --check-prefix NARROW

@@ -1,6 +1,5 @@
-// RUN: deplodock-opt %s -p tma-copy -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
+// RUN: deplodock-opt %s -p tma-copy --check-semantics -o %t.once 2>%t.skips && filecheck %s --input-file %t.once
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
-// RUN: deplodock-opt %s -p tma-copy --check-semantics
 // RUN: deplodock-opt %t.once -p tma-copy 2>/dev/null | diff - %t.once
 // RUN: not deplodock-opt %t.once -p 'tma-copy{bytes=16}' 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: not deplodock-opt %s -p 'tma-copy{bytes=20}' 2>&1 | filecheck %s --check-prefix BAD
