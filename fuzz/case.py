@@ -95,7 +95,6 @@ class Facts:
     reached: set[str] = field(default_factory=set[str])
     dtypes: set[str] = field(default_factory=set[str])
     overloads: set[str] = field(default_factory=set[str])
-    kernels: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,6 @@ class Checker:
         self._doing = self._done = "capture"
         self.module = ModuleOp([])
         self.classes: set[str] = set()
-        self.loops = ""
         self._every_pass = every_pass
         self._extent = 1
         self._results = _Results([], [], [])
@@ -154,13 +152,11 @@ class Checker:
             if level is Level.LOOP and self.case.schedules is not None:
                 write_schedules(self.module, self.case.schedules)
                 self.classes = {class_of(function) for function in kernels(self.module)}
-                self.loops = str(self.module)
         self._simulate()
         self._print()
 
     def _observe(self, run: StageRun, module: ModuleOp) -> None:
         self._did(run.stage.name)
-        self.facts.kernels = max(self.facts.kernels, len(kernels(module)))
         if run.level is Level.TILE and len(run.remarks) < len(kernels(module)):
             self.facts.reached.add(run.stage.name)
         if self._every_pass and run.level is not Level.KERNEL:
@@ -174,7 +170,10 @@ class Checker:
         self._done, self._doing = name, names[following] if following < len(names) else "simulation"
 
     def _evaluate(self) -> list[Array]:
-        return evaluate(self.module, self._results.inputs)
+        following, self._doing = self._doing, f"the evaluation after {self._done}"
+        outputs = evaluate(self.module, self._results.inputs)
+        self._doing = following
+        return outputs
 
     def _simulate(self) -> None:
         steps = lane_steps(self.module)
@@ -199,9 +198,8 @@ class Checker:
         results = self._results
         for position, (got, wanted, own) in enumerate(zip(outputs, results.reference, results.eager, strict=True)):
             if np.asarray(got).dtype != own.dtype:
-                raise Failure(
-                    Kind.WRONG, f"after {self._done}", f"output {position} is {got.dtype}, not {own.dtype}", "dtype"
-                )
+                message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
+                raise Failure(Kind.WRONG, f"after {self._done}", message, "dtype")
             verdict = compare(np.asarray(got), wanted, own, self._extent)
             if not verdict.passed:
                 raise Failure(Kind.WRONG, f"after {self._done}", f"output {position}: {verdict}", "value")

@@ -87,10 +87,8 @@ class Expression:
             if node in names:
                 return names[node]
             inner = node.template.format(*(print_node(arg) for arg in node.args))
-            if uses[node] < 2 and node in self.outputs:
-                return inner
             if uses[node] < 2:
-                return inner if node.is_atom else f"({inner})"
+                return inner if node.is_atom or node in self.outputs else f"({inner})"
             names[node] = f"v{len(names)}"
             return f"({names[node]} := {inner})"
 

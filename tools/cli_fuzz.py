@@ -44,7 +44,7 @@ def report(found: Found) -> None:
     print(f"case {found.number}: {failure}".rstrip())
     print("  again: " + _command(case, checker.classes))
     if case.fusion is not None or len(checker.classes) > 1:
-        print(f"  with the decisions of deplodock fuzz --seed {found.number} --count 1, which the IR says")
+        print("  with the module below in --from FILE, which has the decisions of fusion and the schedules")
     if checker.before:
         print(f"  the last module that was right:\n{checker.before}")
     sys.stdout.flush()
