@@ -235,6 +235,12 @@ def bench_command(
         raise typer.Exit(1)
 
 
+@app.command("ops")
+def ops_command() -> None:
+    """List the operations of PyTorch that programs may use, with their element types; also in docs/ops.md."""
+    print(importlib.import_module("deplodock.tools.operations").listing(), end="")
+
+
 @app.command("fuzz")
 def fuzz_command(
     count: Annotated[int | None, typer.Option(min=1, help="cases to check  [default: 100]")] = None,

@@ -1,4 +1,4 @@
-"""The reference pages `docs/dialects.md` and `docs/passes.md`, made from docstrings; `make docs` writes them."""
+"""The reference pages `docs/dialects.md`, `docs/passes.md` and `docs/ops.md`, which `make docs` writes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from deplodock.dialects.tile import Tile
 from deplodock.dialects.torch import Torch
 from deplodock.errors import Error
 from deplodock.passes.pipeline import PASSES, Stage
+from deplodock.tools import operations
 
 _DIALECTS = (Torch, TensorExt, Loop, Tile, Kernel)
 _EFFECTS: dict[type[MemoryEffect], str] = {
@@ -112,10 +113,11 @@ def _first_sentence(doc: str) -> str:
 
 
 def main() -> None:
-    """Write both pages into the folder that the command line names."""
+    """Write the pages into the folder that the command line names."""
     folder = Path(sys.argv[1])
     (folder / "dialects.md").write_text(dialect_page(), encoding="utf-8")
     (folder / "passes.md").write_text(passes_page(), encoding="utf-8")
+    (folder / "ops.md").write_text(operations.page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

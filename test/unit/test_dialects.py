@@ -14,6 +14,7 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from deplodock.dialects import tensor
+from deplodock.tools import operations
 from deplodock.tools.docs import dialect_page, passes_page
 
 TESTS = Path(__file__).parent.parent / "dialects"
@@ -93,6 +94,8 @@ def test_the_texts_that_are_mutated_are_valid(tokens: list[str]) -> None:
     module.verify()
 
 
-@pytest.mark.parametrize(("page", "text"), [("dialects.md", dialect_page), ("passes.md", passes_page)])
+@pytest.mark.parametrize(
+    ("page", "text"), [("dialects.md", dialect_page), ("passes.md", passes_page), ("ops.md", operations.page)]
+)
 def test_the_reference_pages_are_current(repository: Path, page: str, text: Callable[[], str]) -> None:
     assert (repository / "docs" / page).read_text(encoding="utf-8") == text(), "run `make docs` and commit the pages"
