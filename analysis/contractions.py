@@ -20,6 +20,9 @@ LATE_RELEASE_CELLS = 128
 FIRST_TRY_WAIT = 90
 """The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""
 
+READ_ALONG_K = 4
+"""Elements along k that a thread reads at once from slabs whose rows walk k: 16 bytes of f32."""
+
 LANES = "nmnnm"
 """8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
 
@@ -38,17 +41,19 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
     occupancy, depth = _ring(tile, size, target) if is_ring else (tile.occupancy, 1)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if is_ring:
-        rules["chunk-matmul-k"] = {"bk": CHUNK}
+        rules["chunk-matmul-k"] = {"bk": CHUNK, "kv": READ_ALONG_K} if tile.is_boxed else {"bk": CHUNK}
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
-        rules["stage-inputs"] = {"transpose": "auto"}
+        place = "strided" if tile.is_boxed else "strips"
+        rules["stage-inputs"] = {"transpose": "never" if tile.is_boxed else "auto"}
         rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
-        rules["permute-register-tile"] = {"m": "strips", "n": "strips", "lanes": LANES}
+        rules["permute-register-tile"] = {"m": place, "n": place, "lanes": LANES}
     if depth > 1:
-        rules |= {"double-buffer": {"depth": depth}, "async-copy": {}}
+        boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
+        rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {}), "async-copy": {}}
     rules["pad-smem"] = {}
     if depth > 1:
         rules["pipeline-k-outer"] = _pipeline(tile, depth, target)
@@ -60,9 +65,10 @@ def _pipeline(tile: Tile, depth: int, target: TargetAttr) -> dict[str, int | str
     """How far copies run ahead, and what keeps the steps in order.
 
     Tiles with long steps release a slot one step late, by phases: warps that drift apart gain 10 percent over a barrier
-    of the CTA in each step (measured on an H100, `try_wait`).
+    of the CTA in each step (measured on an H100, `try_wait`). Boxes complete phases in any case.
     """
-    if depth > 2 and tile.cells_m * tile.cells_n >= LATE_RELEASE_CELLS and capability(target) >= FIRST_TRY_WAIT:
+    is_late = tile.is_boxed or tile.cells_m * tile.cells_n >= LATE_RELEASE_CELLS
+    if depth > 2 and is_late and capability(target) >= FIRST_TRY_WAIT:
         return {"distance": depth - 2, "barrier": "mbarrier"}
     return {"distance": depth - 1}
 
