@@ -102,10 +102,28 @@ class TensorBuilder:
 
     def reduce(self, operation: str, value: SSAValue, dims: Sequence[int], *, name: str | None = None) -> SSAValue:
         """Fold `dims` with `add`, `mul`, `maximum` or `minimum`; without dims the value itself."""
+        if operation in ("maximum", "minimum"):
+            value, dims = self._without_repeats(value, dims)
         if not dims:
             return value
         op = tensor.ReduceOp.of(self._op_class(operation, value), value, sorted(dims))
         return self._named(self.insert(op).outputs[0], name)
+
+    def _without_repeats(self, value: SSAValue, dims: Sequence[int]) -> tuple[SSAValue, list[int]]:
+        """A value and dimensions with the same extremes: those along which it only repeats its elements left out."""
+        op, shape = value.owner, shape_of(value)
+        if not isinstance(op, tensor.IndexMapOp):
+            return value, list(dims)
+        used = op.map.data.used_dims()
+        idle = {dim for dim in dims if dim not in used and shape[dim] > 0}
+        if not idle:
+            return value, list(dims)
+        kept = [dim for dim in range(len(shape)) if dim not in idle]
+        new = {dim: AffineExpr.dimension(place) for place, dim in enumerate(kept)}
+        renamed = [new.get(dim, AffineExpr.constant(0)) for dim in range(len(shape))]
+        map = op.map.data.replace_dims_and_symbols(renamed, [], len(kept), 0)
+        value = self.index_map(op.source, map, [shape[dim] for dim in kept])
+        return value, [place for place, dim in enumerate(kept) if dim in dims]
 
     def compare(self, predicate: str, x: SSAValue, y: SSAValue, name: str | None = None) -> SSAValue:
         """`eq`, `ne`, `lt`, `le`, `gt` or `ge` at every index; with NaN only `ne` holds."""
