@@ -59,7 +59,7 @@ class Drawer:
         self.used: set[Node] = set()
         self._inputs = 0
         self.has_specials = draw.random() < 0.15
-        self._main = torch.float32 if draw.random() < 0.6 else draw.choice(DTYPES)
+        self._main = torch.float32 if draw.random() < 0.45 else draw.choice(DTYPES)
 
     # Choices
 

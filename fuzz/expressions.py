@@ -7,7 +7,7 @@ import random
 import torch
 
 from deplodock.fuzz.drawing import DTYPES, Drawer
-from deplodock.fuzz.families import FAMILIES, family
+from deplodock.fuzz.families import FAMILIES, family, pointwise
 from deplodock.fuzz.program import Expression
 
 MOST_STEPS = 6
@@ -26,6 +26,7 @@ def draw_expression(draw: random.Random) -> Expression:
         wanted = draw.choice(CONTRACTIONS)[1] if drawer.chance(0.5) else None
         if drawer.chance(0.7):
             drawer.input(drawer.shape(1), draw.choice(DTYPES))
+            drawer.try_node(pointwise)
         steps = draw.randint(1, MOST_STEPS)
         place = draw.randrange(steps)
         for step in range(steps):
