@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -19,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.decompositions import decompositions
-from deplodock.frontend.importer import import_graph, node_error, tensor_type
+from deplodock.frontend.importer import TORCH_FOLDER, import_graph, node_error, tensor_type
 from deplodock.frontend.program import CapturedGraph, CapturedProgram
 from deplodock.frontend.source import Source
 
@@ -161,9 +163,13 @@ def quiet() -> Iterator[None]:
 
 def located(kind: type[Error], message: str, source: Source | None, raised: BaseException | None = None) -> Error:
     """An error that points at where `raised` left the user's text, if that is known."""
-    if source is None:
-        return kind(message)
-    return source.error(kind, message, None if raised is None else source.position_of_traceback(raised.__traceback__))
+    if source is not None:
+        position = None if raised is None else source.position_of_traceback(raised.__traceback__)
+        return source.error(kind, message, position)
+    frames = [] if raised is None else traceback.extract_tb(raised.__traceback__)
+    own = (TORCH_FOLDER, str(Path(__file__).parent))
+    place = next((frame for frame in reversed(frames) if not frame.filename.startswith(own)), None)
+    return kind(message if place is None else f"{place.filename}:{place.lineno}: error: {message}")
 
 
 def describe(raised: BaseException) -> str:

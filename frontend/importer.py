@@ -50,7 +50,7 @@ _ELEMENTS: dict[torch.dtype, Attribute] = {
     torch.bool: i1,
 }
 Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
-_TORCH_FOLDER = str(Path(torch.__file__).parent)
+TORCH_FOLDER = str(Path(torch.__file__).parent)
 
 
 def tensor_type(value: torch.Tensor, what: str) -> TensorType[Attribute]:
@@ -285,7 +285,7 @@ def _place(node: fx.Node, source: Source | None) -> tuple[str, Position] | None:
     for filename, line in reversed(frames):
         if source is not None and filename == source.filename:
             return filename, source.position(int(line))
-        if not filename.startswith(_TORCH_FOLDER):
+        if not filename.startswith(TORCH_FOLDER):
             return filename, Position(int(line), 1, 2)
     return None
 

@@ -120,6 +120,26 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "grouped heads": (repeated_heads, (randn(2, 6, 7, 4), randn(2, 2, 7, 4), randn(2, 2, 7, 4))),
     "shared subexpressions": (shared_subexpressions, (randn(5, 3), randn(3, 5).t())),
     "tied weights": (seeded(Tied()), (torch.tensor([[0, 10, 3], [7, 7, 1]]),)),
+    "tiny eps in half precision": (
+        lambda h: (F.layer_norm(h, (8,), eps=1e-8), F.rms_norm(h, (8,), eps=1e-8), F.rms_norm(h * 0, (8,))),
+        (torch.cat([torch.ones(3, 8), randn(2, 8)]).half(),),
+    ),
+    "promotions of half precision and bytes": (
+        lambda h, s, u8, i: (
+            h + s,
+            h * 0.1,
+            h + i,
+            h * h.float(),
+            (i > 1) & (u8 > 1),
+            u8 + u8,
+            u8 / 2,
+            u8.sum(),
+            i - u8,
+        ),
+        (randn(4).bfloat16(), torch.tensor(-0.1, dtype=torch.float64), torch.tensor([1, 2, 200, 0]).byte(), i32),
+    ),
+    "extremes of an expansion": (lambda x: x.expand(3000, 5000).amax(1), (randn(3000, 1),)),
+    "patches of an image": (seeded(nn.Conv2d(3, 8, 4, 4)), (randn(2, 3, 8, 8),)),
     "residual stack": (seeded(Residual()), (randn(3, 8),)),
 }
 
