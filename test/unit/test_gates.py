@@ -90,7 +90,7 @@ def test_code_of_a_contraction(name: str, capsys: pytest.CaptureFixture[str]) ->
     assert code.report.registers <= REGISTERS // (function.num_threads * function.occupancy.value.data)
     assert code.loop.is_loop
     assert code.loop.instructions <= 1200
-    assert code.loop.cycles_per_ffma <= 1.25
+    assert code.loop.cycles_per_ffma <= 1.16
     assert code.loop.median_lds_to_use is not None
     assert code.loop.median_lds_to_use >= 40
     assert set(code.loop.widths["LDS"]) == {128}
