@@ -180,9 +180,8 @@ def run_command(
     with session.clock.part("import deplodock"):
         cli_run = importlib.import_module("deplodock.tools.cli_run")
     place = "cuda" if missing is None else "sim"
-    succeeded = cli_run.run(
-        session, program, ir, replacement, cli_run.RunOptions(place, bench, profile, as_json, limit)
-    )
+    how = cli_run.RunOptions(place, bench=bench, profile=profile, json=as_json, limit=limit)
+    succeeded = cli_run.run(session, program, ir, replacement, how)
     sys.stdout.flush()
     if not succeeded:
         raise typer.Exit(1)
@@ -203,6 +202,9 @@ def bench_command(
         str | None,
         typer.Option("--from", metavar="FILE", help="run this IR text in place of the program of the one row"),
     ] = None,
+    autotune: Annotated[
+        bool, typer.Option("--max-autotune", help="torch.compile in that mode, too; its times are kept in the results")
+    ] = False,
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
@@ -230,7 +232,9 @@ def bench_command(
     else:
         card = runtime.device_name()
         folder = output or Path("bench", "results", card.replace(" ", "-"))
-        passed = cli_table.measure_table(rows, card, target, folder, cli_table.TableOptions(limit, budget, replacement))
+        passed = cli_table.measure_table(
+            rows, card, target, folder, cli_table.TableOptions(limit, budget, replacement, autotune)
+        )
     if not passed:
         raise typer.Exit(1)
 
