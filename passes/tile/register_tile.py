@@ -22,13 +22,13 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.alignment import address
-from deplodock.analysis.dependence import bound_along
+from deplodock.analysis.dependence import Dependence, bound_along
 from deplodock.analysis.linear import fold_map
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import CELLS, VECTOR, Options
 from deplodock.dialects import loop, tile
-from deplodock.dialects.tile import Binding
+from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, is_mixed, positive
 
@@ -63,6 +63,10 @@ def _tile(launch: tile.LaunchOp, options: Options) -> None:
     cells = _cells(launch, options)
     if not cells:
         raise Skip("each thread has one output along every axis to tile, or its axes are not constant")
+    for axis, _ in cells:
+        if (name := _private_slab(launch, axis)) is not None:
+            along = axis.name_hint or "?"
+            raise Skip(f"the register slab %{name} is of one output along %{along}; run stage-inputs later")
     order: list[SSAValue] = list(launch.axes)
     registers: list[SSAValue] = []
     for axis, size in cells:
@@ -95,6 +99,14 @@ def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]
                 raise Skip("the bound of the loop over %{} varies along %{}, so outputs share no loop".format(*names))
             cells.append((threads[-1], taken))
     return cells
+
+
+def _private_slab(launch: tile.LaunchOp, axis: SSAValue) -> str | None:
+    """The name of a slab in registers whose origin varies along an axis, so that outputs cannot share it, or None."""
+    dependence = Dependence()
+    kept = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
+    kept = [op for op in kept if tile.memory_of(op.slab) is Memory.REGISTER and axis in dependence.of(*op.indices)]
+    return kept[0].slab.name_hint or "?" if kept else None
 
 
 def _contiguous_axis(launch: tile.LaunchOp) -> SSAValue:

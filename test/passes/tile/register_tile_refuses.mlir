@@ -26,3 +26,17 @@ func.func @triangle(%x: memref<16x16xf32>, %w: memref<16x16xf32>, %out: memref<1
   }
   func.return
 }
+
+// A slab in registers is what one thread keeps of its row.
+// CHECK-DAG: skipped at @kept: the register slab %kept_reg is of one output along %i; run stage-inputs later
+func.func @kept(%x: memref<64x2xf32>, %out: memref<64xf32>) {
+  tile.launch (%i = 64 : thread) {
+    %kept_reg = tile.stage %x[%i, d0] : memref<64x2xf32> to memref<2xf32, #tile.memory<register>>
+    %sum = loop.reduce {arith.addf} %k = 0 to 2 : f32 {
+      %v = loop.load %kept_reg[%k] : memref<2xf32, #tile.memory<register>>
+      loop.yield %v : f32
+    }
+    loop.store %sum, %out[%i] : memref<64xf32>
+  }
+  func.return
+}
