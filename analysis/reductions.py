@@ -1,4 +1,4 @@
-"""How many values may be added up, one reduction after the other, on the way to a result of a program."""
+"""How many additions may follow each other on the way to a result of a program."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.arguments import Function, callee, entry_function, parameters
+from deplodock.analysis.roles import accumulating_loops, innermost_reduction
 from deplodock.dialects import loop, tensor, tile
 from deplodock.errors import UnsupportedError
 
 
 def longest_reduction(module: ModuleOp, entry: str | None = None) -> int:
-    """The longest product of extents of reductions that any result of the entry function is computed through.
+    """The longest chain of additions that any result of the entry function is computed through, in reductions.
 
-    Works on tensor, loop and tile level; 1 where nothing is reduced. Rounding errors of sums grow with it.
+    A reduction adds its extent to the chain of what it folds. Loops with one accumulator are one reduction, whose
+    extent is the product of theirs. Works on tensor, loop and tile level; 1 where nothing is reduced. Rounding errors
+    of sums grow with it.
 
     Raises:
         Error: there is no entry function, or several and none is named.
@@ -25,8 +28,8 @@ def longest_reduction(module: ModuleOp, entry: str | None = None) -> int:
     """
     function = entry_function(module, entry)
     paths = _Paths()
-    paths.run(function, [1] * len(parameters(function)))
-    return max((paths.length(value) for value in (*parameters(function), *_returned(function))), default=1)
+    paths.run(function, [0] * len(parameters(function)))
+    return max((1, *(paths.length(value) for value in (*parameters(function), *_returned(function)))))
 
 
 def _returned(function: Function) -> Sequence[SSAValue]:
@@ -42,7 +45,7 @@ class _Paths:
 
     def length(self, value: SSAValue) -> int:
         """The longest path to a value."""
-        return self._lengths.get(value, 1)
+        return self._lengths.get(value, 0)
 
     def run(self, function: Function, lengths: Sequence[int]) -> None:
         """Follow a function whose arguments have the given paths."""
@@ -72,12 +75,12 @@ class _Paths:
                 sources = () if last is None else last.operands
             case loop.ReduceOp():
                 self._block(op.body.block)
-                sources = op.yielded
+                sources = innermost_reduction(op).yielded
             case _:
                 for block in (block for region in op.regions for block in region.blocks):
                     self._block(block)
                 sources = op.operands
-        longest = max((self.length(value) for value in sources), default=1) * _extent(op)
+        longest = max((self.length(value) for value in sources), default=0) + _extent(op)
         for result in op.results:
             self._raise(result, longest)
 
@@ -86,17 +89,17 @@ class _Paths:
 
 
 def _extent(op: Operation) -> int:
-    """How many values an op folds into one."""
+    """How many values an op folds into one; 0 if it is no reduction."""
     match op:
         case tensor.ReduceOp():
             shape = tensor.tensor_of(op.inputs[0]).get_shape()
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
         case loop.ReduceOp():
-            extents = [op.trips]
+            extents = [each.trips for each in accumulating_loops(op)]
         case tile.CombineOp():
             extents = [_axis_extent(axis) for axis in op.axes]
         case _:
-            return 1
+            return 0
     known = [max(1, extent) for extent in extents if extent is not None]
     if len(known) < len(extents):
         raise UnsupportedError(f"{op.name}: the extent of a reduction is not constant")

@@ -54,12 +54,15 @@ def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence
 
 def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
     """Follow reductions that yield one with the same combiner: together they are one, in several loops."""
-    while True:
-        inner = reduction.yielded[0].owner
-        if not isinstance(inner, loop.ReduceOp) or not shares_accumulator(inner, reduction):
-            return reduction
-        reduction = inner
-    return reduction
+    return accumulating_loops(reduction)[-1]
+
+
+def accumulating_loops(reduction: loop.ReduceOp) -> list[loop.ReduceOp]:
+    """The loops of one reduction, outermost first: each yields the results of the next, with the same accumulator."""
+    loops = [reduction]
+    while isinstance(inner := loops[-1].yielded[0].owner, loop.ReduceOp) and shares_accumulator(inner, loops[-1]):
+        loops.append(inner)
+    return loops
 
 
 def row_chain(op: loop.ForOp | loop.ReduceOp) -> list[loop.ForOp | loop.ReduceOp]:

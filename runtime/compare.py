@@ -56,7 +56,7 @@ def compare(got: Array, reference: Array, eager: Array | None, reduction_extent:
         got: the output.
         reference: the output of the same program in float64 (integers and booleans: in their own type).
         eager: what another, trusted run in the output's type gives; None if there is none.
-        reduction_extent: the longest product of extents of reductions on the way to the output.
+        reduction_extent: the longest chain of additions on the way to the output, as `longest_reduction` counts them.
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
