@@ -232,10 +232,10 @@ def test_reading_what_nobody_wrote() -> None:
         (RMS_NORM_LOOP + SOFTMAX, [], Error, "several entry points, @k_rms_norm, @k_softmax: name the one"),
         ("builtin.module {}", [], Error, "no entry point"),
         (
-            "func.func @f(%x: tensor<2xf16>) -> tensor<2xf16> {func.return %x : tensor<2xf16>}",
+            "func.func @f(%x: tensor<2xf80>) -> tensor<2xf80> {func.return %x : tensor<2xf80>}",
             [draw(2)],
             UnsupportedError,
-            "not f16",
+            "not f80",
         ),
     ],
 )

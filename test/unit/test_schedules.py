@@ -45,7 +45,13 @@ def cases(examples: int) -> settings:
     """Settings without a time limit; a failing example is printed as drawn, for shrinking it takes minutes."""
     phases = [Phase.explicit, Phase.reuse, Phase.generate]
     checks = list(HealthCheck)
-    return settings(max_examples=examples * FACTOR, deadline=None, suppress_health_check=checks, phases=phases)
+    return settings(
+        max_examples=examples * FACTOR,
+        derandomize=FACTOR == 1,
+        deadline=None,
+        suppress_health_check=checks,
+        phases=phases,
+    )
 
 
 def context() -> Context:
