@@ -22,9 +22,8 @@ from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_map
 from deplodock.analysis.nest import Nest, nests
 from deplodock.analysis.roles import contraction, row_chain
-from deplodock.analysis.targets import DEFAULT, target, target_of
+from deplodock.analysis.targets import target_at, target_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel import TargetAttr
 
 ATTRIBUTE = "deplodock.schedule"
 
@@ -117,28 +116,23 @@ def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
     nest, *others = nests(function)
     if (found := contraction(nest)) is not None:
-        schedule = contraction_options(found, _target(function))
+        schedule = contraction_options(found, target_at(function))
         split = schedule.get("split-matmul-k", {})
         if given is not None:
             split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}
         is_cut = bool(others) or split.get("over") == "block"
-        return _with_sum(schedule, nest, _target(function).fact("sms")) if is_cut else schedule
+        return _with_sum(schedule, nest, target_at(function).fact("sms")) if is_cut else schedule
     if (rows := _row_options(nest)) is not None:
         return {
             "tileify": {},
             "cooperative-reduce": rows,
             **_cta(max(CTA_THREADS, int(rows["threads"]) * int(rows.get("outer", 1)))),
         }
-    if (columns := _column_options(nest, _target(function).fact("sms"))) is not None:
+    if (columns := _column_options(nest, target_at(function).fact("sms"))) is not None:
         return _column_schedule(nest, columns)
-    if (vector := _free_width(nest, _target(function).fact("sms"))) > 1:
+    if (vector := _free_width(nest, target_at(function).fact("sms"))) > 1:
         return {"tileify": {}, **_cta(CTA_THREADS * vector), "register-tile": {"vector": vector}}
     return {"tileify": {}, **_cta(CTA_THREADS)}
-
-
-def _target(function: func.FuncOp) -> TargetAttr:
-    module = function.get_toplevel_object()
-    return target_of(module) if isinstance(module, ModuleOp) else target(DEFAULT)
 
 
 def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.errors import InvalidInputError
@@ -148,6 +149,12 @@ def target_of(module: ModuleOp) -> TargetAttr:
     if not isinstance(attribute, TargetAttr):
         raise InvalidInputError(f"{ATTRIBUTE} must be a #kernel.target<sm_90, ...>, got {attribute}")
     return attribute
+
+
+def target_at(op: Operation) -> TargetAttr:
+    """The target of the module that holds an operation, as `target_of`; the default outside of a module."""
+    module = op.get_toplevel_object()
+    return target_of(module) if isinstance(module, ModuleOp) else target(DEFAULT)
 
 
 def capability(target: TargetAttr) -> int:

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.schedule import Options
 from deplodock.analysis.slabs import Slab
-from deplodock.analysis.targets import capability, target_of
+from deplodock.analysis.targets import capability, target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import ASYNC_BYTES
-from deplodock.dialects.tile import Memory
-from deplodock.dialects.tile_ring import engine_of
+from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
 
 FIRST_ARCH = 80
@@ -50,27 +49,13 @@ def async_copy(function: func.FuncOp, options: Options) -> None:
     narrowest = positive(options, "bytes", min(ASYNC_BYTES))
     if narrowest not in ASYNC_BYTES:
         raise PassFailedException(f"the option bytes must be 4, 8 or 16, got {narrowest}")
-    each_launch(function, lambda launch: _narrow(launch, narrowest))
+    each_launch(function, lambda launch: _fill(launch, narrowest))
 
 
-def _narrow(launch: tile.LaunchOp, narrowest: int) -> None:
-    module = launch.get_toplevel_object()
-    assert isinstance(module, ModuleOp)
-    target = target_of(module)
-    if capability(target) < FIRST_ARCH:
+def _fill(launch: tile.LaunchOp, narrowest: int) -> None:
+    if capability(target := target_at(launch)) < FIRST_ARCH:
         raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ARCH}")
-    stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
-    shared = [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
-    if not shared:
-        raise Skip("no slab is staged in shared memory; run stage-inputs first")
-    if not (waiting := [op for op in shared if not engine_of(op)]):
-        raise Skip("the slabs are copied asynchronously already")
-    refusals = {op: reason for op in waiting if (reason := _refusal(op, narrowest)) is not None}
-    if len(refusals) == len(waiting):
-        raise Skip("; ".join(dict.fromkeys(refusals.values())))
-    for op in waiting:
-        if op not in refusals:
-            op.properties["async"] = UnitAttr()
+    fill_by("async", launch, lambda op: _refusal(op, narrowest))
 
 
 def _refusal(op: tile.StageOp, narrowest: int) -> str | None:

@@ -33,7 +33,7 @@ from deplodock.analysis.linear import extent_of
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.schedule import Options
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.targets import target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
@@ -111,7 +111,7 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     outer_threads = positive(options, "outer", 1)
     if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
         raise Skip("outer is for rows of several loops, with keep=loops")
-    if threads * outer_threads > (limit := _threads_per_block(launch)):
+    if threads * outer_threads > (limit := target_at(launch).fact("threads_per_block")):
         raise Skip(f"{threads * outer_threads} threads would share a row, and a CTA has at most {limit}")
 
     extent, step = rows[0].trips, threads * vector
@@ -139,12 +139,6 @@ def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
     written = [op.destination for op in launch.body.walk() if isinstance(op, loop.StoreOp)]
     read = [op.source for op in launch.body.walk() if isinstance(op, loop.LoadOp)]
     return next((buffer for buffer in written if buffer in read), None)
-
-
-def _threads_per_block(launch: tile.LaunchOp) -> int:
-    module = launch.get_toplevel_object()
-    assert isinstance(module, ModuleOp)
-    return target_of(module).fact("threads_per_block")
 
 
 def _share(op: loop.ForOp | loop.ReduceOp, outer: Sequence[Part], shared: Sequence[Part]) -> None:

@@ -51,7 +51,7 @@ from deplodock.analysis.effects import only_reads
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import Options
-from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_of
+from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.dialects.tile import Binding
@@ -124,9 +124,7 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
 
 def _check_cluster(launch: tile.LaunchOp, parts: int) -> None:
     """Raises Skip where the target cannot run so many parts as a cluster."""
-    module = launch.get_toplevel_object()
-    assert isinstance(module, ModuleOp)
-    target = target_of(module)
+    target = target_at(launch)
     if capability(target) < FIRST_CLUSTERS:
         raise Skip(f"{target.arch.data} has no clusters")
     if parts > MAX_CLUSTER:
