@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from xdsl.context import Context
-from xdsl.universe import Universe
 
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.frontend.expression import read_expression
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
 from deplodock.runtime.device import POISON, Executable, device_name, device_target, new_stream
 from deplodock.tools.graph_timing import OwnRuns, rotation, time_graphs
@@ -90,9 +88,7 @@ CASES = (
 def measure(case: Case, tk: Any) -> tuple[str, bool]:
     """A line of the table, and whether ours and theirs are right."""
     program = read_expression(case.text).on("cuda")
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
+    context = new_context()
     lower(program.module, context, Level.TENSOR, target=device_target())
     extent = longest_reduction(program.module)
     lower(program.module, context, Level.KERNEL)

@@ -10,9 +10,7 @@ from enum import Enum
 
 import numpy as np
 import torch
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
 from deplodock.analysis.nest import kernels
@@ -31,7 +29,7 @@ from deplodock.fuzz.stability import unstable
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.interpreters.values import Array
-from deplodock.passes.driver import Level, StageRun, lower
+from deplodock.passes.driver import Level, StageRun, lower, new_context
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare
@@ -44,9 +42,7 @@ STEP_LIMIT = 200_000_000
 _TOO_LARGE = (" in a CTA, sm_90 allows ", " threads in a cluster, ")
 """What says that a drawn schedule asks for more than the hardware has: a refusal that is right."""
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 
 class Kind(Enum):

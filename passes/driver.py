@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+from xdsl.universe import Universe
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
@@ -64,6 +65,14 @@ class StageRun:
 
 Observer: TypeAlias = Callable[[StageRun, ModuleOp], None]
 """Called after each stage with the module as it is then; must not change it."""
+
+
+def new_context() -> Context:
+    """A context with the dialects of every installed universe: ours and xDSL's."""
+    context = Context()
+    for name, dialect in Universe.get_multiverse().all_dialects.items():
+        context.register_dialect(name, dialect)
+    return context
 
 
 def lower(

@@ -8,14 +8,12 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.universe import Universe
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedGraph, results_of
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
 from deplodock.runtime.device import device_target, missing
 
@@ -70,7 +68,7 @@ def make_runner(
         raise Error(f"{reason}; with device='cpu' the simulator runs the program")
     if device.type == "cuda" and target is None:
         target = device_target()
-    context = _context()
+    context = new_context()
     lower(module, context, Level.LOOP, target=target)
     loops = module.clone()
     lower(module, context, Level.KERNEL, schedule=schedule)
@@ -154,13 +152,6 @@ class _Slot:
         value = self._tensors[self._name]
         assert value is not None
         return value
-
-
-def _context() -> Context:
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
-    return context
 
 
 def _nest(form: pytree.TreeSpec) -> str:

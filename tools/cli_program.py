@@ -11,17 +11,15 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.targets.mlir import MLIRTarget
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects.kernel import FuncOp
 from deplodock.errors import InvalidInputError
-from deplodock.passes.driver import Level, StageRun, level_of, lower, set_target, stages
+from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
 from deplodock.passes.trace import Trace
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 from deplodock.tools.cli import TORCH
@@ -75,9 +73,7 @@ class Session:
         self.options = options
         self.clock = clock
         self.writer = Writer(options.color)
-        self.ctx = Context()
-        for name, dialect in Universe.get_multiverse().all_dialects.items():
-            self.ctx.register_dialect(name, dialect)
+        self.ctx = new_context()
         self._dumped = 0
         self._is_long = False
         clock.add("import deplodock", clock.unaccounted())

@@ -18,10 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.universe import Universe
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.banks import kernel_wavefronts
@@ -31,7 +29,7 @@ from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import memory_of
 from deplodock.frontend.expression import read_expression
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.cubins import cubins
 from deplodock.runtime.nvcc import CompiledKernel, find_nvcc, nvcc_identity
 from deplodock.runtime.sass import Instruction, disassemble, loop_statistics
@@ -155,9 +153,7 @@ def differences(program: Program, found: Kernels) -> Iterator[tuple[str, bool]]:
 
 
 def _lowered(program: Program) -> ModuleOp:
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
+    context = new_context()
     module = read_expression(program.expression).module
     lower(module, context, Level.KERNEL, target=program.target, schedule=program.schedule)
     return module

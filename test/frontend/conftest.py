@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.context import Context
-from xdsl.universe import Universe
 
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.dialects.kernel import FuncOp
@@ -17,12 +15,10 @@ from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import torch
 from xdsl.context import Context
-from xdsl.universe import Universe
 
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.models import read_model
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 
 transformers = pytest.importorskip("transformers")
 
@@ -57,10 +56,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    found = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        found.register_dialect(name, factory)
-    return found
+    return new_context()
 
 
 def close(got: torch.Tensor, wanted: torch.Tensor) -> None:

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.universe import Universe
 
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.analysis.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.cubins import cubins
 from deplodock.runtime.device import device_target, missing
 
@@ -96,9 +94,7 @@ def _lower(kind: Kind, seed: int) -> Lowered:
     from deplodock.frontend.expression import read_expression
 
     program = read_expression(kind.text, seed=seed)
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
+    context = new_context()
     module = program.module
     lower(module, context, Level.TENSOR, target=device_target())
     extent = longest_reduction(module)

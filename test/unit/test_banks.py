@@ -5,19 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis.banks import SlabBanks, Wavefronts, kernel_wavefronts, warp_wavefronts
 from deplodock.dialects import kernel, loop, tile
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.materialize import MaterializePass
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 
 def parse(text: str) -> ModuleOp:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from xdsl.context import Context
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis.barriers import first_hazard
 from deplodock.dialects import kernel
+from deplodock.passes.driver import new_context
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 S = "memref<3x64xf32, #tile.memory<shared>>"
 X = "memref<640xf32>"

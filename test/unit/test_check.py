@@ -2,20 +2,17 @@
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType, f32, f64, f128, i1, i32, i64
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.check import check_semantics, draw_inputs
 from deplodock.interpreters.values import dtype_of
+from deplodock.passes.driver import new_context
 
 
 def parse(text: str) -> ModuleOp:
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     return module

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from deplodock.dialects import tensor
+from deplodock.passes.driver import new_context
 from deplodock.tools import operations
 from deplodock.tools.docs import dialect_page, passes_page
 
@@ -35,10 +35,7 @@ POOL = sorted({token for chunk in CHUNKS for token in chunk} | {"0", "-1", "d7",
 
 
 def context() -> Context:
-    result = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        result.register_dialect(name, factory)
-    return result
+    return new_context()
 
 
 CONTEXT = context()

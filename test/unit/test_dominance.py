@@ -6,10 +6,10 @@ from xdsl.dialects.arith import AddfOp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.dialects import loop
+from deplodock.passes.driver import new_context
 from deplodock.passes.verify_dominance import VerifyDominancePass
 
 VALID = """
@@ -34,9 +34,7 @@ kernel.func @k(%x: memref<4xf32>) blocks(%b = 1) threads(%t = 4) {
 
 @pytest.fixture
 def module() -> ModuleOp:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     return Parser(context, VALID).parse_module()
 
 

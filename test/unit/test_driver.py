@@ -9,14 +9,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.targets import target_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.passes import driver
-from deplodock.passes.driver import LEVELS, Level, StageRun, level_of, lower, stages
+from deplodock.passes.driver import LEVELS, Level, StageRun, level_of, lower, new_context, stages
 from deplodock.passes.pipeline import STAGES, Stage
 from deplodock.passes.remarks import skip
 from deplodock.passes.trace import Trace
@@ -74,10 +73,7 @@ EMPTY_PROGRAM = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { func.retu
 
 @pytest.fixture
 def ctx() -> Context:
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
-    return context
+    return new_context()
 
 
 @pytest.fixture

@@ -6,23 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.errors import Error
 from deplodock.interpreters import machine
 from deplodock.interpreters.evaluate import evaluate, run
+from deplodock.passes.driver import new_context
 
 F32 = np.float32
 
 
 def parse(text: str) -> ModuleOp:
     """The verified module of a text."""
-    context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, dialect)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     return module

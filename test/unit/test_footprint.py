@@ -5,15 +5,14 @@ from collections.abc import Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.context import Context
 from xdsl.ir import SSAValue
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis.alignment import address, aligned_width
 from deplodock.analysis.footprint import Footprint, register_footprint, shared_footprint
 from deplodock.analysis.linear import extent_of, fold_map, to_map
 from deplodock.dialects import loop, tile
+from deplodock.passes.driver import new_context
 
 CASES = settings(max_examples=80, deadline=None)
 COEFFICIENTS = st.tuples(
@@ -21,9 +20,7 @@ COEFFICIENTS = st.tuples(
 )
 NAMES = ("b", "t", "v", "k")
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 ALIVE: list[object] = []
 """Modules whose values are in use."""

@@ -8,21 +8,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from xdsl.context import Context
 from xdsl.dialects import func, math
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.universe import Universe
 
 from deplodock.dialects.tensor import KernelOp, ReduceOp
 from deplodock.frontend.capture import export
 from deplodock.passes import remarks
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 
 
 def lowered(function: Callable[..., object], *shapes: tuple[int, ...], level: Level = Level.TENSOR) -> ModuleOp:
-    ctx = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        ctx.register_dialect(name, dialect)
+    ctx = new_context()
     module = export(function, tuple(torch.zeros(shape) for shape in shapes)).module
     with remarks.collect():
         lower(module, ctx, level)

@@ -9,10 +9,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
-from xdsl.universe import Universe
 
 from deplodock.analysis.banks import kernel_wavefronts
 from deplodock.analysis.schedule import ATTRIBUTE
@@ -21,16 +19,14 @@ from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters.simulator import simulate
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.nvcc import KernelReport, compile_cubin, find_nvcc
 from deplodock.runtime.sass import LoopStatistics, disassemble, find_nvdisasm, loop_statistics
 
 frontend = pytest.importorskip("deplodock.frontend.expression", reason="needs PyTorch")
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None or find_nvdisasm() is None, reason="needs nvcc and nvdisasm")
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 CONTRACTIONS = {
     "linear": "F.linear(torch.randn({m}, {k}), torch.randn({n}, {k}))",

@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
-from xdsl.universe import Universe
 
 from deplodock.frontend.capture import export
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 
 
 class Block(nn.Module):
@@ -34,9 +32,7 @@ def stack(layers: int) -> ModuleOp:
 
 
 def test_layers_share_kernels_and_work_is_linear(count_calls: Callable[[Callable[[], object]], int]) -> None:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     few, many = stack(6), stack(12)
     lower(stack(1), context, Level.LOOP)
     work = count_calls(lambda: lower(few, context, Level.LOOP))

@@ -14,13 +14,12 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType, i32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.universe import Universe
 
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.passes import remarks
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.passes.tensor.form_kernels import FormKernelsPass
 
@@ -30,10 +29,7 @@ Draw = Callable[[st.SearchStrategy], object]
 
 def context() -> Context:
     """A context with the dialects of all levels."""
-    found = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
-        found.register_dialect(name, dialect)
-    return found
+    return new_context()
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:

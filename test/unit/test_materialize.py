@@ -1,11 +1,10 @@
 """What materialize refuses, by name."""
 
 import pytest
-from xdsl.context import Context
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.materialize import MaterializePass
 
 REFUSED = {
@@ -101,9 +100,7 @@ func.func @k(%x: memref<64xf32>, %out: memref<32xf32>) {
 def test_refused(name) -> None:
     """One message says what cannot be lowered, with figures and limits."""
     message, text = REFUSED[name]
-    context = Context()
-    for dialect, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(dialect, factory)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     with pytest.raises(DiagnosticException) as error:

@@ -8,12 +8,12 @@ from xdsl.parser import Parser
 from xdsl.traits import IsTerminator, get_effects
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.transforms.dead_code_elimination import DeadCodeElimination
-from xdsl.universe import Universe
 
 from deplodock.dialects.kernel import Kernel
 from deplodock.dialects.loop import Loop
 from deplodock.dialects.tensor import TensorExt
 from deplodock.dialects.tile import Tile
+from deplodock.passes.driver import new_context
 
 PARAMETERS = (
     "%x: memref<8xf32>, %y: memref<8xf32>, %v: f32, %w: f32, %i: index, %t: tensor<8xf32>,"
@@ -121,10 +121,7 @@ OPERATIONS = {
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
-    return context
+    return new_context()
 
 
 def parse(context: Context, body: str) -> ModuleOp:

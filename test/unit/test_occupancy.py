@@ -1,15 +1,14 @@
 """Occupancy and registers. The expected CTAs are what `cuda_occupancy.h` of CUDA 13.0 computes."""
 
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis.occupancy import ADDRESSES, occupancy, register_estimate, register_limit
 from deplodock.analysis.resources import shared_budget
 from deplodock.analysis.targets import ATTRIBUTE, target
 from deplodock.dialects import tile
+from deplodock.passes.driver import new_context
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 
@@ -106,9 +105,7 @@ def test_the_shared_budget_is_the_most_that_keeps_the_ctas(arch: str, ctas: int)
 
 
 def estimate(text: str) -> int:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     module = Parser(
         context, f"func.func @k(%x: memref<64x64xf32>, %out: memref<64xf64>) {{ {text} func.return }}"
     ).parse_module()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.resources import RESERVED
 from deplodock.analysis.targets import target
 from deplodock.dialects import loop, tile
 from deplodock.interpreters.simulator import Counters, simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
 from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
@@ -27,9 +26,7 @@ from deplodock.passes.tile.register_tile import RegisterTilePass
 from deplodock.passes.tile.stage_inputs import StageInputsPass
 from deplodock.passes.tile.tileify import TileifyPass
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 
 def contraction(m: int, n: int, k: int) -> ModuleOp:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.dialects import kernel
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.verify_barriers import verify_barriers
 
 SHARED = "memref<3x4xf32, #tile.memory<shared>>"
@@ -43,9 +42,7 @@ kernel.func @k(%x: memref<40xf32>, %out: memref<40xf32>) blocks(%block = 1) thre
 
 
 def module_of(text: str) -> ModuleOp:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     return module

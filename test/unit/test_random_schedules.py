@@ -14,18 +14,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from deplodock.fuzz.schedules import contraction_rules, legal_order, reduction_rules
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
 from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
@@ -35,9 +34,7 @@ DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 """The number of the first draw; each draw is seeded with its own."""
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
@@ -18,13 +16,12 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.errors import Error
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import Simulation, simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.verify_barriers import verify_barriers
 from deplodock.passes.pipeline import PASSES
 from deplodock.runtime.nvcc import compile_cubin
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 AVAILABLE = {stage.name: stage.load for stage in PASSES}
 LOWER = "materialize,place-barriers,fuse-multiply-add,verify-barriers"
 

@@ -1,11 +1,9 @@
 """Nests, what values vary along, contractions by their subscripts, and the text of schedules."""
 
 import pytest
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.dependence import Dependence
@@ -13,12 +11,11 @@ from deplodock.analysis.nest import nests
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import format_schedule, parse_schedule
 from deplodock.dialects import loop, tile
+from deplodock.passes.driver import new_context
 
 
 def parse(text: str) -> ModuleOp:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     return module

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.errors import CompileError, UnsupportedError
+from deplodock.passes.driver import new_context
 from deplodock.runtime import cubins as cubins_module
 from deplodock.runtime import nvrtc
 from deplodock.runtime.cubins import cache_folder, cubins
@@ -51,9 +50,7 @@ EMPTY = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 0.0f; }\n'
 
 @pytest.fixture
 def parse() -> Callable[[str], ModuleOp]:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     return lambda text: Parser(context, text).parse_module()
 
 

@@ -17,12 +17,12 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from deplodock.dialects import kernel
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
 from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
@@ -55,10 +55,7 @@ def cases(examples: int) -> settings:
 
 
 def context() -> Context:
-    result = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        result.register_dialect(name, factory)
-    return result
+    return new_context()
 
 
 CONTEXT = context()

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from xdsl.context import Context
-from xdsl.universe import Universe
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.simulator import Simulation, simulate
 from deplodock.interpreters.simulator_nests import Nests
+from deplodock.passes.driver import new_context
 from deplodock.tools.source import LocatingParser
 
 RNG = np.random.default_rng(0)
@@ -18,10 +17,7 @@ def randn(*shape: int) -> np.ndarray:
 
 
 def run(text: str, *inputs: np.ndarray, entry: str | None = None, check: bool = True) -> Simulation:
-    context = Context(allow_unregistered=False)
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
-    module = LocatingParser(context, text, "test.mlir").parse_module()
+    module = LocatingParser(new_context(), text, "test.mlir").parse_module()
     module.verify()
     return simulate(module, inputs, entry=entry, check=check)
 

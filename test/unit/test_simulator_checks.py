@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from xdsl.context import Context
-from xdsl.universe import Universe
 
 from deplodock.interpreters.simulator import Finding, Simulation, simulate
+from deplodock.passes.driver import new_context
 from deplodock.tools.source import LocatingParser
 
 SHARED = "#tile.memory<shared>"
@@ -14,9 +13,7 @@ X = np.arange(64, dtype=np.float32)
 
 
 def run(text: str, *inputs: np.ndarray, check: bool = True) -> Simulation:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     module = LocatingParser(context, text, "bug.mlir").parse_module()
     module.verify()
     return simulate(module, inputs, check=check)

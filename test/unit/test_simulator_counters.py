@@ -2,18 +2,15 @@
 
 import numpy as np
 import pytest
-from xdsl.context import Context
-from xdsl.universe import Universe
 
 from deplodock.interpreters.simulator import Counters, simulate
+from deplodock.passes.driver import new_context
 from deplodock.tools.source import LocatingParser
 
 
 def count(text: str, *inputs: np.ndarray) -> Counters:
     """The counters of the module's only kernel."""
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     (counters,) = simulate(LocatingParser(context, text, "test.mlir").parse_module(), inputs).counters.values()
     return counters
 

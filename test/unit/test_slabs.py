@@ -5,19 +5,16 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from xdsl.context import Context
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis.linear import Linear
 from deplodock.analysis.slabs import Slab
 from deplodock.dialects import loop, tile
+from deplodock.passes.driver import new_context
 
 
 def slab(source: str, subscripts: str, destination: str) -> Slab:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     text = f"""
     func.func @k(%x: memref<{source}>) {{
       tile.launch (%t = 32 : thread) {{

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from deplodock.analysis.schedule import choose, format_schedule
@@ -20,15 +18,13 @@ from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop
 from deplodock.interpreters import simulator_machine
 from deplodock.interpreters.simulator import simulate
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 
-CONTEXT = Context()
-for _name, _factory in Universe.get_multiverse().all_dialects.items():
-    CONTEXT.register_dialect(_name, _factory)
+CONTEXT = new_context()
 
 FORMS = ("block", "ticket", "cluster")
 

@@ -7,10 +7,8 @@ import re
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis.banks import Wavefronts, kernel_wavefronts
 from deplodock.codegen.cuda import print_module
@@ -18,12 +16,11 @@ from deplodock.dialects import kernel
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.interpreters.simulator import simulate
 from deplodock.interpreters.simulator_memory import Layout
+from deplodock.passes.driver import new_context
 
 
 def module_of(text: str) -> ModuleOp:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     return module

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 
 from deplodock.analysis import scratch
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.errors import Error
+from deplodock.passes.driver import new_context
 from deplodock.runtime.device import parameter_formats
 from deplodock.runtime.plan import TensorMapPlan, program_plan
 from deplodock.runtime.tensor_maps import encode, parameters_start
@@ -44,9 +43,7 @@ func.func @main(%x: memref<64x32xf32>) -> memref<64x32xf32> {{
 
 
 def parse(text: str) -> ModuleOp:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     return Parser(context, text).parse_module()
 
 

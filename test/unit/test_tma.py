@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.place_barriers import place_barriers
 from deplodock.passes.kernel.verify_barriers import verify_barriers
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
@@ -67,9 +66,7 @@ X = np.arange(1440, dtype=np.float32).reshape(72, 20)
 
 
 def module_of(text: str) -> ModuleOp:
-    context = Context()
-    for name, factory in Universe.get_multiverse().all_dialects.items():
-        context.register_dialect(name, factory)
+    context = new_context()
     module = Parser(context, text).parse_module()
     module.verify()
     return module
