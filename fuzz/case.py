@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 
 import numpy as np
 import torch
@@ -16,8 +17,9 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyExcepti
 from deplodock.analysis.nest import kernels
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.analysis.schedule import Schedule
-from deplodock.analysis.targets import nvcc_arch, target_of
+from deplodock.analysis.targets import nvcc_arch, target, target_of
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import CompileError, Error
 from deplodock.frontend.arrays import to_array
@@ -33,6 +35,7 @@ from deplodock.passes.driver import Level, StageRun, lower, new_context
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare
+from deplodock.runtime.device import Executable, device_target, missing
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.runtime.simulated import lane_steps
 
@@ -60,7 +63,8 @@ class Kind(Enum):
 class Case:
     """A program as text, the seed of its inputs, that of its decisions of fusion, the schedules of classes of kernels.
 
-    Without a seed of fusion, and without schedules, the heuristics choose. `compiles`: whether nvcc takes the text.
+    Without a seed of fusion, and without schedules, the heuristics choose. `compiles`: whether nvcc takes the text, and
+    a GPU runs it where there is one.
     """
 
     text: str
@@ -94,7 +98,9 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class _Results:
+class Results:
+    """The inputs of a case, PyTorch's results in float64, and those in its own types."""
+
     inputs: list[Array]
     reference: list[Array]
     eager: list[Array]
@@ -112,7 +118,7 @@ class Checker:
         self.classes: set[str] = set()
         self._every_pass = every_pass
         self._extent = 1
-        self._results = _Results([], [], [])
+        self.results = Results([], [], [])
 
     def run(self) -> Facts:
         """Check the case. Raises Failure where it shows a mistake, NotDrawn where it says nothing."""
@@ -131,7 +137,7 @@ class Checker:
 
     def _run(self) -> None:
         captured = read_expression(self.case.text, seed=self.case.seed)
-        self._results = _results(captured)
+        self.results = _results(captured)
         self.module = captured.module
         self._note_program()
         self._doing = "decompose"
@@ -167,7 +173,7 @@ class Checker:
 
     def _evaluate(self) -> list[Array]:
         following, self._doing = self._doing, f"the evaluation after {self._done}"
-        outputs = evaluate(self.module, self._results.inputs)
+        outputs = evaluate(self.module, self.results.inputs)
         self._doing = following
         return outputs
 
@@ -175,7 +181,7 @@ class Checker:
         steps = lane_steps(self.module)
         if steps > STEP_LIMIT:
             raise Failure(Kind.HANG, "in simulation", f"{steps} lane steps", "steps")
-        simulation = simulate(self.module, self._results.inputs, order=self.case.seed)
+        simulation = simulate(self.module, self.results.inputs, order=self.case.seed)
         if simulation.findings:
             finding = simulation.findings[0]
             raise Failure(Kind.FINDING, "in simulation", str(finding), finding.kind)
@@ -189,9 +195,14 @@ class Checker:
             self._doing = "nvcc"
             compile_cubin(text, nvcc_arch(target_of(self.module).arch.data))
             self.facts.reached.add("nvcc")
+            if _runs(target_of(self.module)):
+                self._doing = "the run on the GPU"
+                self._done = "a run on the GPU"
+                self._compare(Executable(self.module).run(self.results.inputs))
+                self.facts.reached.add("gpu")
 
     def _compare(self, outputs: Sequence[Array]) -> None:
-        results = self._results
+        results = self.results
         for position, (got, wanted, own) in enumerate(zip(outputs, results.reference, results.eager, strict=True)):
             if np.asarray(got).dtype != own.dtype:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
@@ -204,17 +215,23 @@ class Checker:
         for op in self.module.walk():
             if isinstance(op, AtenOp):
                 self.facts.overloads.add(op.schema().name)
-        values = [*self._results.inputs, *self._results.eager]
+        values = [*self.results.inputs, *self.results.eager]
         self.facts.dtypes.update(str(value.dtype) for value in values)
 
 
-def _results(captured: CapturedProgram) -> _Results:
+def _results(captured: CapturedProgram) -> Results:
     """The inputs and PyTorch's results. Raises NotDrawn where those cannot be compared."""
     eager, reference = captured.eager(), captured.reference()
     if (reason := unstable(captured, eager, reference)) is not None:
         raise NotDrawn(reason)
     arrays = ([to_array(value) for value in values] for values in (captured.inputs, reference, eager))
-    return _Results(*arrays)
+    return Results(*arrays)
+
+
+@cache
+def _runs(wanted: TargetAttr) -> bool:
+    """Whether there is a GPU for programs of a target."""
+    return missing() is None and target(device_target()).arch == wanted.arch
 
 
 def _key(error: BaseException) -> str:

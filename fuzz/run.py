@@ -38,6 +38,7 @@ class Summary:
     seconds: float = 0.0
     cases: int = 0
     compiled: int = 0
+    run_on_gpu: int = 0
     not_drawn: Counter[str] = field(default_factory=Counter[str])
     reached: Counter[str] = field(default_factory=Counter[str])
     dtypes: Counter[str] = field(default_factory=Counter[str])
@@ -63,7 +64,7 @@ class Summary:
         never = sorted(name for name in SCHEMAS if not self.overloads[name])
         return [
             f"{self.cases} programs of {drawn} from seed {self.first} in {self.seconds:.0f} s, "
-            f"{self.compiled} compiled by nvcc, {len(self.failures)} failures",
+            f"{self.compiled} compiled by nvcc, {self.run_on_gpu} run on a GPU, {len(self.failures)} failures",
             ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items()),
             *(f"left out: {count} because {reason}" for reason, count in self.not_drawn.most_common()),
             f"{len(SCHEMAS) - len(never)} of {len(SCHEMAS)} operations; never: {', '.join(never) or 'none'}",
@@ -115,6 +116,7 @@ def fuzz(
             summary.dtypes.update(facts.dtypes)
             summary.overloads.update(facts.overloads)
             summary.compiled += "nvcc" in facts.reached
+            summary.run_on_gpu += "gpu" in facts.reached
             summary.cases += 1
         except NotDrawn as reason:
             summary.not_drawn[str(reason)] += 1

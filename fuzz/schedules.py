@@ -71,7 +71,7 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
             if draw.random() < 0.4
             else []
         ),
-        BlockifyLaunchPass(m=rows, n=columns, occupancy=2),
+        BlockifyLaunchPass(m=rows, n=columns, occupancy=2, raster=draw.choice([None, None, 2, 4])),
         StageInputsPass(
             memory=draw.choice(["auto", "shared"]), transpose=draw.choice(["auto", "never", "m", "n", "auto"])
         ),

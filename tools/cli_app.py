@@ -250,7 +250,9 @@ def fuzz_command(
     count: Annotated[int | None, typer.Option(min=1, help="cases to check  [default: 100]")] = None,
     seconds: Annotated[float | None, typer.Option(min=1, help="seconds after which no case is started")] = None,
     seed: Annotated[int, typer.Option(min=0, help="number of the first case; each case is seeded with its own")] = 0,
-    compile_every: Annotated[int, typer.Option(min=0, help="let nvcc compile every n-th case; 0 for none")] = 10,
+    compile_every: Annotated[
+        int, typer.Option(min=0, help="let nvcc compile every n-th case, and a GPU run it; 0 for none")
+    ] = 10,
     most_failures: Annotated[int, typer.Option(min=1, help="kinds of failures after which to stop")] = 10,
 ) -> None:
     """Check random PyTorch programs at every level, under random decisions of fusion and random schedules.

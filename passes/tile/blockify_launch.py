@@ -9,6 +9,12 @@
 Axes that a combine folds belong to one CTA and stay. A contraction gets a CTA tile of m x n by the roles of its axes,
 its batch axes become blocks; every other kernel fills a CTA with `threads`, the innermost axes first, so that
 neighbouring threads walk contiguous memory. A function of both kinds of launches takes the options of both.
+
+CTAs start in the order of the block axes, the last one fastest. With `raster` the row tiles of a contraction go last,
+in groups: CTAs that run at the same time share a strip of rows and one of columns, and read less from memory.
+
+    (%m_b = 32 : block,      ->  (%m_g = 2 : block, %n_b = 148 : block,
+     %n_b = 148 : block, ..)      %m_b = 16 : block, ..)
 """
 
 from __future__ import annotations
@@ -40,6 +46,7 @@ class BlockifyLaunchPass(ModulePass):
         n: columns of a contraction's CTA tile.
         threads: threads of a CTA of any other kernel.
         occupancy: the wanted CTAs per SM, which bounds the registers of a thread.
+        raster: the most row tiles of a contraction that follow each other in the order of CTAs, in equal groups.
     """
 
     name = "blockify-launch"
@@ -47,6 +54,7 @@ class BlockifyLaunchPass(ModulePass):
     n: int | None = None
     threads: int | None = None
     occupancy: int | None = None
+    raster: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, blockify_launch)
@@ -83,12 +91,18 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     if "occupancy" in options:
         launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
     chosen = dict(sizes)
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
     blocks: list[SSAValue] = []
+    rows: list[SSAValue] = []
     threads: list[SSAValue] = []
     for axis in launch.bound_to(Binding.THREAD):
+        is_row = roles is not None and axis in roles.m
         outer, inner = _bind(launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
         blocks += outer
+        rows += outer if is_row else []
         threads += inner
+    if rows:
+        blocks = _raster(launch, blocks, rows[-1], positive(options, "raster", 1))
     reorder(launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
@@ -97,11 +111,11 @@ def _own_options(launch: tile.LaunchOp, options: Options) -> Options:
 
     Raises Skip if they are all for launches of the other class.
     """
-    tiles, threads = "m" in options or "n" in options, "threads" in options
+    tiles, threads = any(name in options for name in ("m", "n", "raster")), "threads" in options
     has_both = tiles and threads and is_mixed(launch)
     if contraction(Nest(tuple(launch.axes), launch.body.block)) is None:
         if tiles and not has_both:
-            raise Skip("m and n tile a contraction, and the launch has none; give threads")
+            raise Skip("m, n and raster tile a contraction, and the launch has none; give threads")
         return {"threads": options["threads"]} if tiles else options
     if threads and not has_both:
         raise Skip("threads is for kernels without a contraction; give m and n")
@@ -144,3 +158,17 @@ def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAVal
         return [], [axis]
     block, thread = split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
     return [block], [thread]
+
+
+def _raster(launch: tile.LaunchOp, blocks: list[SSAValue], rows: SSAValue, most: int) -> list[SSAValue]:
+    """The blocks with the row tiles last, in equal groups of at most `most`; the groups take the place of the rows."""
+    extent = launch.extent(rows)
+    assert extent is not None
+    group = next(size for size in range(min(most, extent), 0, -1) if extent % size == 0)
+    others = [axis for axis in blocks if axis is not rows]
+    if group in (1, extent):
+        return blocks if group == 1 else [*others, rows]
+    hint = rows.name_hint or "m_b"
+    groups, inner = split_axis(launch, rows, group, Binding.BLOCK, Binding.BLOCK)
+    groups.name_hint, inner.name_hint = f"{hint.removesuffix('_b')}_g", hint
+    return [groups if axis is rows else axis for axis in blocks] + [inner]

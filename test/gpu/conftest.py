@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from deplodock.runtime.cubins import cubins
 from deplodock.runtime.device import device_target, missing
 
 SEED = secrets.randbits(31)
+FUZZED = 30
+"""Programs of the fuzzer that the sanitizer looks at."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,29 @@ def _lower(kind: Kind, seed: int) -> Lowered:
         [to_array(value) for value in values] for values in (program.inputs, program.reference(), program.eager())
     )
     return Lowered(module, inputs, reference, eager, extent)
+
+
+@pytest.fixture(scope="session")
+def fuzzed(seed: int) -> dict[str, Lowered]:
+    """Programs of the fuzzer with drawn schedules at kernel level, their cubins in the cache."""
+    from deplodock.fuzz.case import Checker, NotDrawn
+    from deplodock.fuzz.run import draw_case
+
+    programs: dict[str, Lowered] = {}
+    for number in count(seed):
+        _, case = draw_case(number, compile_every=0)
+        checker = Checker(case)
+        try:
+            checker.run()
+        except NotDrawn:
+            continue
+        results = checker.results
+        programs[f"fuzzed_{number}"] = Lowered(checker.module, results.inputs, results.reference, results.eager, 1)
+        if len(programs) == FUZZED:
+            break
+    arch = nvcc_arch(target_of(next(iter(programs.values())).module).arch.data)
+    cubins([print_module(program.module) for program in programs.values()], arch)
+    return programs
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,9 @@
-"""Runs programs of IR text on the GPU, without PyTorch, on drawn inputs: `run_kernels.py FILE...` for a sanitizer."""
+"""Runs programs of IR text on the GPU, without PyTorch: `run_kernels.py FILE...` for a sanitizer.
 
+The inputs are those pickled beside FILE.mlir in FILE.inputs, or else drawn.
+"""
+
+import pickle
 import sys
 from pathlib import Path
 
@@ -18,7 +22,12 @@ def main() -> None:
     for path in map(Path, sys.argv[1:]):
         print(path.stem, flush=True)
         module = Parser(context, path.read_text(encoding="utf-8"), str(path)).parse_module()
-        Executable(module).run(draw_inputs(input_types(entry_function(module)), 0, "normal", lowest=0))
+        stored = path.with_suffix(".inputs")
+        if stored.is_file():
+            inputs = pickle.loads(stored.read_bytes())
+        else:
+            inputs = draw_inputs(input_types(entry_function(module)), 0, "normal", lowest=0)
+        Executable(module).run(inputs)
 
 
 if __name__ == "__main__":

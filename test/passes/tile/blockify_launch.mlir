@@ -6,7 +6,7 @@
 // RUN: not deplodock-opt %s -p 'blockify-launch{m=8 n=8}' 2>&1 | filecheck %s --check-prefix=NONE
 
 // SKIP:     t:005_blockify_launch skipped at @small: the launch fits one CTA
-// SKIP:     t:005_blockify_launch skipped at @not_a_contraction: m and n tile a contraction, and the launch has none; give threads
+// SKIP:     t:005_blockify_launch skipped at @not_a_contraction: m, n and raster tile a contraction, and the launch has none; give threads
 // SKIP:     t:005_blockify_launch skipped at @a_contraction: threads is for kernels without a contraction; give m and n
 // SKIP:     t:005_blockify_launch skipped at @whole: the launch has no axes
 // SKIP:     t:005_blockify_launch skipped at @blocks: the launch has block axes already
@@ -40,6 +40,51 @@ func.func @matmul(%x: memref<3x20x6xf32>, %w: memref<3x6x32xf32>, %out: memref<3
         }
         loop.store %acc, %out[%b, %m, %n] : memref<3x20x32xf32>
       }
+    }
+  }
+  func.return
+}
+
+// -----
+
+// With a raster the tiles of 6 row tiles that start after each other are 3 rows of a column.
+// CHECK-LABEL: func.func @grouped(
+// CHECK-NEXT:    tile.launch (%[[B:.*]] = 3 : block, %[[M_G:.*]] = 2 : block, %[[N_B:.*]] = 2 : block, %[[M_B:.*]] = 3 : block, %[[M_T:.*]] = 4 : thread, %[[N_T:.*]] = 16 : thread) {
+// CHECK-NEXT:      %[[M_TILE:.*]] = loop.index [%[[M_G]] * 3 + %[[M_B]]]
+// CHECK-NEXT:      %[[N:.*]] = loop.index [%[[N_B]] * 16 + %[[N_T]]]
+// CHECK-NEXT:      %[[M:.*]] = loop.index [%[[M_TILE]] * 4 + %[[M_T]]]
+func.func @grouped(%x: memref<3x24x6xf32>, %w: memref<3x6x32xf32>, %out: memref<3x24x32xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=4 n=16 raster=4}"} {
+  loop.for %b = 0 to 3 {
+    loop.for %m = 0 to 24 {
+      loop.for %n = 0 to 32 {
+        %acc = loop.reduce {arith.addf} %k = 0 to 6 : f32 {
+          %a = loop.load %x[%b, %m, %k] : memref<3x24x6xf32>
+          %c = loop.load %w[%b, %k, %n] : memref<3x6x32xf32>
+          %p = arith.mulf %a, %c : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%b, %m, %n] : memref<3x24x32xf32>
+      }
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Where all row tiles are one group, the columns go first.
+// CHECK-LABEL: func.func @rows_last(
+// CHECK-NEXT:    tile.launch (%[[N_B:.*]] = 2 : block, %[[M_B:.*]] = 5 : block, %[[M_T:.*]] = 4 : thread, %[[N_T:.*]] = 16 : thread) {
+func.func @rows_last(%x: memref<20x6xf32>, %w: memref<6x32xf32>, %out: memref<20x32xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=4 n=16 raster=8}"} {
+  loop.for %m = 0 to 20 {
+    loop.for %n = 0 to 32 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 6 : f32 {
+        %a = loop.load %x[%m, %k] : memref<20x6xf32>
+        %c = loop.load %w[%k, %n] : memref<6x32xf32>
+        %p = arith.mulf %a, %c : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<20x32xf32>
     }
   }
   func.return
