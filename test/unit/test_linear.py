@@ -125,6 +125,8 @@ def test_quotients_simplify() -> None:
     assert whole.floordiv(8).floordiv(2) == Linear(((outer, 1),))
     assert (whole * 4).floordiv(64) == Linear(((outer, 1),))
     assert (whole * 4).mod(64) == Linear(((inner, 4),))
+    ahead = Linear(((inner, 1),), 2).mod(4)
+    assert Linear(((inner, 4),), 8).mod(16) == ahead * 4
 
 
 def test_terms_cancel() -> None:

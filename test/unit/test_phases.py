@@ -106,3 +106,25 @@ def test_barriers_made_again_start_again_after_a_barrier() -> None:
     kinds = findings(again.replace("{}", ""))
     assert [kind for kind, _ in kinds if kind != "data race"] == ["uninitialised barrier"] * 2
     assert {kind for kind, _ in findings(again.replace("{}", "kernel.barrier"))} <= {"data race"}
+
+
+HANDED_OVER = """
+kernel.func @k(%x: memref<40xf32>, %out: memref<4xf32>) blocks(%block = 1) threads(%thread = 4) {
+  %s = kernel.alloc : memref<4xf32, #tile.memory<shared>>
+  %full = kernel.mbarrier 1 arrivals 4
+  kernel.barrier
+  %v = loop.load %x[%thread] : memref<40xf32>
+  STORE
+  kernel.arrive %full[0]
+  LATE
+  kernel.wait_phase %full[0], 0
+  %w = loop.load %s[3 - %thread] : memref<4xf32, #tile.memory<shared>>
+  loop.store %w, %out[%thread] : memref<4xf32>
+}"""
+
+
+def test_an_arrival_hands_over_what_came_before_it_alone() -> None:
+    store = "loop.store %v, %s[%thread] : memref<4xf32, #tile.memory<shared>>"
+    assert findings(HANDED_OVER.replace("STORE", store).replace("LATE", "")) == []
+    late = findings(HANDED_OVER.replace("STORE", "").replace("LATE", store))
+    assert late == [("data race", "loop.load")]

@@ -1,5 +1,7 @@
 """The SIMT simulator computes what the kernel says."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -213,7 +215,12 @@ def test_rms_norm() -> None:
     assert [str(f) for f in simulation.findings] == []
     np.testing.assert_allclose(simulation.outputs[0], expected, rtol=1e-5)
     assert simulation.outputs[0].dtype == np.float32
-    assert simulation.seconds < 1
+
+
+def test_rms_norm_runs_all_ctas_at_once(count_calls: Callable[[Callable[[], object]], int]) -> None:
+    x, w = randn(1, 32, 2048), randn(2048)
+    module = LocatingParser(new_context(), RMS_NORM, "test.mlir").parse_module()
+    assert count_calls(lambda: simulate(module, [x, w])) < 50_000
 
 
 def test_rms_norm_without_checks_is_the_same() -> None:

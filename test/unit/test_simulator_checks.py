@@ -403,7 +403,7 @@ def test_output_that_is_not_written_completely() -> None:
 
 
 def test_misaligned_wide_moves() -> None:
-    def body(shape: str, subscripts: str) -> str:
+    def body(shape: str, subscripts: str, width: int = 4) -> str:
         return f"""
             %s = kernel.alloc : memref<{shape}, {SHARED}>
             %v = loop.load %x[%t] : memref<64xf32>
@@ -411,7 +411,7 @@ def test_misaligned_wide_moves() -> None:
             loop.store %v, %out[%t] : memref<64xf32>
             kernel.barrier
             %r = kernel.alloc : memref<4xf32, {REGISTER}>
-            kernel.move 4 %s[{subscripts}] to %r[0] : memref<{shape}, {SHARED}> to memref<4xf32, {REGISTER}>
+            kernel.move {width} %s[{subscripts}] to %r[0] : memref<{shape}, {SHARED}> to memref<4xf32, {REGISTER}>
         """
 
     assert run(kernel(body("8x8xf32", "%t mod 8, 4")), X).findings == []
@@ -424,6 +424,9 @@ def test_misaligned_wide_moves() -> None:
     assert run(kernel(body("8x8xf32, strided<[12, 1]>", "%t mod 8, 4")), X).findings == []
     finding = only(run(kernel(body("8x8xf32, strided<[1, 8]>", "%t mod 8, 4")), X), "misaligned access", 8)
     assert "stride 8" in finding.message
+    assert run(kernel(body("8x8xf32", "%t mod 8, 2", width=2)), X).findings == []
+    finding = only(run(kernel(body("8x8xf32", "%t mod 8, 3", width=2)), X), "misaligned access", 8)
+    assert "2 elements from %s[0, 3] are not 8 aligned bytes" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,38 @@ func.func @prefix(%x: memref<6x64xf32>, %out: memref<6xf32>) {
 
 // -----
 
+// Elementwise operations on aligned rows get vectors.
+// CHECK-LABEL: func.func @negate
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=1024},stage-inputs,register-tile{vector=4}"}
+func.func @negate(%x: memref<6x64xf32>, %out: memref<6x64xf32>) {
+  loop.for %i = 0 to 6 {
+    loop.for %j = 0 to 64 {
+      %v = loop.load %x[%i, %j] : memref<6x64xf32>
+      %n = arith.negf %v : f32
+      loop.store %n, %out[%i, %j] : memref<6x64xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Rows of odd length are not aligned.
+// CHECK-LABEL: func.func @negate_odd
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},stage-inputs"}
+func.func @negate_odd(%x: memref<6x65xf32>, %out: memref<6x65xf32>) {
+  loop.for %i = 0 to 6 {
+    loop.for %j = 0 to 65 {
+      %v = loop.load %x[%i, %j] : memref<6x65xf32>
+      %n = arith.negf %v : f32
+      loop.store %n, %out[%i, %j] : memref<6x65xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
 // What a schedule says stays.
 // CHECK-LABEL: func.func @chosen
 // CHECK-SAME:  attributes {deplodock.schedule = "tileify"}
