@@ -16,6 +16,7 @@ from xdsl.traits import ConstantLike
 from deplodock.analysis.alignment import aligned_width
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import extent_of, fold_map
+from deplodock.analysis.roles import yields_inner_reduction
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding
 
@@ -61,7 +62,7 @@ class Instructions:
 
     def _of_yield(self, op: loop.YieldOp) -> int:
         """The folds of one iteration; those of an inner reduction with the same accumulators are its own."""
-        if any(isinstance(value.owner, loop.ReduceOp) for value in op.operands):
+        if yields_inner_reduction(op):
             return 0
         return self._cells(self._axes(op.operands)) * len(op.operands)
 

@@ -81,9 +81,16 @@ def _next_in_row(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp |
 
 
 def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
-    """Whether `outer` yields exactly the results of `inner` and folds them the same way."""
+    """Whether `inner` is computed anew in each iteration of `outer`, which yields exactly its results, folded alike."""
     return (
-        tuple(outer.yielded) == tuple(inner.results)
+        inner.parent_op() is outer
+        and tuple(outer.yielded) == tuple(inner.results)
         and inner.identities == outer.identities
         and inner.combiner.is_structurally_equivalent(outer.combiner)
     )
+
+
+def yields_inner_reduction(op: loop.YieldOp) -> bool:
+    """Whether a reduction's yield gives the results of one inside it that shares its accumulators."""
+    outer, inner = op.parent_op(), op.operands[0].owner
+    return isinstance(outer, loop.ReduceOp) and isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, outer)

@@ -17,7 +17,7 @@ from deplodock.analysis.effects import is_arithmetic
 from deplodock.analysis.linear import fold as fold_expr
 from deplodock.analysis.linear import fold_map
 from deplodock.analysis.padding import adds_zero
-from deplodock.analysis.roles import shares_accumulator
+from deplodock.analysis.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Binding, Memory
@@ -75,13 +75,8 @@ def _is_scalar(op: Operation) -> bool:
     if isinstance(op, loop.LoadOp):
         return tile.memory_of(op.source) is Memory.REGISTER
     if isinstance(op, loop.YieldOp):
-        return not _yields_inner_reduction(op)
+        return not yields_inner_reduction(op)
     return is_arithmetic(op) or (is_side_effect_free(op) and not op.regions and not isinstance(op, tile.CombineOp))
-
-
-def _yields_inner_reduction(op: loop.YieldOp) -> bool:
-    outer, inner = op.parent_op(), op.operands[0].owner
-    return isinstance(outer, loop.ReduceOp) and isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, outer)
 
 
 def _axes(emitter: Emitter, op: Operation, fold: Fold | None) -> tuple[SSAValue, ...]:

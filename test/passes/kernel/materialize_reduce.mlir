@@ -181,3 +181,29 @@ func.func @statistics(%x: memref<8x100xf32>, %sums: memref<8xf32>, %maxima: memr
   }
   func.return
 }
+
+// -----
+
+// A reduction before another has accumulators of its own, though the other yields its result.
+// CHECK-LABEL: kernel.func @again(%x: memref<8x100xf32>, %out: memref<8xf32>) blocks(%block = 1) threads(%thread = 8) {
+// CHECK:         loop.for %{{.*}} = 0 to 100 {
+// CHECK:         }
+// CHECK-NEXT:    %[[R:.*]] = loop.load %{{.*}}[] : memref<f32, #tile.memory<register>>
+// CHECK:         loop.for %{{.*}} = 0 to 4 {
+// CHECK-NEXT:      %[[C1:.*]] = loop.load %[[S:.*]][] : memref<f32, #tile.memory<register>>
+// CHECK-NEXT:      %[[C2:.*]] = arith.addf %[[C1]], %[[R]] : f32
+// CHECK-NEXT:      loop.store %[[C2]], %[[S]][] : memref<f32, #tile.memory<register>>
+// CHECK-NEXT:    }
+func.func @again(%x: memref<8x100xf32>, %out: memref<8xf32>) {
+  tile.launch (%t = 8 : thread) {
+    %r = loop.reduce {arith.addf} %k = 0 to 100 : f32 {
+      %a = loop.load %x[%t, %k] : memref<8x100xf32>
+      loop.yield %a : f32
+    }
+    %s = loop.reduce {arith.addf} %i = 0 to 4 : f32 {
+      loop.yield %r : f32
+    }
+    loop.store %s, %out[%t] : memref<8xf32>
+  }
+  func.return
+}
