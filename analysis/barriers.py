@@ -88,22 +88,8 @@ class _Walk:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
-                case kernel.BarrierOp() | kernel.TicketOp() | kernel.ClusterBarrierOp():
-                    state.meet()
-                case kernel.FenceProxyAsyncOp():
-                    self._fence(op, state)
-                case kernel.CommitGroupOp():
-                    state.commit(self._most_pending)
-                case kernel.WaitGroupOp():
-                    for access in state.wait(op.pending.value.data):
-                        self._happen(self._one(replace(access, since=op)), state)
-                case MbarrierOp():
+                case kernel.MoveOp() | loop.LoadOp() | loop.StoreOp():
                     yield from self._access(op, state)
-                    slots, arrivals = op.slots.value.data, op.arrivals.value.data
-                    state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
-                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp() | TmaLoadOp():
-                    yield from self._access(op, state)
-                    yield from self._phase(op, state)
                 case loop.ForOp():
                     if op not in self._repeats:
                         self._repeats[op] = self._period(op)
@@ -111,6 +97,22 @@ class _Walk:
                     yield from self._all(op, state) if period is None else self._stepwise(op, period, state)
                 case loop.GuardOp():
                     yield from self._guard(op, state)
+                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp() | TmaLoadOp():
+                    yield from self._access(op, state)
+                    yield from self._phase(op, state)
+                case MbarrierOp():
+                    yield from self._access(op, state)
+                    slots, arrivals = op.slots.value.data, op.arrivals.value.data
+                    state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
+                case kernel.CommitGroupOp():
+                    state.commit(self._most_pending)
+                case kernel.WaitGroupOp():
+                    for access in state.wait(op.pending.value.data):
+                        self._happen(self._one(replace(access, since=op)), state)
+                case kernel.FenceProxyAsyncOp():
+                    self._fence(op, state)
+                case kernel.BarrierOp() | kernel.TicketOp() | kernel.ClusterBarrierOp():
+                    state.meet()
                 case _:
                     yield from self._access(op, state)
 
@@ -209,14 +211,15 @@ class _Walk:
             state.join(before)
 
     def _all(self, op: loop.ForOp, state: State) -> Iterator[Fault]:
-        before = state.copy()
+        trips = op.trips
+        before = None if trips else state.copy()
         self._around.append(op.iv)
-        for _ in range(1 if op.trips == 1 else 2):
+        for _ in range(1 if trips == 1 else 2):
             yield from self.block(op.body.block, state)
         self._around.pop()
         if not self._around:
             self._issued = set()
-        if not op.trips:
+        if before is not None:
             state.join(before)
 
     def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
@@ -255,7 +258,7 @@ class _Walk:
     def _period(self, op: loop.ForOp) -> int | None:
         """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
         slots = {
-            atom.divisor
+            period(Linear(((atom, 1),)))
             for inner in op.body.walk()
             for access in self._accesses.get(inner, ())
             for form in access.subscripts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -119,11 +120,9 @@ def threads_where(conditions: Sequence[Linear], thread: SSAValue, threads: int) 
 
 
 def period(form: Linear) -> int:
-    """A number of steps after which a form repeats, modulo 2 where it is not a remainder."""
-    result = 2
-    for atom in _divisions(form):
-        result *= atom.divisor
-    return result
+    """A number of steps after which a form repeats, modulo 2 where it is not a sum of remainders."""
+    is_remainder = all(isinstance(atom, Division) and atom.remainder for atom, _ in form.terms)
+    return math.prod((atom.divisor for atom in _divisions(form)), start=1 if is_remainder else 2)
 
 
 def _divisions(form: Linear) -> Iterator[Division]:

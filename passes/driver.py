@@ -13,8 +13,6 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.transforms.canonicalize import CanonicalizePass
-from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.universe import Universe
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
@@ -27,6 +25,7 @@ from deplodock.dialects import kernel, loop, tensor, tile
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
+from deplodock.passes.clean_up import clean_up
 from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
 
@@ -86,7 +85,7 @@ def lower(
     verify: bool = True,
     verifiers: bool = False,
 ) -> None:
-    """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each that changes it.
+    """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each.
 
     Args:
         module: the program at any level; it is changed. Its attribute `kernel.target` is set.
@@ -95,7 +94,7 @@ def lower(
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
         schedule: the schedule of every kernel, as a pass pipeline; by default its own, else the heuristics' choice.
         observer: called after each stage.
-        verify: whether the op verifiers run after each stage that changes the module.
+        verify: whether the op verifiers run after each stage.
         verifiers: whether the passes that check facts across ops run after each stage.
 
     Raises:
@@ -183,14 +182,11 @@ def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, ver
     start = time.perf_counter()
     if (left_out := _left_out(stage, module)) is not None:
         return StageRun(stage, time.perf_counter() - start, tuple(left_out))
-    before = _contents(module)
     with collect() as remarks:
         _pass(stage, schedule).apply(ctx, module)
-    if _contents(module) != before:
-        CanonicalizePass().apply(ctx, module)
-        CommonSubexpressionElimination().apply(ctx, module)
-        if verify:
-            module.verify()
+    clean_up(ctx, module)
+    if verify:
+        module.verify()
     for verifier in VERIFIERS if verifiers else ():
         verifier.load()().apply(ctx, module)
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))
@@ -204,13 +200,3 @@ def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:
     if any(SCHEDULE not in function.attributes or stage.name in schedule_of(function) for function in found):
         return None
     return [Remark(stage.name, function.sym_name.data, LEFT_OUT) for function in found]
-
-
-def _contents(module: ModuleOp) -> list[object]:
-    """What a pass can change: equal before and after a stage if the stage did nothing."""
-    contents: list[object] = []
-    for op in module.walk():
-        contents += (op, op.parent, *op.operands, *op.properties.items(), *op.attributes.items())
-        values = [*op.results, *(arg for region in op.regions for block in region.blocks for arg in block.args)]
-        contents += [item for value in values for item in (value, value.type)]
-    return contents

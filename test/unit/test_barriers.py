@@ -65,6 +65,8 @@ WRITE_AFTER_READ = "%s is read by loop.load and then overwritten by loop.store"
         # Nothing orders a step with the later one that has its slot.
         ([store("(%k + 2) mod 3"), load("%k mod 3")], WRITE_AFTER_READ),
         ([store("(%k + 1) mod 3"), load("%k mod 3")], READ_AFTER_WRITE),
+        # Steps 4 and 5 of six have slot 2.
+        ([store("%k floordiv 2 mod 3"), load("2"), BARRIER], READ_AFTER_WRITE),
         # A thread's own elements need nothing.
         ([store("%k mod 3"), load("%k mod 3", "%t")], None),
     ],

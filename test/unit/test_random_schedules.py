@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 from deplodock.fuzz.schedules import contraction_rules, legal_order, reduction_rules
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
+from deplodock.passes.clean_up import clean_up
 from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
 from deplodock.passes.kernel.materialize import MaterializePass
@@ -286,8 +287,11 @@ def run(number: int, fired: Counter[str]) -> None:
             applies(rule, module)
             assert str(module) == text, f"{what}: twice differs from once"
         if draw.random() < 0.5:
-            CanonicalizePass().apply(CONTEXT, module)
-            CommonSubexpressionElimination().apply(CONTEXT, module)
+            cleaned = module.clone()
+            CanonicalizePass().apply(CONTEXT, cleaned)
+            CommonSubexpressionElimination().apply(CONTEXT, cleaned)
+            clean_up(CONTEXT, module)
+            assert str(module) == str(cleaned), f"{what}: clean_up differs from canonicalize and cse"
             check(module, inputs, expected, f"{what} and its cleanup")
             text = str(module)
     fired["ragged"] += "loop.where" in text

@@ -1,0 +1,59 @@
+"""What follows each pass of the pipeline: canonicalization, then common subexpression elimination.
+
+Few passes leave anything to clean up, and to look for it costs much less than xDSL's passes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from functools import cache
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter
+from xdsl.traits import HasCanonicalizationPatternsTrait, HasFolder, MemoryEffectKind, only_has_effect
+from xdsl.transforms.canonicalize import CanonicalizationRewritePattern, CanonicalizePass
+from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination, OperationInfo
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
+
+
+def clean_up(ctx: Context, module: ModuleOp) -> None:
+    """Run xDSL's `canonicalize` on a module, then its `cse`; each only where it finds something to do."""
+    if _rewrites(ctx, module):
+        CanonicalizePass().apply(ctx, module)
+    if _repeats(module.body.block, frozenset()):
+        CommonSubexpressionElimination().apply(ctx, module)
+
+
+def _rewrites(ctx: Context, module: ModuleOp) -> bool:
+    """Whether some operation is dead, or a pattern or a folder applies; the first that does has then been applied."""
+    pattern = GreedyRewritePatternApplier([CanonicalizationRewritePattern()], ctx, folding_enabled=True)
+    for op in module.walk():
+        if is_trivially_dead(op):
+            return True
+        if _has_patterns(type(op)):
+            rewriter = PatternRewriter(op)
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                return True
+    return False
+
+
+@cache
+def _has_patterns(cls: type[Operation]) -> bool:
+    return cls.has_trait(HasFolder) or cls.has_trait(HasCanonicalizationPatternsTrait)
+
+
+def _repeats(block: Block, above: AbstractSet[OperationInfo]) -> bool:
+    """Whether some operation does nothing but compute or read what one before it does, in its block or above."""
+    seen = set(above)
+    for op in block.ops:
+        if op.results:
+            info = OperationInfo(op)
+            if info in seen and only_has_effect(op, MemoryEffectKind.READ):
+                return True
+            seen.add(info)
+        if any(_repeats(inner, seen) for region in op.regions for inner in region.blocks):
+            return True
+    return False
