@@ -128,3 +128,14 @@ def test_an_arrival_hands_over_what_came_before_it_alone() -> None:
     assert findings(HANDED_OVER.replace("STORE", store).replace("LATE", "")) == []
     late = findings(HANDED_OVER.replace("STORE", "").replace("LATE", store))
     assert late == [("data race", "loop.load")]
+
+
+def test_ctas_may_differ() -> None:
+    store = "loop.store %v, %s[%thread] : memref<4xf32, #tile.memory<shared>>"
+    two = HANDED_OVER.replace("%block = 1", "%block = 2").replace("STORE", store).replace("LATE", "")
+    two = two.replace("%out: memref<4xf32>", "%out: memref<2x4xf32>")
+    two = two.replace("%out[%thread] : memref<4xf32>", "%out[%block, %thread] : memref<2x4xf32>")
+    assert findings(two) == []
+    arrive = "kernel.arrive %full[0]"
+    first = findings(two.replace(arrive, f"loop.guard where (%block < 1) {{ {arrive} }}"))
+    assert first == [("phase never completes", "kernel.wait_phase"), ("data race", "loop.load")]

@@ -58,6 +58,16 @@ def test_read_after_write_race_names_both_ops() -> None:
     )
 
 
+def test_a_read_in_flight_names_the_copy() -> None:
+    memory = f"memref<64xf32, {SHARED}>"
+    copy = f"kernel.move 1 async %x[%t] to %s[%t] : memref<64xf32> to {memory}"
+    wait = "kernel.commit_group\nkernel.wait_group 0\n"
+    store = f"%v = loop.load %x[%t] : memref<64xf32>\n    loop.store %v, %s[%t] : {memory}"
+    assert run(kernel(SHIFT.replace(store, f"{copy}\n{wait}")), X).findings == []
+    finding = only(run(kernel(SHIFT.replace(store, copy)), X), "read in flight", 5)
+    assert f"thread 0 of CTA 0 reads %s[1] while thread 1 still copies to it in `{copy}` (bug.mlir:3:1)" in str(finding)
+
+
 def test_unchecked_runs_report_nothing() -> None:
     assert run(kernel(SHIFT.replace("kernel.barrier\n", "")), X, check=False).findings == []
 
