@@ -1,7 +1,7 @@
 """An estimate of the instructions that a thread runs for the operations of a launch, for budgets of code size.
 
-An operation runs once for each coordinate of the register axes it varies along. A product that is only added counts
-with the sum, as one fused multiply-add; an access counts once for its width.
+An operation runs once for each coordinate of the register axes it varies along. A product that an accumulator takes in
+counts with the sum, as one fused multiply-add; an access counts once for its width.
 """
 
 from __future__ import annotations
@@ -91,12 +91,10 @@ def _is_function(op: Operation) -> bool:
 
 
 def _is_fused(op: Operation) -> bool:
-    """Whether an operation is a product whose only use is a sum."""
+    """Whether an operation is a product whose only use is a reduction's sum: fuse-multiply-add fuses no other."""
     if not isinstance(op, arith.MulfOp) or not op.result.has_one_use():
         return False
     user = next(iter(op.result.uses)).operation
-    if isinstance(user, loop.YieldOp):
-        reduction = user.parent_op()
-        ops = scalar_regions.combiner_ops(reduction.combiner) if isinstance(reduction, loop.ReduceOp) else None
-        return ops is not None and any(isinstance(fold, arith.AddfOp) for fold in ops)
-    return isinstance(user, arith.AddfOp | arith.SubfOp)
+    reduction = user.parent_op() if isinstance(user, loop.YieldOp) else None
+    ops = scalar_regions.combiner_ops(reduction.combiner) if isinstance(reduction, loop.ReduceOp) else None
+    return ops is not None and any(isinstance(fold, arith.AddfOp) for fold in ops)

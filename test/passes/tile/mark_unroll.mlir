@@ -91,6 +91,20 @@ func.func @long(%x: memref<8x1000xf32>, %out: memref<8xf32>) {
   func.return
 }
 
+// A product that no accumulator takes in is an instruction beside its sum.
+// SKIP: t:016_mark_unroll skipped at @affine: no loop takes at most 100 instructions unrolled
+func.func @affine(%x: memref<8x30xf32>, %out: memref<8x30xf32>) {
+  tile.launch (%m = 8 : thread) {
+    loop.for %i = 0 to 30 {
+      %a = loop.load %x[%m, %i] : memref<8x30xf32>
+      %p = arith.mulf %a, %a : f32
+      %s = arith.addf %p, %a : f32
+      loop.store %s, %out[%m, %i] : memref<8x30xf32>
+    }
+  }
+  func.return
+}
+
 func.func @taken(%x: memref<8x10xf32>, %out: memref<8xf32>) {
   tile.launch (%m = 8 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 10 : f32 {
