@@ -26,7 +26,7 @@ from typing import TypeAlias
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.barrier_state import State
-from deplodock.analysis.linear import Division, Linear, Range, fold_map
+from deplodock.analysis.linear import Atom, Division, Linear, Range, fold_map
 from deplodock.analysis.ownership import Path, thread_of
 from deplodock.analysis.phases import WARP, PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
 from deplodock.analysis.shared_accesses import (
@@ -362,20 +362,9 @@ class _Walk:
 
     def _owner(self, access: Access) -> Path | None:
         if access not in self._owners and not isinstance(access.op, kernel.ClusterLoadOp):
-            is_box = isinstance(access.op, TmaLoadOp)
-            follows = None if is_box else thread_of(self._thread, access.subscripts, access.width)
-            self._owners[access] = ("only",) if follows is None and self._is_of_first_thread(access.op) else follows
+            subscripts = () if isinstance(access.op, TmaLoadOp) else access.subscripts
+            self._owners[access] = thread_of(self._thread, subscripts, access.width, _zeros(access.op))
         return self._owners.get(access)
-
-    def _is_of_first_thread(self, op: Operation) -> bool:
-        """Whether a guard around an operation leaves the first thread alone."""
-        first = Linear(((self._thread, 1),), -1)
-        parent = op.parent_op()
-        while parent is not None:
-            if isinstance(parent, loop.GuardOp) and first in conditions_of(parent):
-                return True
-            parent = parent.parent_op()
-        return False
 
     def _relevant_ops(self, block: Block) -> list[Operation]:
         """The operations of a block that touch or order shared memory, or hold some that do."""
@@ -387,3 +376,16 @@ class _Walk:
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
         return op in self._accesses or isinstance(op, _ORDERS)
+
+
+def _zeros(op: Operation) -> list[Atom]:
+    """The ids, loop variables and remainders that guards around an operation leave at 0."""
+    found: list[Atom] = []
+    parent = op.parent_op()
+    while parent is not None:
+        for form in conditions_of(parent) if isinstance(parent, loop.GuardOp) else ():
+            bounds = form.range()
+            if bounds is not None and bounds[0] == form.constant == -1 and len(form.terms) == 1:
+                found.append(form.terms[0][0])
+        parent = parent.parent_op()
+    return found

@@ -13,35 +13,50 @@ Path = tuple["str | int | Path", ...]
 """How an index follows from the subscripts of an element: equal paths give equal indices for the same element."""
 
 
-def thread_of(thread: SSAValue, subscripts: Sequence[Linear], width: int) -> Path | None:
+def thread_of(thread: SSAValue, subscripts: Sequence[Linear], width: int, zeros: Sequence[Atom] = ()) -> Path | None:
     """How the thread that touches an element follows from the element's subscripts, or None if it does not.
 
-    An access touches `width` elements along the last dimension.
+    An access touches `width` elements along the last dimension, where the `zeros` are 0.
 
     A subscript gives back each of its terms whose digits do not overlap those of the others; the quotient and the
-    remainder of a form by the same divisor give back the form, and so its terms.
+    remainder of a form by the same divisor give back the form, and so its terms. What they leave open may be 0.
     """
-    known: dict[Atom, Path] = {}
     last = len(subscripts) - 1
-    pending: list[tuple[Linear, int, Path]] = [
-        (form, width - 1 if dim == last else 0, ("subscript", dim)) for dim, form in enumerate(subscripts)
-    ]
-    joined: list[Linear] = []
-    while pending:
-        form, slack, path = pending.pop()
-        for atom, coefficient in form.terms:
-            size = _digit_size(form, atom, coefficient, slack)
-            if size is not None and atom not in known:
-                known[atom] = ("digit", path, coefficient, size)
-        for atom in list(known):
-            if not isinstance(atom, Division) or atom.form in joined:
-                continue
-            other = replace(atom, remainder=not atom.remainder)
-            if other in known:
-                parts = (known[atom], known[other]) if atom.remainder else (known[other], known[atom])
-                joined.append(atom.form)
-                pending.append((atom.form, 0, ("join", *parts, atom.divisor)))
+    known: dict[Atom, Path] = {}
+    for dim, form in reversed(list(enumerate(subscripts))):
+        _split(form, width - 1 if dim == last else 0, ("subscript", dim), known)
+    _join(known)
+    if thread not in known:
+        for atom in zeros:
+            known.setdefault(atom, ("zero",))
+        _join(known)
     return known.get(thread)
+
+
+def _split(form: Linear, slack: int, path: Path, known: dict[Atom, Path]) -> None:
+    """Add the terms of a known form whose digits do not overlap those of the others."""
+    for atom, coefficient in form.terms:
+        size = _digit_size(form, atom, coefficient, slack)
+        if size is not None and atom not in known:
+            known[atom] = ("digit", path, coefficient, size)
+
+
+def _join(known: dict[Atom, Path]) -> None:
+    """Add the terms of all forms whose quotient and remainder are known."""
+    joined: list[Linear] = []
+    pending = list(known)
+    while pending:
+        atom = pending.pop(0)
+        if not isinstance(atom, Division) or atom.form in joined:
+            continue
+        other = replace(atom, remainder=not atom.remainder)
+        if other not in known:
+            continue
+        parts = (known[atom], known[other]) if atom.remainder else (known[other], known[atom])
+        joined.append(atom.form)
+        count = len(known)
+        _split(atom.form, 0, ("join", *parts, atom.divisor), known)
+        pending += list(known)[count:]
 
 
 def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int | None:

@@ -129,3 +129,17 @@ def test_a_hazard_in_one_late_step() -> None:
     late = [COMMIT, guarded("%k < 69", BARRIER), *lines[2:]]
     assert hazard("\n".join(late), trips="69") is None
     assert hazard("\n".join(late), trips="70") == READ_AFTER_WRITE
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("%t mod 8 < 1", None),
+        ("%t < 64, %t mod 8 < 1", None),
+        ("%t mod 8 < 2", "%s is written by loop.store and then overwritten by loop.store"),
+        ("%t mod 4 < 1", "%s is written by loop.store and then overwritten by loop.store"),
+    ],
+)
+def test_a_guard_leaves_one_thread_for_an_element(condition: str, expected: str | None) -> None:
+    """The first thread of each eight writes their element again; a barrier could not stand between."""
+    assert hazard(guarded(condition, store("0", "%t floordiv 8"))) == expected
