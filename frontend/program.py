@@ -17,6 +17,15 @@ from deplodock.dialects.aten import OWN_ELEMENTS
 RMS_NORM = torch.ops.aten.rms_norm.default
 CAST = torch.ops.aten._to_copy.default
 
+_SIZES = (2.0**-24, 2.0**-28)
+"""Two sizes of errors, far above those of float64 and small enough for first order."""
+
+_DRAWS = 8
+"""How often errors are drawn: an output of one element may be lucky once."""
+
+_JUMP = 8.0
+"""How much larger the change by the small errors may be, for its size: that of a jump is 16 times as large."""
+
 
 @dataclass(frozen=True)
 class CapturedGraph:
@@ -65,6 +74,22 @@ class CapturedProgram(CapturedGraph):
         doubled = [value.double() if value.is_floating_point() else value for value in given]
         return self._run(_Double(self.graph), doubled)
 
+    def sensitivity(self) -> list[torch.Tensor]:
+        """How far random relative errors of size 1 in each input and result move the outputs, to first order.
+
+        That is the root mean square of the changes of the float64 outputs by small errors, divided by the size of these
+        (Monte Carlo arithmetic: D. S. Parker, UCLA report CSD-970002, 1997). Where a change is not proportional to that
+        size, because a condition flips, it counts as 0, as for integers and booleans.
+        """
+        doubled = [_doubled(value) for value in self.inputs]
+        exact = self._run(_Double(self.graph), doubled)
+        squares = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
+        for seed in range(_DRAWS):
+            moved = [self._run(_Disturbed(self.graph, size, seed), doubled) for size in _SIZES]
+            slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
+            squares = [total + slope * slope / _DRAWS for total, slope in zip(squares, slopes, strict=True)]
+        return [total.sqrt() for total in squares]
+
     def on(self, device: str) -> CapturedProgram:
         """The same program on another device, its inputs moved there."""
         graph = copy.deepcopy(self.graph)
@@ -109,6 +134,39 @@ class _Double(fx.Interpreter):
             name: pytree.tree_map(_doubled if name in OWN_ELEMENTS else widen, arg) for name, arg in given.items()
         }
         return pytree.tree_map(_doubled, self.call_function(n.target, (), widened))
+
+
+class _Disturbed(_Double):
+    """Runs a captured graph in float64 with random relative errors up to `size` in each input and result."""
+
+    def __init__(self, graph: fx.GraphModule, size: float, seed: int) -> None:
+        super().__init__(graph)
+        self._size = size
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        is_operation = isinstance(n.target, torch._ops.OpOverload) and not _is_view(n.target)
+        return pytree.tree_map(self._disturb, result) if n.op == "placeholder" or is_operation else result
+
+    def _disturb(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        noise = torch.rand(value.shape, generator=self._generator, dtype=torch.float64) * 2 - 1
+        return value * (1 + self._size * noise.to(value.device))
+
+
+def _is_view(target: torch._ops.OpOverload) -> bool:
+    return any(result.alias_info is not None for result in target._schema.returns)
+
+
+def _slope(exact: torch.Tensor, large: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
+    """The change by the small errors for each unit of their size, where that by the large ones is alike."""
+    if not exact.is_floating_point():
+        return torch.zeros_like(exact, dtype=torch.float64)
+    by_large, by_small = ((moved - exact) / size for moved, size in zip((large, small), _SIZES, strict=True))
+    is_smooth = by_small.isfinite() & (by_small.abs() <= _JUMP * by_large.abs())
+    return torch.where(is_smooth, by_small, 0)
 
 
 def _doubled(value: Any) -> Any:

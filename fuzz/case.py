@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -119,6 +119,7 @@ class Checker:
         self._every_pass = every_pass
         self._extent = 1
         self.results = Results([], [], [])
+        self._captured: CapturedProgram | None = None
 
     def run(self) -> Facts:
         """Check the case. Raises Failure where it shows a mistake, NotDrawn where it says nothing."""
@@ -136,7 +137,7 @@ class Checker:
         return self.facts
 
     def _run(self) -> None:
-        captured = read_expression(self.case.text, seed=self.case.seed)
+        captured = self._captured = read_expression(self.case.text, seed=self.case.seed)
         self.results = _results(captured)
         self.module = captured.module
         self._note_program()
@@ -207,9 +208,14 @@ class Checker:
             if np.asarray(got).dtype != own.dtype:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
                 raise Failure(Kind.WRONG, f"after {self._done}", message, "dtype")
-            verdict = compare(np.asarray(got), wanted, own, self._extent)
+            verdict = compare(np.asarray(got), wanted, own, self._extent, lambda at=position: self._sensitivity[at])
             if not verdict.passed:
                 raise Failure(Kind.WRONG, f"after {self._done}", f"output {position}: {verdict}", "value")
+
+    @cached_property
+    def _sensitivity(self) -> list[Array]:
+        assert self._captured is not None
+        return [to_array(value) for value in self._captured.sensitivity()]
 
     def _note_program(self) -> None:
         for op in self.module.walk():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,19 +45,28 @@ class Verdict:
         return text if self.passed else f"{self.reason}; {text}"
 
 
-def compare(got: Array, reference: Array, eager: Array | None, reduction_extent: int) -> Verdict:
+def compare(
+    got: Array,
+    reference: Array,
+    eager: Array | None,
+    reduction_extent: int,
+    sensitivity: Callable[[], Array] | None = None,
+) -> Verdict:
     """Compare an output with the same program in float64.
 
-    With u = half an ulp of the output's type and K = `reduction_extent`, the output is right if
-    ||got - reference|| <= max(u * (8 + sqrt K), 4 x eager's own error) * ||reference|| and each element is within 16
-    times that bar of it, in units of the reference's root mean square. NaN and infinities must be where the reference,
-    rounded to the output's type, or eager has them; they count in no norm. Integers and booleans must be equal.
+    With u = half an ulp of the output's type, K = `reduction_extent` and s = `sensitivity`, the output is right if
+    ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each
+    element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities must be
+    where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
+    must be equal.
 
     Args:
         got: the output.
         reference: the output of the same program in float64 (integers and booleans: in their own type).
         eager: what another, trusted run in the output's type gives; None if there is none.
         reduction_extent: the longest chain of additions on the way to the output, as `longest_reduction` counts them.
+        sensitivity: how far relative errors of size 1 in each input and result would move the output; called where
+            the output would be wrong without, None if that is not known.
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
@@ -67,16 +77,22 @@ def compare(got: Array, reference: Array, eager: Array | None, reduction_extent:
         if not any(_same_specials(got, other) for other in expected):
             position = np.flatnonzero(_specials(got) != _specials(expected[0]))[0]
             return _wrong(_difference(got, expected[0], int(position)))
-        return _within(got, reference, eager, reduction_extent)
+        verdict = _within(got, reference, eager, reduction_extent, None)
+        if verdict.passed or sensitivity is None:
+            return verdict
+        return _within(got, reference, eager, reduction_extent, sensitivity())
 
 
-def _within(got: Array, reference: Array, eager: Array | None, reduction_extent: int) -> Verdict:
+def _within(
+    got: Array, reference: Array, eager: Array | None, reduction_extent: int, sensitivity: Array | None
+) -> Verdict:
     finite = np.isfinite(got) & np.isfinite(reference)
     truth = reference[finite].astype(np.float64)
     differences = np.abs(got[finite] - truth)
     size, root = _norm(truth), math.sqrt(max(1, truth.size))
     half_ulp = epsilon(got.dtype) / 2
-    allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * size
+    moved = 0.0 if sensitivity is None else _norm(sensitivity[finite])
+    allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * max(size, moved)
     if eager is not None and np.isfinite(eager[finite]).all():
         allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))
     distance, largest = _norm(differences), float(differences.max(initial=0.0))

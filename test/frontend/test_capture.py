@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -104,6 +105,29 @@ def test_reference_computes_in_float64_throughout() -> None:
     x, i = torch.randn(5), torch.arange(5)
     (result,) = export(function, (x, i)).reference()
     torch.testing.assert_close(result, (x.double() + i.double() / 3).softmax(0), rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: x * 3, math.hypot(6, 6)),
+        (lambda x: x.view(25, 40), 2.0),
+        (lambda x: (x + 100) - 100, math.hypot(2, 102, 2)),
+        (lambda x: x * 3 - x.std(), math.hypot(6, 6, 6)),
+        (lambda x: x.floor(), math.sqrt(2)),
+        (lambda x: x.int(), 0.0),
+    ],
+)
+def test_sensitivity(function: Any, expected: float) -> None:
+    """Errors up to 1 have a root mean square of the root of 1/3. Half of the values 2 are rounded up and do not jump."""
+    (result,) = export(function, (torch.full((1000,), 2.0),)).sensitivity()
+    assert result.dtype == torch.float64
+    assert float(result.square().mean().sqrt() * math.sqrt(3)) == pytest.approx(expected, rel=0.05)
+
+
+def test_sensitivity_of_the_deviation_of_equal_values() -> None:
+    (result,) = export(lambda x: x.std(), (torch.full((1000,), 2.0),)).sensitivity()
+    assert float(result * math.sqrt(3)) == pytest.approx(2.0, rel=0.1)
 
 
 def test_results_do_not_alias_inputs() -> None:

@@ -63,6 +63,16 @@ def test_four_times_the_error_of_eager_is_allowed(factor: float, passed: bool) -
     assert compare(f32(got), REFERENCE, f32(eager), 1).passed is passed
 
 
+@pytest.mark.parametrize(("factor", "passed"), [(0.99, True), (1.01, False)])
+def test_the_bar_grows_with_the_sensitivity(factor: float, passed: bool) -> None:
+    """It is looked at only where the output would be wrong without."""
+    got = f32(REFERENCE)
+    reference = got.astype(np.float64) / (1 + factor * 9 * 100 * HALF_ULP)
+    assert not compare(got, reference, None, 1, lambda: reference).passed
+    assert compare(got, reference, None, 1, lambda: reference * 100).passed is passed
+    assert compare(got, REFERENCE, None, 1, lambda: pytest.fail("the output is right")).passed
+
+
 def test_special_values_must_be_in_place() -> None:
     special = f32([np.nan, np.inf, -np.inf, 1.0])
     assert compare(special, special.astype(np.float64), None, 1).passed

@@ -62,6 +62,21 @@ def test_what_cannot_be_compared_is_not_drawn(text: str, reason: str) -> None:
         check(Case(text, 0))
 
 
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        ("x = torch.randn(1, 2).expand(3, 2); x.std(0)", 100341),
+        (
+            "x = torch.randn((1, 4), dtype=torch.float64); y = torch.randn((5, 4), dtype=torch.float64); "
+            "F.linear(x, y).prod()",
+            105214,
+        ),
+    ],
+)
+def test_ill_conditioned_programs_are_right(text: str, seed: int) -> None:
+    check(Case(text, seed))
+
+
 def test_a_refusal_is_a_failure() -> None:
     with pytest.raises(Failure, match="a refusal in capture") as caught:
         check(Case("torch.fft.fft(torch.randn(8)).real", 0))
