@@ -119,7 +119,7 @@ def test_reference_computes_in_float64_throughout() -> None:
     ],
 )
 def test_sensitivity(function: Any, expected: float) -> None:
-    """Errors up to 1 have a root mean square of the root of 1/3. Half of the values 2 are rounded up and do not jump."""
+    """Errors up to 1 have a root mean square of the root of 1/3. Half of the values 2 are rounded up and jump not."""
     (result,) = export(function, (torch.full((1000,), 2.0),)).sensitivity()
     assert result.dtype == torch.float64
     assert float(result.square().mean().sqrt() * math.sqrt(3)) == pytest.approx(expected, rel=0.05)
