@@ -13,7 +13,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
-from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
 
 _OPERATIONS = {
     "sum": "add",
@@ -25,6 +25,9 @@ _OPERATIONS = {
     "amin": "minimum",
     "all": "minimum",
 }
+
+_OF_BOOLEANS = {"sum": "any", "prod": "all"}
+"""What a sum or product in the type bool is."""
 
 
 class LowerReduction(AtenPattern):
@@ -42,6 +45,8 @@ class LowerReduction(AtenPattern):
             raise ValueError("the maximum of no elements is not defined")
         if kind in ("any", "all"):
             x = build.cast(x, i1)
+        if element_of(x) == i1:
+            kind = _OF_BOOLEANS.get(kind, kind)
         value = build.mean(x, dims) if kind == "mean" else build.reduce(_OPERATIONS[kind], x, dims, name=kind)
         return with_dims(op, build, value, dims, shape_of(x))
 
