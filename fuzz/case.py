@@ -45,6 +45,9 @@ STEP_LIMIT = 200_000_000
 _TOO_LARGE = (" in a CTA, sm_90 allows ", " threads in a cluster, ")
 """What says that a drawn schedule asks for more than the hardware has: a refusal that is right."""
 
+_REFUSED_BY_PYTORCH = ("the program raises ", "torch.export cannot capture the program: ")
+"""What says that PyTorch itself refuses a program, for the values of its inputs or for its own decompositions."""
+
 CONTEXT = new_context()
 
 
@@ -130,6 +133,8 @@ class Checker:
         except (Error, DiagnosticException, VerifyException, ParseError) as error:
             if any(text in str(error) for text in _TOO_LARGE):
                 raise NotDrawn("the schedule is too large for the target") from error
+            if self._doing == "capture" and any(text in str(error) for text in _REFUSED_BY_PYTORCH):
+                raise NotDrawn("PyTorch refuses the program") from error
             kind = Kind.NVCC if isinstance(error, CompileError) else Kind.REFUSED
             raise Failure(kind, f"in {self._doing}", str(error), _key(error)) from error
         except Exception as error:

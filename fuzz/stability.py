@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import AnyFloat
 
@@ -56,6 +57,9 @@ class _Perturbed(fx.Interpreter):
             _check_cast(args[0], result)
         if name.partition(".")[0] in _SUMS:
             _check_sum([value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)])
+        if name == "scaled_dot_product_attention":
+            with sdpa_kernel(SDPBackend.MATH):
+                _check_attention(result, super().call_function(target, args, kwargs))
         if not _is_rounded(name):
             return result
         return pytree.tree_map(self._perturb, result)
@@ -92,6 +96,12 @@ def _check_sum(values: Sequence[torch.Tensor]) -> None:
         largest = float(wide[wide.isfinite()].max()) if bool(wide.isfinite().any()) else 0.0
         if largest * largest * value.numel() > torch.finfo(torch.promote_types(value.dtype, torch.float32)).max:
             raise _Undefined("parts of a sum overflow")
+
+
+def _check_attention(result: torch.Tensor, formula: torch.Tensor) -> None:
+    """PyTorch's kernel for CPUs gives 0 to a query all of whose scores are NaN, its formula NaN."""
+    if bool((formula.isnan() & (result == 0)).any()):
+        raise _Undefined("the scores of a query are all NaN")
 
 
 def unstable(captured: CapturedProgram, eager: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deplodock.dialects.torch import ATEN_OPS
@@ -35,6 +36,22 @@ CASES: dict[str, Case] = {
     "prod prod.dim_int": (
         lambda x, i, e, b: (x.prod(), x.prod(1), x.prod(-2, keepdim=True), i.prod(0), e.prod(1), e.prod(), b.prod()),
         (x, i, e, i > 0),
+    ),
+    "sum prod of bool": (
+        lambda x, s, b: (
+            *(x.sum(dtype=torch.bool), s.sum(1, dtype=torch.bool), x.prod(0, dtype=torch.bool)),
+            *(
+                b.prod(dtype=torch.bool),
+                b.sum(),
+                b.sum(1),
+                b.prod(0),
+                b.cumsum(1),
+                b.sum(1, dtype=torch.uint8),
+                b.sum(0) * b,
+                b.sum(0) / 3,
+            ),
+        ),
+        (torch.tensor([[0.0, 0.0], [0.5, NAN]]), s, torch.arange(600).reshape(2, 300) % 7 > 0),
     ),
     "min amin": (lambda x, i, s: (x.min(), x.amin((0, 1), keepdim=True), x.amin(-1), i.amin(0), s.amin(1)), (x, i, s)),
     "amax max of NaN": (lambda s: (s.amax(1), s.amax(), s.amin(0), s.max(), s.min()), (s,)),
@@ -208,3 +225,17 @@ def _block(t: Any, w: Any) -> Any:
 def test_matches_torch(name: str, check_with_torch: Callable[..., set[str]]) -> None:
     function, args = CASES[name]
     assert {word for word in name.split() if word in ATEN_OPS} <= check_with_torch(function, *args, units=256)
+
+
+def test_attention_of_nan(run_at_tensor_level: Callable[..., Any]) -> None:
+    hidden = key[:1, :1].clone()
+    hidden[:, :, 2] = NAN
+    run = run_at_tensor_level(
+        lambda q, h, n, v: (
+            F.scaled_dot_product_attention(q, h, v, is_causal=True),
+            F.scaled_dot_product_attention(q, n, v),
+        ),
+        *(query[:1, :1], hidden, torch.full_like(hidden, NAN), value[:1, :1]),
+    )
+    assert np.isnan(run.got[0][0, 0]).all(1).tolist() == [False, False, True, True, True]
+    assert np.isnan(run.got[1]).all()
