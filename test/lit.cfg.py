@@ -1,10 +1,14 @@
 """How `lit test` runs the tests in `test/**/*.mlir`; `config` and `lit_config` are given by lit.
 
+The tools run as forks of one process, see fork_server.py.
+
 Substitutions besides lit's own:
     %roundtrip   print %s, read the generic form of that back, compare both pretty texts, check them with filecheck
 """
 
+import atexit
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,7 +25,12 @@ config.test_source_root = str(tests)
 config.test_exec_root = str(tests.parent / ".lit")
 config.maxIndividualTestTime = 120
 
-config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+server = subprocess.Popen(
+    [sys.executable, str(tests / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
+tools = server.stdout.readline().strip() or lit_config.fatal("the fork server does not start")
+atexit.register(server.stdin.close)
+config.environment["PATH"] = os.pathsep.join([tools, str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["COLUMNS"] = "120"
 
 config.substitutions.append(
