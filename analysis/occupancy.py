@@ -84,6 +84,16 @@ def register_estimate(launch: tile.LaunchOp) -> int:
     return Registers(launch).of_block(launch.body.block) + ADDRESSES
 
 
+def threads_of_sm(threads: int) -> int:
+    """The threads of an SM that a CTA of so many takes: whole warps."""
+    return _warps(threads) * WARP
+
+
+def shared_of_sm(shared: int) -> int:
+    """The bytes of an SM's shared memory that a CTA with so many takes."""
+    return -(-(shared + RESERVED) // SHARED_UNIT) * SHARED_UNIT
+
+
 class Registers:
     """The estimate for one launch, without addresses."""
 
@@ -129,7 +139,7 @@ def _warps(threads: int) -> int:
 def _by_threads(target: TargetAttr, threads: int) -> int:
     if threads > target.fact("threads_per_block"):
         return 0
-    return target.fact("threads_per_sm") // WARP // _warps(threads)
+    return target.fact("threads_per_sm") // threads_of_sm(threads)
 
 
 def _by_registers(target: TargetAttr, threads: int, registers: int) -> int:
@@ -144,4 +154,4 @@ def _by_registers(target: TargetAttr, threads: int, registers: int) -> int:
 def _by_shared(target: TargetAttr, shared: int) -> int:
     if shared > target.fact("shared_per_block"):
         return 0
-    return target.fact("shared_per_sm") // (-(-(shared + RESERVED) // SHARED_UNIT) * SHARED_UNIT)
+    return target.fact("shared_per_sm") // shared_of_sm(shared)

@@ -1,4 +1,4 @@
-"""What a kernel takes of an SM: the shared memory of its allocations."""
+"""What a kernel takes of an SM, the shared memory of its allocations, and the bytes of its parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.targets import target_of
-from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TmaLoadOp
+from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.kernel_tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Memory, memory_of
@@ -26,6 +26,14 @@ RESERVED = 1024
 
 SHARED_UNIT = 128
 """The bytes in which a CTA is given shared memory (`cuda_occupancy.h` of the CUDA toolkit)."""
+
+POINTER_BYTES = 8
+
+TENSOR_MAP_BYTES = 128
+"""The size of a CUtensorMap of the CUDA driver API."""
+
+TENSOR_MAP_ALIGNMENT = 64
+"""What its address is a multiple of, also among the parameters of a kernel, in bytes (ibid.)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,23 @@ def shared_bytes(function: FuncOp) -> int:
     """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for a buffer without a size."""
     memory = shared_memory(function)
     return memory.static_bytes + memory.dynamic_bytes
+
+
+def parameter_bytes(function: FuncOp) -> int:
+    """The bytes of a kernel's parameters, each at a multiple of its alignment: pointers, tensor maps, scalars."""
+    size = 0
+    for parameter in function.parameters:
+        bytes, unit = _parameter(parameter.type)
+        size = _padded(size, unit) + bytes
+    return size
+
+
+def _parameter(type: Attribute) -> tuple[int, int]:
+    """The bytes of a parameter, and what its address is a multiple of."""
+    if isinstance(type, TensorMapType):
+        return TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT
+    size = POINTER_BYTES if isinstance(type, MemRefType) else element_bytes(type)
+    return size, size
 
 
 def buffer_elements(type: MemRefType[Attribute]) -> int:

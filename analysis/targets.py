@@ -42,6 +42,9 @@ DEFAULT = "sm_90"
 ATTRIBUTE = "kernel.target"
 """The name of the module attribute that holds the target."""
 
+FIRST_ASYNC_COPIES = 80
+"""The first compute capability with asynchronous copies and barriers with phases (PTX ISA, `cp.async`, `mbarrier`)."""
+
 FIRST_CLUSTERS = 90
 """The first compute capability with clusters of CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 

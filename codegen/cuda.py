@@ -23,7 +23,7 @@ from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
 from deplodock.codegen import cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
-from deplodock.codegen.cuda_indices import INT_MAX, IndexWriter, forms, is_int, offset, split_unrolled
+from deplodock.codegen.cuda_indices import IndexWriter, forms, is_int, offset, split_unrolled
 from deplodock.codegen.names import Names, identifier
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
@@ -145,8 +145,6 @@ class _KernelPrinter:
         function, name = self.function, self.function.sym_name.data
         if name != identifier(name) or not self.names.is_free(name):
             raise UnsupportedError(f"'{name}' cannot be the name of a C function; rename the kernel")
-        if function.num_blocks > INT_MAX:
-            raise UnsupportedError(f"a grid has at most {INT_MAX} blocks, got {function.num_blocks}")
         bounds = str(function.num_threads)
         if function.occupancy is not None:
             bounds += f", {function.occupancy.value.data}"

@@ -73,7 +73,7 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_conditions,
 )
-from deplodock.dialects.kernel_cluster import MAX_CLUSTER, ClusterBarrierOp, ClusterLoadOp
+from deplodock.dialects.kernel_cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel_grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
@@ -243,10 +243,9 @@ class FuncOp(IRDLOperation):
             )
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the CTAs per SM, must be at least 1")
-        if not 1 <= self.cluster_size <= MAX_CLUSTER or self.num_blocks % self.cluster_size:
+        if self.cluster_size < 1 or self.num_blocks % self.cluster_size:
             raise VerifyException(
-                f"a cluster has 1 to {MAX_CLUSTER} CTAs and divides the grid of {self.num_blocks}, "
-                f"got {self.cluster_size}"
+                f"a cluster has 1 or more CTAs and divides the grid of {self.num_blocks}, got {self.cluster_size}"
             )
 
     def print(self, printer: Printer) -> None:

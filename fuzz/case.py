@@ -32,6 +32,7 @@ from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulator import simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
+from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare
@@ -41,9 +42,6 @@ from deplodock.runtime.simulated import lane_steps
 
 STEP_LIMIT = 200_000_000
 """Lane steps that a kernel of so small a program never needs: more of them count as a hang."""
-
-_TOO_LARGE = (" in a CTA, sm_90 allows ", " threads in a cluster, ")
-"""What says that a drawn schedule asks for more than the hardware has: a refusal that is right."""
 
 _REFUSED_BY_PYTORCH = ("the program raises ", "torch.export cannot capture the program: ")
 """What says that PyTorch itself refuses a program, for the values of its inputs or for its own decompositions."""
@@ -130,9 +128,9 @@ class Checker:
             self._run()
         except (Failure, NotDrawn):
             raise
+        except ExceedsTarget as error:
+            raise NotDrawn("the schedule is too large for the target") from error
         except (Error, DiagnosticException, VerifyException, ParseError) as error:
-            if any(text in str(error) for text in _TOO_LARGE):
-                raise NotDrawn("the schedule is too large for the target") from error
             if self._doing == "capture" and any(text in str(error) for text in _REFUSED_BY_PYTORCH):
                 raise NotDrawn("PyTorch refuses the program") from error
             kind = Kind.NVCC if isinstance(error, CompileError) else Kind.REFUSED

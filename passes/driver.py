@@ -123,10 +123,15 @@ def set_target(module: ModuleOp, wanted: str | TargetAttr | None) -> None:
 
 
 def stages(level: Level, to_level: Level) -> list[Stage]:
-    """The stages that lead from one level to another. Raises InvalidInputError if that is upwards."""
+    """The stages that lead from one level to another. Raises InvalidInputError if that is upwards.
+
+    Kernels that are given are held to the limits of the target, as those that are made.
+    """
     first, last = LEVELS.index(level), LEVELS.index(to_level)
     if first > last:
         raise InvalidInputError(f"the program is at {level} level; it cannot be raised to {to_level} level")
+    if level is Level.KERNEL:
+        return [stage for stage in STAGES if stage.name == "verify-resources"]
     return [stage for stage in STAGES if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
 
 

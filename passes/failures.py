@@ -5,11 +5,20 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException
 
 
+class ExceedsTarget(PassFailedException):
+    """A kernel asks for more than its target has."""
+
+
 def failure(op: Operation, message: str) -> PassFailedException:
     """An error about `op`, with its position in the source if it has one."""
+    return PassFailedException(located(op, message))
+
+
+def located(op: Operation, message: str) -> str:
+    """The text of an error about `op`, with its position in the source if it has one."""
     text = f"{op.name}: {message}"
     match op.location:
         case FileLineColLoc(filename=file, line=line, column=column):
-            return PassFailedException(f"{file.data}:{line.data}:{column.data}: error: {text}")
+            return f"{file.data}:{line.data}:{column.data}: error: {text}"
         case _:
-            return PassFailedException(text)
+            return text

@@ -59,6 +59,7 @@ STAGES = (
     Stage("k", 3, "fuse-multiply-add", "deplodock.passes.kernel.fuse_multiply_add", "FuseMultiplyAddPass"),
     Stage("k", 4, "snake-register-tile", "deplodock.passes.kernel.snake_register_tile", "SnakeRegisterTilePass"),
     Stage("k", 5, "verify-barriers", "deplodock.passes.kernel.verify_barriers", "VerifyBarriersPass"),
+    Stage("k", 6, "verify-resources", "deplodock.passes.kernel.verify_resources", "VerifyResourcesPass"),
 )
 """The passes of the pipeline in order."""
 

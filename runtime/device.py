@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.analysis.resources import POINTER_BYTES, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.analysis.targets import capability, card_named, nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.errors import DeviceError, Error, InvalidInputError
@@ -20,8 +21,6 @@ from deplodock.interpreters.values import Array
 from deplodock.runtime import tensor_maps
 from deplodock.runtime.cubins import Cubin, cubins
 from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan, program_plan
-
-_POINTER_BYTES = 8
 
 POISON = 0xFF
 """The byte that fills buffers before a run: NaN in floats, so that what nobody writes shows."""
@@ -165,12 +164,12 @@ def parameter_formats(arguments: Sequence[Argument], start: int) -> list[str]:
     size = 0
     for argument in arguments:
         if isinstance(argument, TensorMapPlan):
-            if gap := -(start + size) % tensor_maps.ALIGNMENT:
+            if gap := -(start + size) % TENSOR_MAP_ALIGNMENT:
                 formats.append(f"{gap}x")
-            size += gap + tensor_maps.BYTES
-            formats.append(f"{tensor_maps.BYTES}s")
+            size += gap + TENSOR_MAP_BYTES
+            formats.append(f"{TENSOR_MAP_BYTES}s")
         else:
-            size += _POINTER_BYTES
+            size += POINTER_BYTES
             formats.append("P")
     return formats
 

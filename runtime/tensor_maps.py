@@ -7,14 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from deplodock.analysis.resources import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.errors import Error
 from deplodock.runtime.plan import TensorMapPlan
-
-BYTES = 128
-"""The size of a CUtensorMap of the CUDA driver API."""
-
-ALIGNMENT = 64
-"""What its address is a multiple of, also among the parameters of a kernel, in bytes (ibid.)."""
 
 _BANKS = {90: 0x210}
 _BANK = 0x380
@@ -45,8 +40,8 @@ def encode(map: TensorMapPlan, address: int, encoder: Encoder | None = None) -> 
 
     Raises Error where the driver refuses the map.
     """
-    memory = ctypes.create_string_buffer(BYTES + ALIGNMENT)
-    start = -ctypes.addressof(memory) % ALIGNMENT
+    memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
+    start = -ctypes.addressof(memory) % TENSOR_MAP_ALIGNMENT
     result = (encoder or _driver_encoder())(
         ctypes.c_void_p(ctypes.addressof(memory) + start),
         _TYPES[map.dtype.name],
@@ -63,7 +58,7 @@ def encode(map: TensorMapPlan, address: int, encoder: Encoder | None = None) -> 
     )
     if result:
         raise Error(f"cuTensorMapEncodeTiled refuses {map} at {address:#x} with error {result}")
-    return memory.raw[start : start + BYTES]
+    return memory.raw[start : start + TENSOR_MAP_BYTES]
 
 
 def _strides(map: TensorMapPlan) -> list[int]:

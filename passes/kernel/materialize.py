@@ -30,20 +30,14 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.linear import Linear
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.schedule import ATTRIBUTE
-from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_of
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.dialects.tile import Binding
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import Workspace, allocate
 from deplodock.passes.names import Names
-
-MAX_BLOCKS = 2**31 - 1
-"""The most CTAs along x (CUDA programming guide, technical specifications per compute capability)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class MaterializePass(ModulePass):
 def materialize(function: func.FuncOp, module: ModuleOp) -> None:
     """Outline the launches of a kernel function.
 
-    Raises DiagnosticException where one cannot be lowered or exceeds the target.
+    Raises DiagnosticException where one cannot be lowered.
     """
     found = launches(function)
     if not found:
@@ -70,7 +64,7 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
         name = base if len(found) == 1 else Names(module).fresh(f"{base}_{number}")
         workspaces, maps = allocate(launch, function), tensor_maps(launch)
         buffers = _buffers(function, launch, workspaces, maps)
-        outlined = lower_launch(launch, name, buffers, workspaces, maps, module)
+        outlined = lower_launch(launch, name, buffers, workspaces, maps)
         Rewriter.insert_op(outlined, InsertPoint.before(function))
         Rewriter.insert_op(kernel.LaunchOp(name, buffers), InsertPoint.before(launch))
         Rewriter.erase_op(launch)
@@ -83,18 +77,17 @@ def lower_launch(
     buffers: Sequence[SSAValue],
     workspaces: Mapping[tile.CombineOp, Workspace],
     maps: TensorMaps,
-    module: ModuleOp,
 ) -> kernel.FuncOp:
     """The kernel function of one launch; its parameters are the buffers that it uses, in order."""
     extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
     threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
     blocks = math.prod(extents[axis] for axis in launch.ctas) if all(extents.values()) else 0
     cluster = math.prod(extents[axis] for axis in launch.bound_to(Binding.CLUSTER))
-    _check_limits(name, blocks, threads, cluster, module)
     types: list[Attribute] = [value.type for value in buffers]
     occupancy = launch.occupancy.value.data if launch.occupancy is not None else None
     body = Block(arg_types=[*types, IndexType(), IndexType()])
     outlined = kernel.FuncOp(name, types, blocks, threads, Region(body), occupancy, cluster if cluster > 1 else None)
+    outlined.location = launch.location
     outlined.block_id.name_hint, outlined.thread_id.name_hint = "block", "thread"
     emitter = Emitter(launch, outlined)
     for old, new in zip(buffers, outlined.parameters, strict=True):
@@ -105,7 +98,6 @@ def lower_launch(
     _take_apart(emitter, launch.ctas, outlined.block_id)
     _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
     lower_body(emitter, launch.body.block)
-    _check_shared(outlined, module)
     return outlined
 
 
@@ -116,31 +108,6 @@ def _constant_extent(launch: tile.LaunchOp, axis: SSAValue) -> int:
             f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
         )
     return extent
-
-
-def _check_limits(name: str, blocks: int, threads: int, cluster: int, module: ModuleOp) -> None:
-    target = target_of(module)
-    limit = target.fact("threads_per_block")
-    if threads > limit:
-        raise DiagnosticException(
-            f"materialize: @{name} has {threads} threads in a CTA, {target.arch.data} allows {limit}; "
-            "run blockify-launch"
-        )
-    if blocks > MAX_BLOCKS:
-        raise DiagnosticException(f"materialize: @{name} has {blocks} CTAs, a grid holds {MAX_BLOCKS}")
-    if cluster > MAX_CLUSTER:
-        raise DiagnosticException(f"materialize: @{name} has clusters of {cluster} CTAs, one holds {MAX_CLUSTER}")
-    if cluster > 1 and capability(target) < FIRST_CLUSTERS:
-        raise DiagnosticException(f"materialize: @{name} has clusters, which {target.arch.data} does not have")
-
-
-def _check_shared(outlined: kernel.FuncOp, module: ModuleOp) -> None:
-    target, size = target_of(module), shared_bytes(outlined)
-    if size > (limit := target.fact("shared_per_block")):
-        raise DiagnosticException(
-            f"materialize: @{outlined.sym_name.data} needs {size} bytes of shared memory in a CTA, "
-            f"{target.arch.data} allows {limit}; stage less or take smaller tiles"
-        )
 
 
 def _buffers(

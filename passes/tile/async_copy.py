@@ -19,14 +19,11 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.schedule import Options
 from deplodock.analysis.slabs import Slab
-from deplodock.analysis.targets import capability, target_at
+from deplodock.analysis.targets import FIRST_ASYNC_COPIES, capability, target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import ASYNC_BYTES
 from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
-
-FIRST_ARCH = 80
-"""The first compute capability with cp.async (PTX ISA, `cp.async`: target sm_80 or higher)."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,8 @@ def async_copy(function: func.FuncOp, options: Options) -> None:
 
 
 def _fill(launch: tile.LaunchOp, narrowest: int) -> None:
-    if capability(target := target_at(launch)) < FIRST_ARCH:
-        raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ARCH}")
+    if capability(target := target_at(launch)) < FIRST_ASYNC_COPIES:
+        raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ASYNC_COPIES}")
     fill_by("async", launch, lambda op: _refusal(op, narrowest))
 
 

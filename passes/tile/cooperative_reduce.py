@@ -33,7 +33,6 @@ from deplodock.analysis.linear import extent_of
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.schedule import Options
-from deplodock.analysis.targets import target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
@@ -111,8 +110,6 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     outer_threads = positive(options, "outer", 1)
     if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
         raise Skip("outer is for rows of several loops, with keep=loops")
-    if threads * outer_threads > (limit := target_at(launch).fact("threads_per_block")):
-        raise Skip(f"{threads * outer_threads} threads would share a row, and a CTA has at most {limit}")
 
     extent, step = rows[0].trips, threads * vector
     known = len(launch.axes)

@@ -53,7 +53,6 @@ from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import Options
 from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_at
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive, staged
@@ -118,17 +117,15 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
         _cut(launch, reduction, parts)
         return
     if over == "cluster":
-        _check_cluster(launch, parts)
+        _check_clusters(launch)
     _combine(launch, reduction, parts, Binding.CLUSTER if over == "cluster" else Binding.BLOCK)
 
 
-def _check_cluster(launch: tile.LaunchOp, parts: int) -> None:
-    """Raises Skip where the target cannot run so many parts as a cluster."""
+def _check_clusters(launch: tile.LaunchOp) -> None:
+    """Raises Skip where the target has no clusters."""
     target = target_at(launch)
     if capability(target) < FIRST_CLUSTERS:
         raise Skip(f"{target.arch.data} has no clusters")
-    if parts > MAX_CLUSTER:
-        raise Skip(f"a cluster holds {MAX_CLUSTER} CTAs, not s={parts}")
 
 
 def _is_part(launch: tile.LaunchOp) -> bool:

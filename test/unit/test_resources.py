@@ -1,25 +1,33 @@
-"""The shared memory of a kernel."""
+"""The shared memory and the parameters of a kernel, and the registers that its loops carry."""
 
 import pytest
 from xdsl.context import Context
+from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin
 from xdsl.parser import Parser
 
-from deplodock.analysis.resources import shared_bytes, shared_memory
+from deplodock.analysis.accumulators import most_carried
+from deplodock.analysis.resources import parameter_bytes, shared_bytes, shared_memory
+from deplodock.analysis.targets import target
 from deplodock.dialects.kernel import FuncOp, Kernel
 from deplodock.dialects.loop import Loop
 from deplodock.dialects.tile import Tile
+from deplodock.passes.failures import ExceedsTarget
+from deplodock.passes.kernel.verify_resources import verify_resources
 
 
-def kernel(*types: str) -> FuncOp:
+def parse(text: str) -> FuncOp:
     ctx = Context()
-    for dialect in (Builtin, Loop, Tile, Kernel):
+    for dialect in (Arith, Builtin, Loop, Tile, Kernel):
         ctx.load_dialect(dialect)
-    allocs = "\n".join(f"%b{n} = kernel.alloc : memref<{type}>" for n, type in enumerate(types))
-    text = f"kernel.func @k() blocks(%b = 1) threads(%t = 32) {{ loop.for %i = 0 to 2 {{ {allocs} }} }}"
     (function,) = Parser(ctx, text).parse_module().ops
     assert isinstance(function, FuncOp)
     return function
+
+
+def kernel(*types: str) -> FuncOp:
+    allocs = "\n".join(f"%b{n} = kernel.alloc : memref<{type}>" for n, type in enumerate(types))
+    return parse(f"kernel.func @k() blocks(%b = 1) threads(%t = 32) {{ loop.for %i = 0 to 2 {{ {allocs} }} }}")
 
 
 @pytest.mark.parametrize(
@@ -50,3 +58,52 @@ def test_more_is_one_dynamic_pool():
     shared = shared_memory(kernel("12288xf32, #tile.memory<shared>", "1xi1, #tile.memory<shared>"))
     assert (shared.static_bytes, shared.dynamic_bytes) == (0, 49168)
     assert [first for _, first in shared.offsets] == [0, 49152]
+
+
+def parameters(*types: str) -> FuncOp:
+    listed = ", ".join(f"%p{n}: {type}" for n, type in enumerate(types))
+    return parse(f"kernel.func @k({listed}) blocks(%b = 1) threads(%t = 32) {{}}")
+
+
+def test_parameters_are_aligned_and_limited():
+    buffer, box = "memref<4xf32>", "!kernel.tensor_map<memref<64x64xf32>, box [32, 32]>"
+    assert parameter_bytes(parameters(buffer, box, "i1", "f64", "f32")) == 212
+    verify_resources(parameters(*[box] * 255, *[buffer] * 15), target("sm_90"))
+    with pytest.raises(ExceedsTarget, match=r"@k takes 32768 bytes of parameters, 32764 can be passed"):
+        verify_resources(parameters(*[box] * 256), target("sm_90"))
+
+
+MADE = """
+%acc = kernel.alloc : memref<16xf32, #tile.memory<register>>
+%other = kernel.alloc : memref<3x5xi16, #tile.memory<register>>
+%zero = arith.constant 0.0 : f32
+"""
+PARTS = {
+    "ADD": """
+%old = loop.load %acc[0] : memref<16xf32, #tile.memory<register>>
+loop.store %old, %acc[0] : memref<16xf32, #tile.memory<register>>""",
+    "COUNT": """
+%last = loop.load %other[0, 0] : memref<3x5xi16, #tile.memory<register>>
+loop.store %last, %other[0, 0] : memref<3x5xi16, #tile.memory<register>>""",
+    "RESTART": "loop.store %zero, %acc[0] : memref<16xf32, #tile.memory<register>>",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "registers"),
+    [
+        ("loop.for %k = 0 to 9 { ADD }", 16),
+        ("loop.for %k = 0 to 9 unroll { ADD }", 0),
+        ("loop.for %k = 0 to 1 { ADD }", 0),
+        ("loop.for %k = 0 to 9 { RESTART ADD }", 0),
+        ("loop.for %k = 0 to 9 { RESTART loop.for %i = 0 to 9 { ADD } }", 16),
+        ("loop.for %k = 0 to 9 { ADD loop.for %i = 0 to 9 { COUNT } }", 24),
+        ("loop.for %k = 0 to 9 { loop.for %i = 0 to 9 { COUNT } ADD }", 24),
+        ("loop.for %k = 0 to 9 { loop.for %i = 0 to 9 { COUNT } RESTART ADD }", 8),
+    ],
+)
+def test_registers_that_loops_carry(body: str, registers: int):
+    for name, text in PARTS.items():
+        body = body.replace(name, text)
+    carried = most_carried(parse(f"kernel.func @k() blocks(%b = 1) threads(%t = 32) {{ {MADE} {body} }}"))
+    assert (0 if carried is None else carried.registers) == registers

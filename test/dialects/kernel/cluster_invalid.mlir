@@ -1,11 +1,11 @@
 // RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
-// CHECK: a cluster has 1 to 8 CTAs and divides the grid of 32, got 16
-kernel.func @k() blocks(%block = 32) threads(%thread = 64) cluster 16 {}
+// CHECK: a cluster has 1 or more CTAs and divides the grid of 32, got 0
+kernel.func @k() blocks(%block = 32) threads(%thread = 64) cluster 0 {}
 
 // -----
 
-// CHECK: a cluster has 1 to 8 CTAs and divides the grid of 30, got 4
+// CHECK: a cluster has 1 or more CTAs and divides the grid of 30, got 4
 kernel.func @k() blocks(%block = 30) threads(%thread = 64) cluster 4 {}
 
 // -----

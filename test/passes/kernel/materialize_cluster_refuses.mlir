@@ -1,29 +1,5 @@
 // RUN: deplodock-opt %s -p materialize --split-input-file --verify-diagnostics | filecheck %s
 
-// CHECK: materialize: @large has clusters of 16 CTAs, one holds 8
-func.func @large(%out: memref<16xf32>) {
-  %c = arith.constant 1.0 : f32
-  tile.launch (%s = 16 : cluster) {
-    loop.store %c, %out[%s] : memref<16xf32>
-  }
-  func.return
-}
-
-// -----
-
-// CHECK: materialize: @old has clusters, which sm_80 does not have
-builtin.module attributes {kernel.target = #kernel.target<sm_80, threads_per_block = 1024>} {
-  func.func @old(%out: memref<4xf32>) {
-    %c = arith.constant 1.0 : f32
-    tile.launch (%s = 4 : cluster) {
-      loop.store %c, %out[%s] : memref<4xf32>
-    }
-    func.return
-  }
-}
-
-// -----
-
 // CHECK: materialize: a combine over a cluster folds all its axes, and no block axes besides
 func.func @some(%x: memref<2x4xf32>, %out: memref<4xf32>) {
   tile.launch (%s = 2 : cluster, %r = 4 : cluster) {

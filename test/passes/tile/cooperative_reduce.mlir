@@ -2,10 +2,8 @@
 // RUN: filecheck %s --input-file %t.skips --check-prefix=SKIP
 // RUN: deplodock-opt %s -p tileify,cooperative-reduce --split-input-file --check-semantics
 // RUN: deplodock-opt %s -p tileify,cooperative-reduce,cooperative-reduce | diff - %t.once
-// RUN: not deplodock-opt %s -p 'tileify,cooperative-reduce{threads=2048}' 2>&1 | filecheck %s --check-prefix=CTA
 // RUN: not deplodock-opt %s -p 'tileify,cooperative-reduce{keep=some}' 2>&1 | filecheck %s --check-prefix=WORD
 // RUN: not deplodock-opt %s -p 'cooperative-reduce{threads=32}' 2>&1 | filecheck %s --check-prefix=NONE
-// CTA: 2048 threads would share a row, and a CTA has at most 1024
 
 // SKIP:      t:004_cooperative_reduce skipped at @free: no reduction stands in the launch
 // SKIP-NEXT: t:004_cooperative_reduce skipped at @contraction: the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those

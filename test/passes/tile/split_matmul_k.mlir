@@ -7,7 +7,6 @@
 // RUN: not deplodock-opt %t.ticket.mlir -p 'split-matmul-k{s=3}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=ticket},blockify-launch{m=4 n=4}' --split-input-file 2>/dev/null | filecheck %s --check-prefix BLOCKS
 // RUN: deplodock-opt %s -p 'split-matmul-k{s=3 over=cluster},blockify-launch{m=4 n=4}' --split-input-file --check-semantics 2>/dev/null | filecheck %s --check-prefix CLUSTER
-// RUN: not deplodock-opt %s -p 'split-matmul-k{s=9 over=cluster}' --split-input-file 2>&1 | filecheck %s --check-prefix LARGE
 // RUN: not deplodock-opt %s -p 'split-matmul-k{s=0}' --split-input-file 2>&1 | filecheck %s --check-prefix ZERO
 // RUN: not deplodock-opt %s -p 'split-matmul-k{s=2 over=stream}' --split-input-file 2>&1 | filecheck %s --check-prefix STREAM
 // RUN: not deplodock-opt %s -p 'split-matmul-k{over=grid}' --split-input-file 2>&1 | filecheck %s --check-prefix OVER
@@ -15,7 +14,6 @@
 
 // TWICE: split-matmul-k{s=3} applies to no kernel: @residual: k is shared by CTAs already
 // ZERO: the option s must be a positive integer, got 0
-// LARGE: split-matmul-k{s=9 over=cluster} applies to no kernel: @residual: a cluster holds 8 CTAs, not s=9
 // STREAM: split-matmul-k: over=stream is not built; the parts are combined over block, ticket, cluster
 // OVER: pass 'split-matmul-k{over="grid"}': Incompatible types: given ('grid',), expected typing.Optional[typing.Literal[
 

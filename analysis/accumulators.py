@@ -1,0 +1,103 @@
+"""Registers that a kernel cannot do without: what its loops carry from one iteration to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.occupancy import REGISTER_BYTES
+from deplodock.dialects import loop
+from deplodock.dialects.kernel import AllocOp, FuncOp, MoveOp
+from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile import Memory, memory_of
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The registers of a thread that are alive whenever an iteration of a loop starts."""
+
+    around: loop.ForOp
+    registers: int
+
+
+@dataclass(frozen=True)
+class _Access:
+    """An access of a register buffer, and its place in the text."""
+
+    op: Operation
+    place: int
+    writes: bool
+
+
+def most_carried(function: FuncOp) -> Carried | None:
+    """The loop round which a thread carries the most registers, or None where no loop carries any.
+
+    This is a lower bound of what the thread takes. It is, for the worst loop that is not unrolled and runs twice or
+    more,
+
+        sum over the buffers it carries of ceil(elements * bytes of an element / 4)
+
+    A loop carries a register buffer that was made outside, is written in each iteration, and is read there before it is
+    written: an accumulator. What an outer loop carries counts in an inner one, unless the next access is a write. No
+    order of the instructions does with less, for the next iteration needs all that the last one left. Everything else
+    (addresses, factors, buffers that are only read in the loop, scalars) is left out: it can be computed again.
+    """
+    accesses = _accesses(function)
+    found: list[Carried] = []
+    for place, op in enumerate(function.body.walk()):
+        if isinstance(op, loop.ForOp) and _repeats(op):
+            carried = (alloc for alloc, known in accesses.items() if _carries(op, place, alloc, known))
+            found.append(Carried(op, sum(map(_registers, carried))))
+    most = max(found, key=lambda carried: carried.registers, default=None)
+    return most if most is not None and most.registers else None
+
+
+def _accesses(function: FuncOp) -> dict[AllocOp, list[_Access]]:
+    """The accesses of every register buffer, in the order of the text."""
+    found: dict[AllocOp, list[_Access]] = {}
+    for place, op in enumerate(function.body.walk()):
+        for buffer, writes in _touched(op):
+            if memory_of(buffer) is Memory.REGISTER and isinstance(alloc := buffer.owner, AllocOp):
+                found.setdefault(alloc, []).append(_Access(op, place, writes))
+    return found
+
+
+def _touched(op: Operation) -> Iterator[tuple[SSAValue, bool]]:
+    """The buffers that an operation reads, then those that it writes."""
+    match op:
+        case loop.LoadOp():
+            yield op.source, False
+        case loop.StoreOp():
+            yield op.destination, True
+        case MoveOp():
+            yield op.source, False
+            yield op.destination, True
+        case _:
+            pass
+
+
+def _carries(inner: loop.ForOp, place: int, alloc: AllocOp, accesses: list[_Access]) -> bool:
+    """Whether a buffer is alive where iterations of `inner` start, for the next one of it or of a loop around it."""
+    around: Operation | None = inner
+    while around is not None and not around.is_ancestor(alloc):
+        inside = [access for access in accesses if around.is_ancestor(access.op)]
+        if inside and isinstance(around, loop.ForOp) and _repeats(around):
+            following = [access for access in inside if access.place > place]
+            is_accumulator = not inside[0].writes and any(access.writes for access in inside)
+            return is_accumulator and not (following or inside)[0].writes
+        around = around.parent_op()
+    return False
+
+
+def _repeats(op: loop.ForOp) -> bool:
+    """Whether a loop stays one and may run twice."""
+    return op.unroll is None and (op.trips is None or op.trips > 1)
+
+
+def _registers(alloc: AllocOp) -> int:
+    type = memref_of(alloc.result)
+    return -(-math.prod(type.get_shape()) * element_bytes(type.element_type) // REGISTER_BYTES)

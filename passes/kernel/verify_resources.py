@@ -1,0 +1,155 @@
+"""verify-resources: check that every kernel keeps to the limits of its module's target, and has what it needs there.
+
+Each refusal gives the figure and the limit; the figures come from the kernel alone:
+
+* threads of a CTA, CTAs of the grid and of a cluster
+* bytes of shared memory of a CTA with padding and barriers, those declared statically, and bytes of parameters
+* the wanted occupancy, by threads, CTAs and shared memory of an SM
+* registers that a loop carries from one iteration to the next, the sum of ceil(bytes / 4) over the accumulators that
+  are register buffers, against what threads and occupancy leave to one thread. That is a lower bound
+  (`analysis/accumulators.py`): what exceeds the limit is spilled in each iteration
+* operations that the architecture does not have: asynchronous copies and barriers with phases below sm_80; boxes,
+  expected bytes and clusters below sm_90
+
+For example, on sm_90,
+
+    kernel.func @k() blocks(%block = 1) threads(%thread = 2048) {}
+
+is refused with `@k has 2048 threads in a CTA, sm_90 allows 1024`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from deplodock.analysis.accumulators import most_carried
+from deplodock.analysis.boxes import FIRST_ARCH as FIRST_BOXES
+from deplodock.analysis.occupancy import register_limit, shared_of_sm, threads_of_sm
+from deplodock.analysis.resources import STATIC_LIMIT, parameter_bytes, shared_bytes, shared_memory
+from deplodock.analysis.targets import FIRST_ASYNC_COPIES, FIRST_CLUSTERS, capability, target_of
+from deplodock.dialects import kernel
+from deplodock.dialects.kernel_cluster import MAX_CLUSTER
+from deplodock.passes.failures import ExceedsTarget, located
+
+MAX_BLOCKS = 2**31 - 1
+"""The most CTAs along x, the one dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications")."""
+
+MAX_PARAMETERS = 32764
+"""The most bytes of parameters with CUDA 12.1 or newer (CUDA C++ Programming Guide, "Function Parameters")."""
+
+
+@dataclass(frozen=True)
+class VerifyResourcesPass(ModulePass):
+    """Check that kernels keep to the limits of the target, and use only what its architecture has."""
+
+    name = "verify-resources"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        target = target_of(op)
+        for function in op.walk():
+            if isinstance(function, kernel.FuncOp):
+                verify_resources(function, target)
+
+
+def verify_resources(function: kernel.FuncOp, target: kernel.TargetAttr) -> None:
+    """Raises ExceedsTarget for the first thing that the target does not have, or not as much of."""
+    for op, reason in _excesses(function, target):
+        place = function if isinstance(op.location, UnknownLoc) else op
+        raise ExceedsTarget(located(place, f"@{function.sym_name.data} {reason}"))
+
+
+def _excesses(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
+    """What a kernel has too much of or lacks, with the operation to blame. Facts are read only where they matter."""
+    parts = (_in_grid, _in_memory, _on_sm)
+    yield from ((function, reason) for part in parts for reason in part(function, target))
+    yield from _missing(function, target)
+    yield from _in_registers(function, target)
+
+
+def _in_grid(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str]:
+    arch = target.arch.data
+    if (threads := function.num_threads) > (limit := target.fact("threads_per_block")):
+        yield f"has {threads} threads in a CTA, {arch} allows {limit}; give a CTA fewer"
+    if (blocks := function.num_blocks) > MAX_BLOCKS:
+        yield f"has {blocks} CTAs, a grid holds {MAX_BLOCKS}; give a CTA more to do"
+    if (size := function.cluster_size) > MAX_CLUSTER:
+        yield f"has clusters of {size} CTAs, one holds {MAX_CLUSTER}"
+    if (size := parameter_bytes(function)) > MAX_PARAMETERS:
+        yield f"takes {size} bytes of parameters, {MAX_PARAMETERS} can be passed; take fewer buffers"
+
+
+def _in_memory(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str]:
+    memory = shared_memory(function)
+    if memory.static_bytes > STATIC_LIMIT:
+        yield f"declares {memory.static_bytes} bytes of barriers, {STATIC_LIMIT} can be static; make fewer"
+    size = memory.static_bytes + memory.dynamic_bytes
+    if size and size > (limit := target.fact("shared_per_block")):
+        yield (
+            f"needs {size} bytes of shared memory in a CTA, {target.arch.data} allows {limit}; "
+            "stage less or take smaller tiles"
+        )
+
+
+def _on_sm(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str]:
+    """Why the wanted number of CTAs does not fit on an SM."""
+    if function.occupancy is None:
+        return
+    ctas, arch = function.occupancy.value.data, target.arch.data
+    if ctas > (limit := target.fact("blocks_per_sm")):
+        yield f"wants {ctas} CTAs on an SM, {arch} allows {limit}; lower the occupancy"
+    if (threads := ctas * threads_of_sm(function.num_threads)) > (limit := target.fact("threads_per_sm")):
+        yield f"wants {ctas} CTAs on an SM, which are {threads} threads, {arch} allows {limit}; lower the occupancy"
+    if (size := ctas * shared_of_sm(shared_bytes(function))) > (limit := target.fact("shared_per_sm")):
+        yield (
+            f"wants {ctas} CTAs on an SM, which take {size} bytes of shared memory, {arch} has {limit}; "
+            "lower the occupancy or stage less"
+        )
+
+
+def _in_registers(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
+    carried = most_carried(function)
+    if carried is None:
+        return
+    threads, ctas = function.num_threads, 1 if function.occupancy is None else function.occupancy.value.data
+    if carried.registers > (limit := register_limit(target, threads, ctas)):
+        yield (
+            carried.around,
+            f"carries {carried.registers} registers of a thread from one iteration to the next, {target.arch.data} "
+            f"leaves it {limit} where {ctas} x {threads} threads share an SM; take smaller register tiles",
+        )
+
+
+def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
+    """What a kernel uses that the architecture does not have."""
+    has = capability(target)
+    for op in function.walk():
+        first, what = _needs(op)
+        if has < first:
+            yield op, f"uses {what}, which {target.arch.data} does not have; they need sm_{first}"
+
+
+def _needs(op: Operation) -> tuple[int, str]:
+    """The first compute capability that has an operation, and what it is called (PTX ISA, "Target ISA Notes")."""
+    match op:
+        case kernel.FuncOp() if op.cluster_size > 1:
+            return FIRST_CLUSTERS, "clusters"
+        case kernel.ClusterBarrierOp() | kernel.ClusterLoadOp():
+            return FIRST_CLUSTERS, "operations of clusters"
+        case kernel.TmaLoadOp() | kernel.FenceProxyAsyncOp():
+            return FIRST_BOXES, "copies of boxes"
+        case kernel.ArriveOp() if op.expect is not None:
+            return FIRST_BOXES, "phases that expect bytes"
+        case kernel.MbarrierOp() | kernel.ArriveOp() | kernel.ArriveCopiesOp() | kernel.WaitPhaseOp():
+            return FIRST_ASYNC_COPIES, "barriers with phases"
+        case kernel.CommitGroupOp() | kernel.WaitGroupOp():
+            return FIRST_ASYNC_COPIES, "groups of asynchronous copies"
+        case kernel.MoveOp() if op.is_async is not None:
+            return FIRST_ASYNC_COPIES, "asynchronous copies"
+        case _:
+            return 0, ""
