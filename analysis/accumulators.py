@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, Use
 
-from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.occupancy import REGISTER_BYTES
+from deplodock.analysis.resources import bytes_of
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import AllocOp, FuncOp, MoveOp
 from deplodock.dialects.loop import memref_of
@@ -45,39 +45,31 @@ def most_carried(function: FuncOp) -> Carried | None:
     written: an accumulator. What an outer loop carries counts in an inner one, unless the next access is a write. No
     order of the instructions does with less, for the next iteration needs all that the last one left. Everything else
     (addresses, factors, buffers that are only read in the loop, scalars) is left out: it can be computed again.
+
+    Raises UnsupportedError for a buffer whose elements have no size.
     """
-    accesses = _accesses(function)
-    found: list[Carried] = []
-    for place, op in enumerate(function.body.walk()):
-        if isinstance(op, loop.ForOp) and _repeats(op):
-            carried = (alloc for alloc, known in accesses.items() if _carries(op, place, alloc, known))
-            found.append(Carried(op, sum(map(_registers, carried))))
+    places = {op: place for place, op in enumerate(function.walk())}
+    accesses = {op: _accesses(op, places) for op in places if type(op) is AllocOp}
+    found = [
+        Carried(op, sum(_registers(alloc) for alloc, known in accesses.items() if _carries(op, place, alloc, known)))
+        for op, place in places.items()
+        if type(op) is loop.ForOp and _repeats(op)
+    ]
     most = max(found, key=lambda carried: carried.registers, default=None)
     return most if most is not None and most.registers else None
 
 
-def _accesses(function: FuncOp) -> dict[AllocOp, list[_Access]]:
-    """The accesses of every register buffer, in the order of the text."""
-    found: dict[AllocOp, list[_Access]] = {}
-    for place, op in enumerate(function.body.walk()):
-        for buffer, writes in _touched(op):
-            if memory_of(buffer) is Memory.REGISTER and isinstance(alloc := buffer.owner, AllocOp):
-                found.setdefault(alloc, []).append(_Access(op, place, writes))
-    return found
+def _accesses(alloc: AllocOp, places: Mapping[Operation, int]) -> list[_Access]:
+    """The accesses of a register buffer in the order of the text, none for another buffer."""
+    if memory_of(alloc.result) is not Memory.REGISTER:
+        return []
+    found = [_Access(use.operation, places[use.operation], _writes(use)) for use in alloc.result.uses]
+    return sorted(found, key=lambda access: (access.place, access.writes))
 
 
-def _touched(op: Operation) -> Iterator[tuple[SSAValue, bool]]:
-    """The buffers that an operation reads, then those that it writes."""
-    match op:
-        case loop.LoadOp():
-            yield op.source, False
-        case loop.StoreOp():
-            yield op.destination, True
-        case MoveOp():
-            yield op.source, False
-            yield op.destination, True
-        case _:
-            pass
+def _writes(use: Use) -> bool:
+    """Whether a use of a buffer writes it: as the destination, the second operand of a store and of a move."""
+    return isinstance(use.operation, loop.StoreOp | MoveOp) and use.index == 1
 
 
 def _carries(inner: loop.ForOp, place: int, alloc: AllocOp, accesses: list[_Access]) -> bool:
@@ -100,4 +92,4 @@ def _repeats(op: loop.ForOp) -> bool:
 
 def _registers(alloc: AllocOp) -> int:
     type = memref_of(alloc.result)
-    return -(-math.prod(type.get_shape()) * element_bytes(type.element_type) // REGISTER_BYTES)
+    return -(-math.prod(type.get_shape()) * bytes_of(type.element_type) // REGISTER_BYTES)

@@ -69,6 +69,11 @@ class SharedMemory:
         """The bytes to ask for at launch."""
         return 0 if self.is_static else self.size
 
+    @property
+    def total(self) -> int:
+        """All bytes of a CTA."""
+        return self.static_bytes + self.dynamic_bytes
+
 
 def shared_memory(function: FuncOp) -> SharedMemory:
     """The layout of a kernel's shared memory. Raises UnsupportedError for a buffer without a size."""
@@ -96,12 +101,14 @@ def _padded(size: int, unit: int) -> int:
 
 def shared_bytes(function: FuncOp) -> int:
     """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for a buffer without a size."""
-    memory = shared_memory(function)
-    return memory.static_bytes + memory.dynamic_bytes
+    return shared_memory(function).total
 
 
 def parameter_bytes(function: FuncOp) -> int:
-    """The bytes of a kernel's parameters, each at a multiple of its alignment: pointers, tensor maps, scalars."""
+    """The bytes of a kernel's parameters, each at a multiple of its alignment: pointers, tensor maps, scalars.
+
+    Raises UnsupportedError for a type that has no size.
+    """
     size = 0
     for parameter in function.parameters:
         bytes, unit = _parameter(parameter.type)
@@ -113,8 +120,16 @@ def _parameter(type: Attribute) -> tuple[int, int]:
     """The bytes of a parameter, and what its address is a multiple of."""
     if isinstance(type, TensorMapType):
         return TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT
-    size = POINTER_BYTES if isinstance(type, MemRefType) else element_bytes(type)
+    size = POINTER_BYTES if isinstance(type, MemRefType) else bytes_of(type)
     return size, size
+
+
+def bytes_of(type: Attribute) -> int:
+    """The bytes of a scalar in memory. Raises UnsupportedError for a type that has none."""
+    try:
+        return element_bytes(type)
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from None
 
 
 def buffer_elements(type: MemRefType[Attribute]) -> int:
@@ -136,9 +151,9 @@ def buffer_elements(type: MemRefType[Attribute]) -> int:
 
 
 def buffer_bytes(buffer: SSAValue) -> int:
-    """The bytes of a buffer. Raises UnsupportedError where its size is not static."""
+    """The bytes of a buffer. Raises UnsupportedError where its size is not static, or its elements have none."""
     type = memref_of(buffer)
-    return buffer_elements(type) * element_bytes(type.element_type)
+    return buffer_elements(type) * bytes_of(type.element_type)
 
 
 def shared_budget(module: ModuleOp, occupancy: int) -> int:

@@ -203,7 +203,7 @@ class AffineWriter:
             case AffineDimExpr(position) | AffineSymExpr(position):
                 self.printer.print_ssa_value(self.operands[position])
             case _:
-                raise ValueError(f"cannot print the affine expression {expr}")
+                raise AssertionError(expr)
 
 
 def _terms(expr: AffineExpr) -> list[AffineExpr]:

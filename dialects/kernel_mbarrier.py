@@ -131,8 +131,7 @@ def print_slot(printer: Printer, barrier: SSAValue, slot: Place) -> None:
 def verify_slot(barrier: SSAValue, slot: Place) -> None:
     """Check the subscript of a barrier. Raises VerifyException."""
     verify_map("the subscript of the barrier", *slot, results=1)
-    if isinstance(barrier.owner, Operation):
-        mbarrier_of(barrier)
+    mbarrier_of(barrier)
 
 
 @irdl_op_definition

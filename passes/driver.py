@@ -189,9 +189,10 @@ def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, ver
         return StageRun(stage, time.perf_counter() - start, tuple(left_out))
     with collect() as remarks:
         _pass(stage, schedule).apply(ctx, module)
-    clean_up(ctx, module)
-    if verify:
-        module.verify()
+    if not stage.only_checks:
+        clean_up(ctx, module)
+        if verify:
+            module.verify()
     for verifier in VERIFIERS if verifiers else ():
         verifier.load()().apply(ctx, module)
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))

@@ -25,6 +25,11 @@ class Stage:
         """The name in traces, such as `t:007_stage_inputs`."""
         return f"{self.letter}:{self.number:03d}_{self.name.replace('-', '_')}"
 
+    @property
+    def only_checks(self) -> bool:
+        """Whether the pass changes nothing."""
+        return self.name.startswith("verify-")
+
     def load(self) -> type[ModulePass]:
         """Import the pass class."""
         return getattr(importlib.import_module(self.module), self.cls)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
@@ -31,17 +32,31 @@ from xdsl.passes import ModulePass
 from deplodock.analysis.accumulators import most_carried
 from deplodock.analysis.boxes import FIRST_ARCH as FIRST_BOXES
 from deplodock.analysis.occupancy import register_limit, shared_of_sm, threads_of_sm
-from deplodock.analysis.resources import STATIC_LIMIT, parameter_bytes, shared_bytes, shared_memory
+from deplodock.analysis.resources import STATIC_LIMIT, SharedMemory, parameter_bytes, shared_memory
 from deplodock.analysis.targets import FIRST_ASYNC_COPIES, FIRST_CLUSTERS, capability, target_of
 from deplodock.dialects import kernel
 from deplodock.dialects.kernel_cluster import MAX_CLUSTER
-from deplodock.passes.failures import ExceedsTarget, located
+from deplodock.errors import UnsupportedError
+from deplodock.passes.failures import ExceedsTarget, failure, located
 
 MAX_BLOCKS = 2**31 - 1
 """The most CTAs along x, the one dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications")."""
 
 MAX_PARAMETERS = 32764
 """The most bytes of parameters with CUDA 12.1 or newer (CUDA C++ Programming Guide, "Function Parameters")."""
+
+_FIRST: dict[type[Operation], tuple[int, str]] = {
+    kernel.MoveOp: (FIRST_ASYNC_COPIES, "asynchronous copies"),
+    kernel.CommitGroupOp: (FIRST_ASYNC_COPIES, "groups of asynchronous copies"),
+    kernel.WaitGroupOp: (FIRST_ASYNC_COPIES, "groups of asynchronous copies"),
+    kernel.MbarrierOp: (FIRST_ASYNC_COPIES, "barriers with phases"),
+    kernel.ArriveOp: (FIRST_BOXES, "phases that expect bytes"),
+    kernel.FenceProxyAsyncOp: (FIRST_BOXES, "copies of boxes"),
+    kernel.TmaLoadOp: (FIRST_BOXES, "copies of boxes"),
+    kernel.ClusterBarrierOp: (FIRST_CLUSTERS, "operations of clusters"),
+    kernel.ClusterLoadOp: (FIRST_CLUSTERS, "operations of clusters"),
+}
+"""The first compute capability with an operation, and what it is called (PTX ISA, "Target ISA Notes")."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +67,32 @@ class VerifyResourcesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)
-        for function in op.walk():
+        for function in op.ops:
             if isinstance(function, kernel.FuncOp):
                 verify_resources(function, target)
 
 
 def verify_resources(function: kernel.FuncOp, target: kernel.TargetAttr) -> None:
-    """Raises ExceedsTarget for the first thing that the target does not have, or not as much of."""
-    for op, reason in _excesses(function, target):
-        place = function if isinstance(op.location, UnknownLoc) else op
-        raise ExceedsTarget(located(place, f"@{function.sym_name.data} {reason}"))
+    """Check one kernel.
+
+    Raises:
+        ExceedsTarget: at the first thing that the target does not have, or not as much of.
+        PassFailedException: a parameter or buffer has no size.
+    """
+    name = f"@{function.sym_name.data}"
+    try:
+        for op, reason in _excesses(function, target):
+            place = function if isinstance(op.location, UnknownLoc) else op
+            raise ExceedsTarget(located(place, f"{name} {reason}"))
+    except UnsupportedError as error:
+        raise failure(function, f"{name}: {error}") from None
 
 
 def _excesses(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
     """What a kernel has too much of or lacks, with the operation to blame. Facts are read only where they matter."""
-    parts = (_in_grid, _in_memory, _on_sm)
-    yield from ((function, reason) for part in parts for reason in part(function, target))
+    memory = shared_memory(function)
+    of_cta = chain(_in_grid(function, target), _in_memory(memory, target), _on_sm(function, memory.total, target))
+    yield from ((function, reason) for reason in of_cta)
     yield from _missing(function, target)
     yield from _in_registers(function, target)
 
@@ -84,20 +109,18 @@ def _in_grid(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str
         yield f"takes {size} bytes of parameters, {MAX_PARAMETERS} can be passed; take fewer buffers"
 
 
-def _in_memory(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str]:
-    memory = shared_memory(function)
+def _in_memory(memory: SharedMemory, target: kernel.TargetAttr) -> Iterator[str]:
     if memory.static_bytes > STATIC_LIMIT:
         yield f"declares {memory.static_bytes} bytes of barriers, {STATIC_LIMIT} can be static; make fewer"
-    size = memory.static_bytes + memory.dynamic_bytes
-    if size and size > (limit := target.fact("shared_per_block")):
+    if memory.total and memory.total > (limit := target.fact("shared_per_block")):
         yield (
-            f"needs {size} bytes of shared memory in a CTA, {target.arch.data} allows {limit}; "
+            f"needs {memory.total} bytes of shared memory in a CTA, {target.arch.data} allows {limit}; "
             "stage less or take smaller tiles"
         )
 
 
-def _on_sm(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str]:
-    """Why the wanted number of CTAs does not fit on an SM."""
+def _on_sm(function: kernel.FuncOp, shared: int, target: kernel.TargetAttr) -> Iterator[str]:
+    """Why the wanted number of CTAs, with so much shared memory each, does not fit on an SM."""
     if function.occupancy is None:
         return
     ctas, arch = function.occupancy.value.data, target.arch.data
@@ -105,7 +128,7 @@ def _on_sm(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str]:
         yield f"wants {ctas} CTAs on an SM, {arch} allows {limit}; lower the occupancy"
     if (threads := ctas * threads_of_sm(function.num_threads)) > (limit := target.fact("threads_per_sm")):
         yield f"wants {ctas} CTAs on an SM, which are {threads} threads, {arch} allows {limit}; lower the occupancy"
-    if (size := ctas * shared_of_sm(shared_bytes(function))) > (limit := target.fact("shared_per_sm")):
+    if (size := ctas * shared_of_sm(shared)) > (limit := target.fact("shared_per_sm")):
         yield (
             f"wants {ctas} CTAs on an SM, which take {size} bytes of shared memory, {arch} has {limit}; "
             "lower the occupancy or stage less"
@@ -127,29 +150,16 @@ def _in_registers(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterato
 
 def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
     """What a kernel uses that the architecture does not have."""
-    has = capability(target)
+    has, arch = capability(target), target.arch.data
+    if function.cluster_size > 1 and has < FIRST_CLUSTERS:
+        yield function, f"uses clusters, which {arch} does not have; they need sm_{FIRST_CLUSTERS}"
     for op in function.walk():
-        first, what = _needs(op)
-        if has < first:
-            yield op, f"uses {what}, which {target.arch.data} does not have; they need sm_{first}"
+        first, what = _FIRST.get(type(op), (0, ""))
+        if has < first and not _is_plain(op):
+            yield op, f"uses {what}, which {arch} does not have; they need sm_{first}"
 
 
-def _needs(op: Operation) -> tuple[int, str]:
-    """The first compute capability that has an operation, and what it is called (PTX ISA, "Target ISA Notes")."""
-    match op:
-        case kernel.FuncOp() if op.cluster_size > 1:
-            return FIRST_CLUSTERS, "clusters"
-        case kernel.ClusterBarrierOp() | kernel.ClusterLoadOp():
-            return FIRST_CLUSTERS, "operations of clusters"
-        case kernel.TmaLoadOp() | kernel.FenceProxyAsyncOp():
-            return FIRST_BOXES, "copies of boxes"
-        case kernel.ArriveOp() if op.expect is not None:
-            return FIRST_BOXES, "phases that expect bytes"
-        case kernel.MbarrierOp() | kernel.ArriveOp() | kernel.ArriveCopiesOp() | kernel.WaitPhaseOp():
-            return FIRST_ASYNC_COPIES, "barriers with phases"
-        case kernel.CommitGroupOp() | kernel.WaitGroupOp():
-            return FIRST_ASYNC_COPIES, "groups of asynchronous copies"
-        case kernel.MoveOp() if op.is_async is not None:
-            return FIRST_ASYNC_COPIES, "asynchronous copies"
-        case _:
-            return 0, ""
+def _is_plain(op: Operation) -> bool:
+    """Whether an operation comes without what makes its kind newer."""
+    is_copy = isinstance(op, kernel.MoveOp) and op.is_async is None
+    return is_copy or (isinstance(op, kernel.ArriveOp) and op.expect is None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.barriers import first_hazard
 from deplodock.dialects import kernel
 from deplodock.passes.driver import new_context
+from deplodock.passes.kernel.verify_barriers import verify_barriers
 
 CONTEXT = new_context()
 
@@ -42,6 +44,18 @@ def load(slot: str, at: str = "63 - %t") -> str:
 
 def copy(slot: str) -> str:
     return f"kernel.move 1 async %x[%k * 64 + %t] to %s[{slot}, %t] : {X} to {S}"
+
+
+def test_a_barrier_that_some_threads_miss_is_refused() -> None:
+    text = f"""
+    kernel.func @k(%x: {X}) blocks(%b = 1) threads(%t = 64) {{
+      loop.guard where (%t < 32) {{ kernel.barrier }}
+    }}"""
+    (function,) = Parser(CONTEXT, text).parse_module().ops
+    assert isinstance(function, kernel.FuncOp)
+    with pytest.raises(DiagnosticException) as error:
+        verify_barriers(function)
+    assert "kernel.barrier stands in a loop.guard that not all threads run alike; move it out" in str(error.value)
 
 
 BARRIER, COMMIT, WAIT = "kernel.barrier", "kernel.commit_group", "kernel.wait_group"

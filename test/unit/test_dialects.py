@@ -9,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
+from xdsl.dialects.arith import SubfOp
+from xdsl.dialects.builtin import TensorType, f32
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.test_value import create_ssa_value
 
 from deplodock.dialects import tensor
 from deplodock.passes.driver import new_context
@@ -76,6 +79,11 @@ def mutated(draw: st.DrawFn) -> str:
             case _:
                 tokens[at] = draw(st.sampled_from(POOL))
     return " ".join(tokens)
+
+
+def test_a_fold_needs_an_identity() -> None:
+    with pytest.raises(ValueError, match=r"arith\.subf has no known identity on f32"):
+        tensor.ReduceOp.of(SubfOp, create_ssa_value(TensorType(f32, [4])), [0])
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -60,7 +60,10 @@ def test_a_value_of_an_inner_block_does_not_reach_outside(module: ModuleOp) -> N
 def test_an_argument_of_another_block_is_not_visible(module: ModuleOp) -> None:
     store, reduction = first(module, loop.StoreOp), first(module, loop.ReduceOp)
     store.operands[2] = reduction.regions[0].block.args[0]
-    with pytest.raises(PassFailedException, match=r"loop\.store: %k is an argument of a block that"):
+    with pytest.raises(
+        PassFailedException,
+        match=r"%k is an argument of a block that this operation is not in; use it inside that block only",
+    ):
         check(module)
 
 

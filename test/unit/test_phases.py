@@ -99,6 +99,43 @@ def test_a_mistake_is_named(old: str, new: str, finding: tuple[str, str]) -> Non
         verify_barriers(function)
 
 
+@pytest.mark.parametrize(
+    ("edits", "reason"),
+    [
+        (
+            {"%full[0]": "%full[3]"},
+            "kernel.arrive_copies must have a subscript that loops determine, of a barrier that was made before",
+        ),
+        (
+            {ARRIVE: f"loop.guard where (%thread < 2) {{ {ARRIVE} }}"},
+            "kernel.arrive stands under a condition that leaves open how many threads reach it",
+        ),
+        (
+            {EMPTY: EMPTY.replace("floordiv 3", "floordiv 3 + %block")},
+            "kernel.wait_phase must have a parity that loops determine",
+        ),
+        (
+            {FULL: f"loop.for %again = 0 to 2 {{ {FULL} }}"},
+            "has the wrong parity: it does not wait for phase 1 of its barrier, as it has met the phases before",
+        ),
+        (
+            {READ: f"{ARRIVE} {READ}", f"memref<40xf32>\n    {ARRIVE}": "memref<40xf32>\n"},
+            "%s is read by loop.load and then overwritten by kernel.move with no phase between them; the slot is "
+            "released early, arrive after the first and wait for that phase before the second",
+        ),
+    ],
+)
+def test_a_mistake_is_refused(edits: dict[str, str], reason: str) -> None:
+    text = RING
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    (function,) = (op for op in module_of(text).walk() if isinstance(op, kernel.FuncOp))
+    with pytest.raises(DiagnosticException) as error:
+        verify_barriers(function)
+    assert reason in str(error.value)
+
+
 def test_barriers_made_again_start_again_after_a_barrier() -> None:
     head, tail = RING.split("  %full", 1)
     body = "%full" + tail.removesuffix("}")

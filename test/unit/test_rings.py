@@ -219,7 +219,9 @@ def test_a_wait_for_too_few_groups() -> None:
     finding = check(bug).findings[0]
     assert "while thread" in finding.message
     assert "kernel.move 1 async" in finding.message or "kernel.move 2 async" in finding.message
-    with pytest.raises(DiagnosticException, match=r"in flight with no kernel\.wait_group"):
+    with pytest.raises(
+        DiagnosticException, match=r"in flight with no kernel\.wait_group between them; wait for its group"
+    ):
         apply(bug, "verify-barriers")
 
 
@@ -290,6 +292,12 @@ func.func @k(%x: memref<80xf32>, %out: memref<8xf32>) {
   func.return
 }
 """
+SLAB = "memref<3x8xf32, #tile.memory<shared>>"
+COPY = f"""tile.copy %x[%i * 8 + 16 + d0] to %xs at %ring[%i + 2] async where (%i + 2 < 10)
+        : memref<80xf32> to {SLAB}"""
+FIRST = f"tile.copy %x[d0] to %xs at %ring[0] async : memref<80xf32> to {SLAB}"
+LOAD, RELEASE = f"%v = loop.load %xs[%i mod 3, 7 - %t] : {SLAB}\n", "tile.release %ring[%i]\n"
+YIELD, STORE = "loop.yield %v", "loop.store %acc"
 
 
 def test_a_ring_by_hand() -> None:
@@ -307,24 +315,79 @@ def test_a_ring_by_hand() -> None:
     [
         ("%xs[%i mod 3,", "%xs[(%i + 1) mod 3,", "slot 1 holds step 1, which is not waited for", "must read the slot"),
         ("%xs[%i mod 3,", "%xs[(%i + 2) mod 3,", "slot 2 holds step 2, which is not waited for", "must read the slot"),
-        ("0 to 2 unroll", "0 to 1 unroll", "step 1 was not copied to %xs", "steps 0 to 1 must be copied before"),
-        ("0 to 2 unroll", "0 to 3 unroll", "step 2 takes slot 2 of step 2", "steps 0 to 1 must be copied before"),
-        ("tile.wait %ring[%i]\n", "\n", "which is not waited for", "waited for at 0 places"),
-        ("tile.release %ring[%i]\n", "\n", "slot 0 of step 0, which is not released", "no tile.release"),
+        (
+            "0 to 2 unroll",
+            "0 to 1 unroll",
+            "step 1 was not copied to %xs",
+            "it runs 2 steps ahead, so steps 0 to 1 must be copied before the loop",
+        ),
+        (
+            "0 to 2 unroll",
+            "0 to 3 unroll",
+            "step 2 takes slot 2 of step 2",
+            "it runs 2 steps ahead, so steps 0 to 1 must be copied before the loop",
+        ),
+        (
+            "tile.wait %ring[%i]\n",
+            "\n",
+            "which is not waited for",
+            "it is waited for at 0 places; a ring is read in one loop, after one tile.wait",
+        ),
+        (
+            "tile.release %ring[%i]\n",
+            "\n",
+            "slot 0 of step 0, which is not released",
+            "no tile.release of the same step follows it in the loop",
+        ),
         (
             "tile.wait %ring[%i]",
             "tile.wait %ring[%i + 1]",
             "which is not waited for",
-            "the step of the loop's variable",
+            "it must stand in a loop and wait for the step of the loop's variable",
         ),
         (
             "%x[%i * 8 + 16 + d0] to %xs at %ring[%i + 2] async where (%i + 2 < 10)",
             "%x[%i * 8 + 24 + d0] to %xs at %ring[%i + 3] async where (%i + 3 < 10)",
             "step 3 takes slot 0 of step 0, which is not released",
-            "overwrites the slot of step",
+            "it overwrites the slot of step +0 from the loop's before that is released: 3 steps ahead need a ring of 4 "
+            "slots, or 3 and a copy after the release",
         ),
-        (" where (%i + 2 < 10)", "", None, "copies steps from 10 on, which the loop does not reach"),
-        ("where (%i + 2 < 10)", "where (%i + 2 < 9)", "step 9 was not copied", "leaves out a step that the loop reads"),
+        (
+            " where (%i + 2 < 10)",
+            "",
+            None,
+            "it copies steps from 10 on, which the loop does not reach; add a condition",
+        ),
+        (
+            "where (%i + 2 < 10)",
+            "where (%i + 2 < 9)",
+            "step 9 was not copied",
+            "its condition leaves out a step that the loop reads",
+        ),
+        (COPY, "", None, "the loop copies to its buffer 0 times a step, it must be once"),
+        ("%ring[%i + 2] async", "%ring[%i * 2] async", None, "its step must be that of the loop plus a constant"),
+        ("%ring[%i + 2] async", "%ring[%i] async", None, "it comes after the wait for its step"),
+        (YIELD, f"loop.store %v, %xs[0, %t] : {SLAB}\n{YIELD}", None, "a slot of a ring is only read by loop.load"),
+        (
+            LOAD + 6 * " " + RELEASE,
+            RELEASE + LOAD,
+            None,
+            "it reads a slot outside the wait and the release of its step",
+        ),
+        (
+            "10 : f32",
+            "min(10, %t + 9) : f32",
+            None,
+            "its conditions must be that its step is below the bound of the loop",
+        ),
+        ("(%i + 2 < 10)", "(%t < 10)", None, "its conditions must bound the loop's variable from above"),
+        (STORE, f"{FIRST}\n{STORE}", None, "it must stand before the loop that waits for its step, or in it"),
+        (
+            "%ring[%p] async",
+            "%ring[%p * 2] async",
+            None,
+            "its steps must be those of one loop from 0, or one constant, without conditions",
+        ),
     ],
 )
 def test_broken_rings(old: str, new: str, evaluated: str | None, verified: str) -> None:
@@ -337,6 +400,12 @@ def test_broken_rings(old: str, new: str, evaluated: str | None, verified: str) 
     with pytest.raises(PassFailedException) as refused:
         apply(parse(text), "verify-rings")
     assert verified in str(refused.value)
+
+
+def test_the_phases_of_a_ring_need_asynchronous_copies() -> None:
+    text = RING.replace("tile.ring 3", "tile.ring 3 mbarrier").replace(" async", "")
+    with pytest.raises(PassFailedException, match="only async and tma copies arrive at the phases of an mbarrier ring"):
+        apply(parse(text), "verify-rings")
 
 
 def test_a_copy_ahead_after_the_release_may_take_the_slot_just_read() -> None:

@@ -216,11 +216,22 @@ def test_chosen_parts(extents: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "reason"),
-    [(0, "with no kernel.cluster_barrier between"), (1, "the CTA whose memory it reads may have ended")],
+    ("position", "reason", "refusal"),
+    [
+        (
+            0,
+            "with no kernel.cluster_barrier between",
+            "kernel.cluster_load reads what this CTA writes, with no kernel.cluster_barrier between; add one",
+        ),
+        (
+            1,
+            "the CTA whose memory it reads may have ended",
+            "the CTA whose memory kernel.cluster_load reads may have ended; a kernel.cluster_barrier must follow",
+        ),
+    ],
     ids=["before the reads", "after the reads"],
 )
-def test_a_missing_cluster_barrier_is_reported(position: int, reason: str) -> None:
+def test_a_missing_cluster_barrier_is_reported(position: int, reason: str, refusal: str) -> None:
     case = CASES["even"]
     module = lowered(case, "cluster")
     barriers = [op for op in module.walk() if isinstance(op, kernel.ClusterBarrierOp)]
@@ -229,7 +240,7 @@ def test_a_missing_cluster_barrier_is_reported(position: int, reason: str) -> No
     found = findings(module, case)
     assert any("missing cluster barrier: `%" in text and "kernel.cluster_load %part[" in text for text in found)
     assert any(reason in text for text in found)
-    with pytest.raises(DiagnosticException, match=r"kernel\.cluster_barrier"):
+    with pytest.raises(DiagnosticException, match=refusal):
         VerifyBarriersPass().apply(CONTEXT, module)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.banks import Wavefronts, kernel_wavefronts
 from deplodock.codegen.cuda import print_module
@@ -92,3 +93,8 @@ def test_units_of_a_row_change_places_by_its_number() -> None:
     for row, unit in itertools.product(range(16), range(8)):
         byte = row * 128 + unit * 16 + 5
         assert byte ^ swizzle.flips(byte // 128) == row * 128 + (unit ^ row % 8) * 16 + 5
+
+
+def test_a_swizzled_layout_is_no_affine_map() -> None:
+    with pytest.raises(VerifyException, match="a swizzled layout is no affine map"):
+        SwizzleAttr(128).get_affine_map()

@@ -47,7 +47,7 @@ def test_target_of_a_module():
 
 
 def test_target_attribute_of_another_kind():
-    with pytest.raises(InvalidInputError, match=r"kernel\.target must be a #kernel\.target"):
+    with pytest.raises(InvalidInputError, match=r"kernel\.target must be a #kernel\.target<sm_90, \.\.\.>, got"):
         target_of(ModuleOp([], {"kernel.target": StringAttr("sm_90")}))
 
 

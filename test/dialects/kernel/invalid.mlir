@@ -433,3 +433,9 @@ builtin.module attributes {kernel.target = #kernel.target<90>} {
 // CHECK: Expected '='
 builtin.module attributes {kernel.target = #kernel.target<sm_90, sms>} {
 }
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:66
+// CHECK: identifier expected: the name of a fact of the target
+builtin.module attributes {kernel.target = #kernel.target<sm_90, 3>} {}

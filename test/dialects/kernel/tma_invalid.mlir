@@ -97,3 +97,19 @@ kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>) blocks(%
   %full = kernel.mbarrier 1 arrivals 1
   kernel.tma_load %w[0] to %ws[0, 0] signal %full[0] : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<32x32xf32, #tile.memory<shared>>
 }
+
+// -----
+
+// CHECK: expected a !kernel.tensor_map, got memref<64x96xf32>
+func.func @f(%w: memref<64x96xf32>) {
+  %map = kernel.tensor_map %w : memref<64x96xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: the map of memref<64x96xf32> cannot have the type !kernel.tensor_map<memref<64x64xf32>, box [32, 32]>
+func.func @f(%w: memref<64x96xf32>) {
+  %map = "kernel.tensor_map"(%w) : (memref<64x96xf32>) -> !kernel.tensor_map<memref<64x64xf32>, box [32, 32]>
+  func.return
+}

@@ -671,3 +671,13 @@ func.func @f(%x: memref<4x8xf32>, %i: index, %v: f32) {
   "loop.store"(%i, %x, %i) <{map = affine_map<(d0) -> (d0, 0)>}> : (index, memref<4x8xf32>, index) -> ()
   func.return
 }
+
+// -----
+
+// CHECK: error: loop.guard: the body of loop.guard takes no arguments
+func.func @f(%i: index) {
+  "loop.guard"(%i) <{conditions = affine_map<(d0) -> (d0, 4)>}> ({
+  ^bb0(%j: index):
+  }) : (index) -> ()
+  func.return
+}

@@ -474,3 +474,14 @@ func.func @f(%x: f32) {
   }
   func.return
 }
+
+// -----
+
+// CHECK: error: tensor_ext.kernel: the body must take one argument for each operand, of the operand's type
+func.func @f(%x: tensor<4xf32>) {
+  %y = "tensor_ext.kernel"(%x) <{sym_name = "k"}> ({
+  ^bb0(%a: tensor<8xf32>):
+    tensor_ext.yield %a : tensor<8xf32>
+  }) : (tensor<4xf32>) -> tensor<8xf32>
+  func.return
+}

@@ -91,3 +91,33 @@ func.func @f() {
   kernel.wait_group -1
   func.return
 }
+
+// -----
+
+// CHECK: error: tile.alloc: a buffer on a ring needs a static shape of slots first, got memref<f32, #tile.memory<shared>>
+func.func @f() {
+  %s = tile.alloc : memref<f32, #tile.memory<shared>>
+  func.return
+}
+
+// -----
+
+// CHECK: the destination of a copy has its slots as the first dimension
+func.func @f(%x: memref<8xf32>, %s: memref<f32, #tile.memory<shared>>) {
+  %ring = tile.ring 2
+  tile.copy %x[0] to %s at %ring[0] : memref<8xf32> to memref<f32, #tile.memory<shared>>
+  func.return
+}
+
+// -----
+
+// CHECK: error: tile.copy: the conditions of the copy must hold pairs of sides `lhs < rhs`, got 1 sides
+func.func @f(%x: memref<8xf32>) {
+  %ring = tile.ring 2
+  %s = tile.alloc : memref<2x4xf32, #tile.memory<shared>>
+  "tile.copy"(%x, %s, %ring) <{
+    map = affine_map<(d0) -> (d0)>, step = affine_map<() -> (0)>, where = affine_map<() -> (1)>,
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>
+  }> : (memref<8xf32>, memref<2x4xf32, #tile.memory<shared>>, !tile.ring) -> ()
+  func.return
+}

@@ -126,3 +126,19 @@ func.func @string(%x: tensor<4xf32>) {
   %0 = "torch.aten.gelu"(%x) <{approximate = 1 : i64}> : (tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
+
+// -----
+
+// CHECK: torch.aten.mul.Tensor: other must be an operand or a number such as {other = 1.0}
+func.func @no_number(%x: tensor<4xf32>) {
+  %0 = "torch.aten.mul.Tensor"(%x) <{other = "one"}> : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: torch.aten.index.Tensor: indices must say where its 1 tensors stand in the list, such as {indices = [-1, 0]} for the first in the second place and nothing in the first
+func.func @gaps(%x: tensor<4x4xf32>, %i: tensor<2xi64>) {
+  %0 = "torch.aten.index.Tensor"(%x, %i) <{indices = array<i64: 1, -1>}> : (tensor<4x4xf32>, tensor<2xi64>) -> tensor<4x2xf32>
+  func.return
+}

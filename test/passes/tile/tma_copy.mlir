@@ -9,6 +9,9 @@
 // SKIP-DAG: t:011_tma_copy skipped at @single: %x: its slab has one buffer; run double-buffer first
 // SKIP-DAG: t:011_tma_copy skipped at @pitch: %x: the rows of a buffer with a tensor map are multiples of 16 bytes, got 50 f32; copy without it
 // SKIP-DAG: t:011_tma_copy skipped at @short: %x: its boxes of 96 bytes do not end at multiples of 128, where the next starts; widen them
+// SKIP-DAG: t:011_tma_copy skipped at @diagonal: %x: a coordinate of its slab does not walk one subscript alone
+// SKIP-DAG: t:011_tma_copy skipped at @strided: %x: its slab takes no neighbours
+// SKIP-DAG: t:011_tma_copy skipped at @padded: %x: its rows are padded, and those of a box lie side by side
 // SKIP-DAG: t:011_tma_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
 // TWICE: @matmul: %w: its slab is transposed, and a box keeps the order of dimensions
 // BAD: the option bytes must be a multiple of 16, got 20
@@ -58,6 +61,42 @@ func.func @pitch(%x: memref<32x50xf32>, %out: memref<32xf32>) {
     %acc = loop.reduce {arith.addf} %k = 0 to 7 : f32 {
       %xs = tile.stage %x[d0, %k * 8 + d1] buffers 3 : memref<32x50xf32> to memref<32x8xf32, #tile.memory<shared>>
       %v = loop.load %xs[31 - %t, 0] : memref<32x8xf32, #tile.memory<shared>>
+      loop.yield %v : f32
+    }
+    loop.store %acc, %out[%t] : memref<32xf32>
+  }
+  func.return
+}
+
+func.func @diagonal(%x: memref<64x64xf32>, %out: memref<32xf32>) {
+  tile.launch (%t = 32 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 4 : f32 {
+      %xs = tile.stage %x[d0, %k * 8 + d0 + d1] buffers 2 : memref<64x64xf32> to memref<32x8xf32, #tile.memory<shared>>
+      %v = loop.load %xs[31 - %t, 0] : memref<32x8xf32, #tile.memory<shared>>
+      loop.yield %v : f32
+    }
+    loop.store %acc, %out[%t] : memref<32xf32>
+  }
+  func.return
+}
+
+func.func @strided(%x: memref<64x64xf32>, %out: memref<32xf32>) {
+  tile.launch (%t = 32 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 4 : f32 {
+      %xs = tile.stage %x[d0, %k * 8 + d1 * 2] buffers 2 : memref<64x64xf32> to memref<32x4xf32, #tile.memory<shared>>
+      %v = loop.load %xs[31 - %t, 0] : memref<32x4xf32, #tile.memory<shared>>
+      loop.yield %v : f32
+    }
+    loop.store %acc, %out[%t] : memref<32xf32>
+  }
+  func.return
+}
+
+func.func @padded(%x: memref<64x64xf32>, %out: memref<32xf32>) {
+  tile.launch (%t = 32 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 4 : f32 {
+      %xs = tile.stage %x[d0, %k * 8 + d1] buffers 2 : memref<64x64xf32> to memref<32x8xf32, strided<[12, 1]>, #tile.memory<shared>>
+      %v = loop.load %xs[31 - %t, 0] : memref<32x8xf32, strided<[12, 1]>, #tile.memory<shared>>
       loop.yield %v : f32
     }
     loop.store %acc, %out[%t] : memref<32xf32>
