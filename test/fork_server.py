@@ -59,8 +59,8 @@ def main() -> None:
         shutil.rmtree(folder)
         return
     # The streams know of what kind the server's own files are.
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.argv, workplace, environment = request
     os.chdir(workplace)
     os.environ.clear()
