@@ -47,6 +47,8 @@ class _Perturbed(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__(graph)
+        self.extra_traceback = False
+        """An exception keeps its text, without the graph."""
         self._generator = torch.Generator().manual_seed(0)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
