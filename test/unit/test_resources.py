@@ -68,7 +68,7 @@ def parameters(*types: str) -> FuncOp:
 def test_parameters_are_aligned_and_limited():
     buffer, box = "memref<4xf32>", "!kernel.tensor_map<memref<64x64xf32>, box [32, 32]>"
     assert parameter_bytes(parameters(buffer, box, "i1", "f64", "f32")) == 212
-    verify_resources(parameters(*[box] * 255, *[buffer] * 15), target("sm_90"))
+    verify_resources(parameters(*[box] * 255, *[buffer] * 15, "f32"), target("sm_90"))
     with pytest.raises(
         ExceedsTarget, match=r"@k takes 32768 bytes of parameters, 32764 can be passed; take fewer buffers"
     ):

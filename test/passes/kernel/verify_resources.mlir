@@ -162,6 +162,15 @@ kernel.func @full() blocks(%block = 2147483640) threads(%thread = 1024) cluster 
 
 // -----
 
+// CHECK-LABEL: kernel.func @small
+kernel.func @small() blocks(%block = 2147483647) threads(%thread = 64) occupancy 32 {
+}
+
+// CHECK-LABEL: kernel.func @many
+kernel.func @many() blocks(%block = 1) threads(%thread = 64) {
+  %full = kernel.mbarrier 6144 arrivals 64
+}
+
 // CHECK-LABEL: kernel.func @alone
 kernel.func @alone(%x: memref<64xf32>) blocks(%block = 1) threads(%thread = 256) {
   %s = kernel.alloc : memref<58112xf32, #tile.memory<shared>>
