@@ -18,7 +18,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from deplodock.analysis.fusion import dependence, is_contraction
 from deplodock.analysis.fusion_index import Index, along, compose, is_permutation, new_loop, unify, walked_axes
 from deplodock.analysis.linear import Linear
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, IndexMapOp, KernelOp, ReduceOp
 from deplodock.passes import remarks
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.passes.tensor.form_kernels import FormKernelsPass
@@ -224,6 +224,15 @@ def test_a_rejected_edge_is_a_remark_at_the_kernel_that_reads_it() -> None:
     assert numbers is not None
     assert float(numbers[1]) > float(numbers[2])
     assert found[0].reason == found[1].reason
+
+
+def test_a_part_of_a_concat_is_priced_by_its_own_points() -> None:
+    body = Body((1000,), (10**7,))
+    value = body.args[0]
+    for _ in range(40):
+        value = body.map(math.ExpOp, value)
+    whole = body.add(ConcatOp([value, body.args[1]], 0))
+    assert len(form(body.module(whole))) == 1
 
 
 PROGRAM = """

@@ -7,6 +7,7 @@ from xdsl.parser import Parser
 from deplodock.analysis.occupancy import ADDRESSES, occupancy, register_estimate, register_limit
 from deplodock.analysis.resources import shared_budget
 from deplodock.analysis.targets import ATTRIBUTE, target
+from deplodock.analysis.tiling import TILES
 from deplodock.dialects import tile
 from deplodock.passes.driver import new_context
 
@@ -102,6 +103,16 @@ def test_the_shared_budget_is_the_most_that_keeps_the_ctas(arch: str, ctas: int)
     assert occupancy(gpu, 128, 32, budget).ctas >= ctas
     more = occupancy(gpu, 128, 32, budget + 1)
     assert more.ctas < ctas
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_tiles_are_whole_warps_with_registers_for_their_ctas(arch: str) -> None:
+    for found in TILES:
+        assert (found.m % found.cells_m, found.n % found.cells_n) == (0, 0)
+        cells = found.cells_m * found.cells_n
+        threads = found.m * found.n // cells
+        assert threads % 32 == 0
+        assert cells + found.cells_m + found.cells_n <= register_limit(target(arch), threads, found.occupancy)
 
 
 def estimate(text: str) -> int:
