@@ -210,10 +210,11 @@ class Checker:
         for position, (got, wanted, own) in enumerate(zip(outputs, results.reference, results.eager, strict=True)):
             if np.asarray(got).dtype != own.dtype:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
-                raise Failure(Kind.WRONG, f"after {self._done}", message, "dtype")
+                raise Failure(Kind.WRONG, f"after {self._done}", message, f"dtype after {self._done}")
             verdict = compare(np.asarray(got), wanted, own, self._extent, lambda at=position: self._sensitivity[at])
             if not verdict.passed:
-                raise Failure(Kind.WRONG, f"after {self._done}", f"output {position}: {verdict}", "value")
+                message = f"output {position}: {verdict}"
+                raise Failure(Kind.WRONG, f"after {self._done}", message, f"value after {self._done}")
 
     @cached_property
     def _sensitivity(self) -> list[Array]:

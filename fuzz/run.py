@@ -44,6 +44,8 @@ class Summary:
     dtypes: Counter[str] = field(default_factory=Counter[str])
     overloads: Counter[str] = field(default_factory=Counter[str])
     failures: list[Found] = field(default_factory=list["Found"])
+    alike: list[int] = field(default_factory=list[int])
+    """The cases that failed like one before."""
 
     def shares(self) -> dict[str, float]:
         """The share of the cases that reached each thing and had each element type."""
@@ -66,6 +68,7 @@ class Summary:
             f"{self.cases} programs of {drawn} from seed {self.first} in {self.seconds:.0f} s, "
             f"{self.compiled} compiled by nvcc, {self.run_on_gpu} run on a GPU, {len(self.failures)} failures",
             ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items()),
+            *([f"failed like those above: {', '.join(map(str, self.alike))}"] if self.alike else []),
             *(f"left out: {count} because {reason}" for reason, count in self.not_drawn.most_common()),
             f"{len(SCHEMAS) - len(never)} of {len(SCHEMAS)} operations; never: {', '.join(never) or 'none'}",
         ]
@@ -124,7 +127,9 @@ def fuzz(
             summary.cases += 1
             found = Found(number, expression, case, failure)
             summary.failures.append(found)
-            if failure.key not in known:
+            if failure.key in known:
+                summary.alike.append(number)
+            else:
                 known.add(failure.key)
                 report(found)
         number += 1

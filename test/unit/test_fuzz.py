@@ -13,6 +13,7 @@ from xdsl.rewriter import Rewriter
 
 pytest.importorskip("torch")
 
+from deplodock.fuzz import run
 from deplodock.fuzz.case import Case, Failure, Kind, NotDrawn, check
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
@@ -121,3 +122,16 @@ def test_too_little_of_something_fails() -> None:
     summary = Summary(0, cases=COUNTED)
     assert {"CUDA text", "staged", "pipelined", "split k", "float32", "bool"} <= set(summary.missing())
     assert not Summary(0, cases=COUNTED - 1).missing()
+
+
+def test_each_kind_of_failure_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(case: Case) -> None:
+        raise Failure(Kind.WRONG, "after", "", f"value after {case.seed // 2}")
+
+    monkeypatch.setattr(run, "check", fail)
+    reported: list[int] = []
+    summary = run.fuzz(
+        4, count=4, seconds=None, compile_every=0, most_failures=9, report=lambda found: reported.append(found.number)
+    )
+    assert reported == [4, 6]
+    assert "failed like those above: 5, 7" in summary.lines()
