@@ -85,7 +85,7 @@ def lower(
     verify: bool = True,
     verifiers: bool = False,
 ) -> None:
-    """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each.
+    """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each that is no check.
 
     Args:
         module: the program at any level; it is changed. Its attribute `kernel.target` is set.
@@ -94,7 +94,7 @@ def lower(
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
         schedule: the schedule of every kernel, as a pass pipeline; by default its own, else the heuristics' choice.
         observer: called after each stage.
-        verify: whether the op verifiers run after each stage.
+        verify: whether the op verifiers run after each stage that is no check.
         verifiers: whether the passes that check facts across ops run after each stage.
 
     Raises:
