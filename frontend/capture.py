@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.decompositions import decompositions
-from deplodock.frontend.importer import TORCH_FOLDER, import_graph, node_error, tensor_type
+from deplodock.frontend.importer import TORCH_FOLDER, has_operation, import_graph, node_error, tensor_type
 from deplodock.frontend.program import CapturedGraph, CapturedProgram
 from deplodock.frontend.source import Source
 
@@ -204,13 +204,19 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
     try:
         # torch.export writes to stderr what it raises.
         with contextlib.redirect_stderr(io.StringIO()):
-            return torch.export.export(module, args).run_decompositions(decompositions())
+            exported = torch.export.export(module, args)
+            return exported if _is_decomposed(exported) else exported.run_decompositions(decompositions())
     except GuardOnDataDependentSymNode as raised:
         message = "a branch or a size depends on the values of a tensor; that cannot be captured"
         raise located(UnsupportedError, message, source, raised) from raised
     except (Exception, SystemExit) as raised:
         message = f"torch.export cannot capture the program: {describe(raised)}"
         raise located(UnsupportedError, message, source, raised) from raised
+
+
+def _is_decomposed(exported: torch.export.ExportedProgram) -> bool:
+    """Whether all operations are the torch dialect's own: PyTorch takes longer to look for others than to capture."""
+    return all(node.op != "call_function" or has_operation(node.target) for node in exported.graph.nodes)
 
 
 def _check_result(result: object, source: Source | None) -> None:
