@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from deplodock.runtime.cubins import cache_folder, cubins
 from deplodock.runtime.device import missing
 from deplodock.runtime.nvcc import CompiledKernel, KernelReport
 from deplodock.runtime.plan import BufferPlan, LaunchPlan, program_plan
+from deplodock.tools.cli_app import app
+from deplodock.tools.diagnostics import run_tool
 
 KERNELS = """
 kernel.func @k_first(%x: memref<8xf32>, %out: memref<8xf32>) blocks(%block = 2) threads(%thread = 4) {
@@ -167,22 +168,28 @@ def test_nvrtc() -> None:
         nvrtc.compile_cubin(EMPTY.replace("0.0f", "y"), "sm_90a")
 
 
+def run_command(*args: str) -> int:
+    """The exit code of `deplodock run` of a small program, run in this process."""
+    with pytest.raises(SystemExit) as exit:
+        run_tool("deplodock", lambda: app(["run", *args, "-c", "torch.ones(4) + 1"], standalone_mode=False))
+    assert isinstance(exit.value.code, int)
+    return exit.value.code
+
+
 @pytest.mark.parametrize("option", [["--bench"], ["--profile"], ["--device", "cuda"]])
-def test_without_a_gpu_one_line_says_what_is_missing(
-    tool: Callable[..., subprocess.CompletedProcess[str]], option: list[str]
-) -> None:
+def test_without_a_gpu_one_line_says_what_is_missing(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     if missing() is None:
         pytest.skip("there is a GPU")
-    done = tool("deplodock", "run", *option, "-c", "torch.ones(4) + 1")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("deplodock: error: ")
-    assert "--device sim" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert run_command(*option) == 1
+    out, message = capsys.readouterr()
+    assert out == ""
+    assert message.startswith("deplodock: error: ")
+    assert "--device sim" in message
+    assert message.count("\n") == 1
 
 
-def test_auto_is_the_simulator_without_a_gpu(tool: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_auto_is_the_simulator_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     if missing() is None:
         pytest.skip("there is a GPU")
-    done = tool("deplodock", "run", "--json", "-c", "torch.ones(4) + 1")
-    assert (done.returncode, done.stdout) == (0, '{"passed": true, "compiled": 0, "bench": null, "profile": null}\n')
+    assert run_command("--json") == 0
+    assert capsys.readouterr().out == '{"passed": true, "compiled": 0, "bench": null, "profile": null}\n'
