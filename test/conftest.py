@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,39 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def tool() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a tool of the environment: `tool("deplodock-opt", "-p", "cse", input="...")`."""
+def tools() -> Iterator[Path]:
+    """The folder of scripts that run the tools in forks of one process, see fork_server.py."""
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "fork_server.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    yield Path(server.stdout.readline().strip())
+    server.stdin.close()
+    server.wait()
 
-    def run(name: str, *args: str, input: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).parent / name), *args]
-        environment = {**os.environ, **env}
-        return subprocess.run(command, input=input, env=environment, capture_output=True, text=True, check=False)
 
-    return run
+Tool = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def tool(tools: Path) -> Tool:
+    """Run a tool: `tool("deplodock-opt", "-p", "cse", input="...")`."""
+    return partial(run, tools)
+
+
+@pytest.fixture(scope="session")
+def process() -> Tool:
+    """Run a tool as users do, from the start of Python on."""
+    return partial(run, Path(sys.executable).parent)
+
+
+def run(folder: Path, name: str, *args: str, input: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """Run an executable of a folder, with `env` on top of this process's environment."""
+    environment = {**os.environ, **env}
+    return subprocess.run(
+        [str(folder / name), *args], input=input, env=environment, capture_output=True, text=True, check=False
+    )

@@ -410,9 +410,9 @@ def test_help_and_version() -> None:
     assert cli()[1].startswith("Usage: deplodock")
 
 
-def test_errors_of_the_process(tool: Tool) -> None:
+def test_errors_of_the_process(process: Tool) -> None:
     """Nothing but the message is on stderr, not even what PyTorch logs."""
-    done = tool("deplodock", "run", "-c", "x = torch.randn(4)\nx if x.sum() > 0 else -x")
+    done = process("deplodock", "run", "-c", "x = torch.randn(4)\nx if x.sum() > 0 else -x")
     assert done.returncode == 1
     assert done.stdout == ""
     first, *rest = done.stderr.splitlines()

@@ -21,8 +21,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_compile_a_layer(tool: Tool, folder: Path) -> None:
-    done = tool("deplodock", "compile", str(folder), "--layer", "1", "--seq-len", "4")
+def test_compile_a_layer(process: Tool, folder: Path) -> None:
+    done = process("deplodock", "compile", str(folder), "--layer", "1", "--seq-len", "4")
     assert done.returncode == 0, done.stderr
     assert 'extern "C" __global__' in done.stdout
     first, second, third = (line for line in done.stderr.splitlines() if line.startswith("deplodock: "))

@@ -140,9 +140,9 @@ def test_scalar_table_names_real_operations(ctx: Context, key: Signature):
     assert set(re.findall(r"{(\d)}", template)) <= {str(n) for n in range(arity(ctx, key))}
 
 
-def test_the_text_is_the_same_in_every_process(tool: Callable[..., CompletedProcess[str]]):
+def test_the_text_is_the_same_in_every_process(process: Callable[..., CompletedProcess[str]]):
     texts = {
-        tool("deplodock-opt", str(file), "--split-input-file", "-t", "cuda", PYTHONHASHSEED=seed).stdout
+        process("deplodock-opt", str(file), "--split-input-file", "-t", "cuda", PYTHONHASHSEED=seed).stdout
         for file in [TESTS / "names.mlir"]
         for seed in ("0", "1", "12345")
     }

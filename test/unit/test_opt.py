@@ -1,4 +1,4 @@
-"""`deplodock-opt` as a process: what it imports, how it starts and how it fails."""
+"""`deplodock-opt` as a process or a fork of one: what it imports, how it starts and how it fails."""
 
 import os
 import subprocess
@@ -49,12 +49,12 @@ def test_textual_pipeline_imports_neither_numpy_nor_torch(tmp_path: Path) -> Non
     assert python(code) == "[]\n"
 
 
-def test_starts_as_fast_as_xdsl_opt(tool: Tool) -> None:
+def test_starts_as_fast_as_xdsl_opt(process: Tool) -> None:
     """In under half a second; where the machine is too busy for that, in at most half as much again as xdsl-opt."""
 
     def processor_seconds(name: str) -> float:
         start = os.times()
-        assert tool(name, "-p", "cse", input=VALID).returncode == 0
+        assert process(name, "-p", "cse", input=VALID).returncode == 0
         end = os.times()
         return end.children_user + end.children_system - start.children_user - start.children_system
 
@@ -62,9 +62,9 @@ def test_starts_as_fast_as_xdsl_opt(tool: Tool) -> None:
     assert ours < max(0.5, 1.5 * theirs)
 
 
-def test_version(tool: Tool) -> None:
+def test_version(process: Tool) -> None:
     expected = f"deplodock-opt {version('deplodock')} (xdsl {version('xdsl')})\n"
-    assert tool("deplodock-opt", "--version").stdout == expected
+    assert process("deplodock-opt", "--version").stdout == expected
 
 
 def test_show_passes_lists_the_pipeline(tool: Tool) -> None:
