@@ -21,7 +21,7 @@ from deplodock.fuzz.shrink import Shrinker
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.tools import cli_fuzz
 
-SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "20"))
+SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "60"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 
 SCRIPT = """
@@ -30,9 +30,10 @@ print([draw_case(number, compile_every=0)[1] for number in range(20)])
 """
 
 
-def test_random_programs_under_random_schedules() -> None:
-    """DEPLODOCK_FUZZ_SECONDS says for how long, DEPLODOCK_FUZZ_SEED from which case on."""
-    assert cli_fuzz.run(FIRST, None, SECONDS, compile_every=10, most_failures=3)
+@pytest.mark.parametrize("half", range(2))
+def test_random_programs_under_random_schedules(half: int) -> None:
+    """DEPLODOCK_FUZZ_SECONDS says for how long in all, DEPLODOCK_FUZZ_SEED from which case on."""
+    assert cli_fuzz.run(FIRST + half * 10**6, None, SECONDS / 2, compile_every=10, most_failures=3)
 
 
 def test_a_seed_fixes_the_cases() -> None:
