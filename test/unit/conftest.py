@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import cProfile
 import gc
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,3 +88,10 @@ def count_calls() -> Callable[[Callable[[], object]], int]:
         return sum(entry.callcount for entry in profile.getstats())
 
     return count
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that belongs to this run of pytest, the same in all its processes."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
