@@ -6,11 +6,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 import torch
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 DRAWS = int(os.environ.get("DEPLODOCK_PROGRAMS", "300"))
+IS_FIXED = "DEPLODOCK_PROGRAMS" not in os.environ
+PARTS = 4
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 11, 16, 17, 33])
 Tensor = torch.Tensor
 
@@ -117,17 +120,29 @@ def is_lost(result: Tensor, reference: Tensor) -> bool:
     return bool(error > 1e-3 * reference[finite].double().norm())
 
 
-@settings(
-    max_examples=DRAWS,
-    derandomize="DEPLODOCK_PROGRAMS" not in os.environ,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
-@given(program=programs(), seed=st.integers(0, 2**16))
-def test_every_level_is_right(check_levels: Callable[..., int], program: tuple, seed: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_level_is_right(check_levels: Callable[..., int], part: int) -> None:
+    """The parts draw different programs, the same ones in each run unless DEPLODOCK_PROGRAMS says how many."""
+
+    @seed(part if IS_FIXED else None)
+    @settings(
+        max_examples=-(-DRAWS // PARTS),
+        derandomize=IS_FIXED,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    )
+    @given(program=programs(), number=st.integers(0, 2**16))
+    def check(program: tuple, number: int) -> None:
+        check_program(check_levels, program, number)
+
+    check()
+
+
+def check_program(check_levels: Callable[..., int], program: tuple, number: int) -> None:
+    """Compare all levels of a program on inputs drawn from a number."""
     shape, columns, steps, matmul, mixed, end, strided = program
-    torch.manual_seed(seed)
+    torch.manual_seed(number)
     x = torch.randn(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2) if strided else torch.randn(*shape)
     y, w = torch.randn(40), torch.randn(shape[-1], columns)
 
