@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.linear import extent_of
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
 from deplodock.analysis.tiling import CHUNK, Tile, best_tiling
@@ -10,6 +13,12 @@ from deplodock.dialects.kernel import TargetAttr
 
 PAD = 4
 """Elements that pad-smem may add to a row of a slab."""
+
+RASTER = 16
+"""Row tiles that follow each other: the 264 tiles that an H100 runs at once are then as many columns as rows.
+
+Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that run at once do not change.
+"""
 
 RESERVED_SHARED = 1024
 """Bytes of shared memory that the system takes for each CTA (CUDA programming guide, compute capability 8.0 and up)."""
@@ -45,6 +54,8 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
+    if math.prod(extent_of(axis) or 1 for axis in found.m) > tile.m:
+        rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
         place = "strided" if tile.is_boxed else "strips"

@@ -39,6 +39,9 @@ PEAK_SHARE = 0.73
 IDLE_LOSS = 0.185
 """What a CTA alone on an SM loses of the rate that the SM reaches with the CTAs that it is meant for."""
 
+TAIL_LOSS = 0.75
+"""The same for what is left after full waves: SMs that are done first take more of it than their share."""
+
 START_NS = 5300.0
 """The start and the end of a wave, when products wait for the first slabs or are stored."""
 
@@ -158,7 +161,8 @@ class _Problem:
         cta = operations * sms / (self.target.fact("fp32_gflops") * PEAK_SHARE * tile.rate)
         waves, left = divmod(blocks, sms * tile.occupancy)
         shared = -(-left // sms)
-        last = START_NS + cta * shared / (1 - IDLE_LOSS * (1 - shared / tile.occupancy)) if left else 0
+        loss = (TAIL_LOSS if waves else IDLE_LOSS) * (1 - shared / tile.occupancy)
+        last = START_NS + cta * shared / (1 - loss) if left else 0
         return waves * (START_NS + cta * tile.occupancy) + last
 
     def _sum(self, tiling: Tiling) -> float:

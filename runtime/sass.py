@@ -155,9 +155,12 @@ def parse_sass(text: str) -> dict[str, list[Instruction]]:
 
 
 def loop_statistics(code: Sequence[Instruction]) -> LoopStatistics:
-    """The statistics of a kernel's instructions."""
+    """The statistics of a kernel's instructions: of the loop where FFMAs are many and dense.
+
+    Divisions and `expf` of an unrolled epilogue have FFMAs too, and slow paths that jump back.
+    """
     loops = _loops(code)
-    body = max(loops, key=_count_ffma, default=list(code))
+    body = max(loops, key=lambda loop: _count_ffma(loop) ** 2 / len(loop), default=list(code))
     return LoopStatistics(
         instructions=len(body),
         ffma=_count_ffma(body),

@@ -101,6 +101,27 @@ class Needs:
         axes = [inner.iv for inner in self._loops(op, index)] if isinstance(op, ReduceOp) else []
         return self.demand.operands(op, index, axes)
 
+    def in_order(self, ops: Sequence[Operation]) -> list[tuple[TensorOp, Index]]:
+        """The elements of operations in the order of these, but what a reduction does not need comes after it.
+
+        Values that wait for a reduction would stay in registers all the while.
+        """
+        points = [(cast(TensorOp, op), index) for op in ops for index in self.indices.get(op, ())]
+        position: dict[Point, int] = {point: number for number, point in enumerate(points)}
+        ordered: dict[int, None] = {}
+        for number, (op, _) in enumerate(points):
+            pending, needed = [number] if isinstance(op, ReduceOp) else [], set[int]()
+            while pending:
+                current = pending.pop()
+                if current not in needed and current not in ordered:
+                    needed.add(current)
+                    operands = self.operands(*points[current])
+                    sources = (position.get((site_of(value), index)) for value, index in operands)
+                    pending += [source for source in sources if source is not None]
+            ordered |= dict.fromkeys(sorted(needed))
+        ordered |= dict.fromkeys(range(len(points)))
+        return [points[number] for number in ordered]
+
     def _loops(self, op: ReduceOp, index: Index) -> list[loop.ReduceOp]:
         """The loops of a reduction, outermost first, still without a place in the program."""
         if (op, index) not in self.reductions:
@@ -201,9 +222,8 @@ class Nest:
             depth = self._scope(index).depth + 1
             for inner in loops:
                 self._scopes[inner.iv] = Scope(loops[-1].body.block, depth)
-        for op in ops:
-            for index in self._needs.indices.get(op, ()):
-                self._emit(cast(TensorOp, op), index, constants)
+        for op, index in self._needs.in_order(ops):
+            self._emit(op, index, constants)
         for output in self.outputs:
             target = output.target
             value = self._read(target.value, self._needs.demand.normal(target.value, output.index))

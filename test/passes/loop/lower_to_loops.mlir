@@ -69,6 +69,26 @@ func.func @main(%x: tensor<16x64xf32>, %bias: tensor<64xf32>, %w: tensor<64x16xf
 
 // -----
 
+// What a reduction does not need comes after it: values that wait for it would stay in registers.
+// CHECK-LABEL: func.func @k_gated(
+// CHECK:             %acc = loop.reduce
+// CHECK:               loop.yield
+// CHECK-NEXT:        }
+// CHECK-NEXT:        %[[G:.*]] = loop.load %g[%a0, %a1] : memref<16x16xf32>
+// CHECK-NEXT:        %t = math.tanh %[[G]] : f32
+// CHECK-NEXT:        %gated = arith.mulf %t, %acc : f32
+func.func @main(%g: tensor<16x16xf32>, %x: tensor<16x64xf32>, %w: tensor<16x64xf32>) -> tensor<16x16xf32> {
+  %t = tensor_ext.elementwise {math.tanh} %g : tensor<16x16xf32>
+  %l = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<16x64xf32> -> tensor<16x16x64xf32>
+  %r = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<16x64xf32> -> tensor<16x16x64xf32>
+  %p = tensor_ext.elementwise {arith.mulf} %l, %r : tensor<16x16x64xf32>
+  %acc = tensor_ext.reduce {arith.addf} %p dims [2] : tensor<16x16x64xf32> -> tensor<16x16xf32>
+  %gated = tensor_ext.elementwise {arith.mulf} %t, %acc : tensor<16x16xf32>
+  func.return %gated : tensor<16x16xf32>
+}
+
+// -----
+
 // Two reductions of a row, the second with the first in its body; the sum of dimension 0 walks rows of columns.
 // CHECK-LABEL: func.func @k_q(
 // CHECK-NEXT:    loop.for %a0 = 0 to 65 {

@@ -2,7 +2,7 @@
 
 // What a schedule leaves out is filled in as far as it suits: `threads` is for a second launch, which only over=block has.
 // CHECK-LABEL: func.func @linear
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,chunk-matmul-k{bk=32},split-matmul-k{s=4 over=cluster},blockify-launch{m=128 n=128 occupancy={{[0-9]+}}},mark-unroll"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,chunk-matmul-k{bk=32},split-matmul-k{s=4 over=cluster},blockify-launch{m=128 n=128 occupancy={{[0-9]+}} raster={{[0-9]+}}},mark-unroll"}
 func.func @linear(%x: memref<128x3584xf32>, %w: memref<3584x3584xf32>, %out: memref<128x3584xf32>) {
   loop.for %m = 0 to 128 {
     loop.for %n = 0 to 3584 {
