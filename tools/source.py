@@ -69,7 +69,7 @@ class LocatingParser(Parser):
             raise
         except VerifyException as error:
             self.raise_error(str(error), at_position=start)
-        except (ValueError, TypeError, NotImplementedError, RecursionError) as error:
+        except (ValueError, TypeError, ArithmeticError, NotImplementedError, RecursionError) as error:
             self.raise_error(f"cannot read this operation: {error}", at_position=start)
         if op.location == UNKNOWN_LOC:
             op.location = self._location(start)

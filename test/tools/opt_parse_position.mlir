@@ -27,3 +27,12 @@ func.func @undefined_value() -> i32 {
 // ALL:      opt_parse_position.mlir:29:3
 // ALL:      Integer value 3 is out of range for type i1
   %three = "arith.constant"() <{value = 3 : i1}> : () -> i1
+
+// -----
+
+// ALL:      opt_parse_position.mlir:{{[0-9]+}}:3
+// ALL:      cannot read this operation: integer modulo by zero
+func.func @zero_divisor(%x: tensor<4xf32>) {
+  %0 = tensor_ext.index_map %x affine_map<(d0) -> (0 mod 0)> : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
