@@ -6,7 +6,7 @@ its source has a source size of 0: it reads nothing and writes zeros.
 
 from __future__ import annotations
 
-from deplodock.dialects.kernel import ASYNC_BYTES
+from deplodock.dialects.kernel_move import ASYNC_BYTES
 
 
 def call(bytes: int, destination: str, source: str, inside: str | None) -> str:

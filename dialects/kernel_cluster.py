@@ -36,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
 from deplodock.dialects.kernel_sync import OrdersSharedMemory
-from deplodock.dialects.loop import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.loop_access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
 from deplodock.dialects.tile_memory import Memory, memory_of
 
 MAX_CLUSTER = 8

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Self, cast
+from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerType, MemRefType, NoneAttr, UnitAttr
 from xdsl.dialects.utils import AbstractYieldOperation
@@ -25,7 +25,6 @@ from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
-    operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -60,33 +59,32 @@ from deplodock.dialects.affine_syntax import (
     verify_conditions,
     verify_map,
 )
+from deplodock.dialects.loop_access import LoadOp, StoreOp, memref_of, parse_memref, print_access, verify_subscripts
 
-
-def memref_of(value: SSAValue) -> MemRefType[Attribute]:
-    """The memref type of a value known to be a buffer."""
-    return cast(MemRefType[Attribute], value.type)
+__all__ = [
+    "ForOp",
+    "GuardOp",
+    "IndexOp",
+    "InsideOp",
+    "LoadOp",
+    "Loop",
+    "ReduceOp",
+    "StoreOp",
+    "WhereOp",
+    "YieldOp",
+    "constant_bound",
+    "memref_of",
+    "parse_body",
+    "parse_memref",
+    "print_access",
+    "verify_subscripts",
+]
 
 
 def constant_bound(map: AffineMap) -> int | None:
     """The value of a bound whose results are all constants, or None."""
     values = [expr.value for expr in map.results if isinstance(expr, AffineConstantExpr)]
     return max(0, min(values)) if len(values) == len(map.results) else None
-
-
-class ReadsSource(MemoryEffect):
-    """Reads the buffer in the op's `source` operand."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.READ, op.operands[0])}
-
-
-class WritesDestination(MemoryEffect):
-    """Writes the buffer in the op's `destination` operand, its second."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.WRITE, op.operands[1])}
 
 
 class DeclaresActivity(MemoryEffect):
@@ -482,101 +480,6 @@ class InsideOp(IRDLOperation):
         return op
 
 
-@irdl_op_definition
-class LoadOp(IRDLOperation):
-    """Reads one element.
-
-    %v = loop.load %x[%i, %k + 1] : memref<32x2048xf32>
-    """
-
-    name = "loop.load"
-    source = operand_def(MemRefType)
-    indices = var_operand_def(IndexType)
-    map = prop_def(AffineMapAttr)
-    result = result_def()
-    traits = traits_def(ReadsSource())
-
-    def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
-        super().__init__(
-            operands=[source, indices],
-            properties={"map": AffineMapAttr(map)},
-            result_types=[memref_of(source).element_type],
-        )
-
-    def verify_(self) -> None:
-        verify_subscripts(self.source, self.map.data, self.indices)
-        if self.result.type != memref_of(self.source).element_type:
-            raise VerifyException(f"loading from {self.source.type} gives its element type, not {self.result.type}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_access(printer, self.source, self.map.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        buffer = parser.parse_unresolved_operand()
-        reader = AffineReader(parser)
-        subscripts = parse_subscripts(parser, reader)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source = parser.resolve_operand(buffer, parse_memref(parser))
-        op = cls(source, reader.map(subscripts), reader.operands)
-        op.attributes |= attributes
-        return op
-
-
-@irdl_op_definition
-class StoreOp(IRDLOperation):
-    """Writes one element.
-
-    loop.store %v, %out[%i] : memref<32xf32>
-    """
-
-    name = "loop.store"
-    value = operand_def()
-    destination = operand_def(MemRefType)
-    indices = var_operand_def(IndexType)
-    map = prop_def(AffineMapAttr)
-    traits = traits_def(WritesDestination())
-
-    def __init__(self, value: SSAValue, destination: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
-        super().__init__(operands=[value, destination, indices], properties={"map": AffineMapAttr(map)})
-
-    def verify_(self) -> None:
-        verify_subscripts(self.destination, self.map.data, self.indices)
-        if self.value.type != memref_of(self.destination).element_type:
-            raise VerifyException(
-                f"cannot store {self.value.type} to {self.destination.type}: the element types differ"
-            )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(", ")
-        print_access(printer, self.destination, self.map.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.destination.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        stored = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        buffer = parser.parse_unresolved_operand()
-        reader = AffineReader(parser)
-        subscripts = parse_subscripts(parser, reader)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref(parser)
-        value = parser.resolve_operand(stored, type.element_type)
-        op = cls(value, parser.resolve_operand(buffer, type), reader.map(subscripts), reader.operands)
-        op.attributes |= attributes
-        return op
-
-
 def _is_on_chip(effect: EffectInstance) -> bool:
     """Whether what an effect writes is on chip: a buffer with a memory space, or the state of a ring."""
     written = effect.value
@@ -591,29 +494,6 @@ def parse_body(parser: Parser, arguments: Sequence[Parser.Argument] = ()) -> Reg
     if not body.blocks:
         body.add_block(Block())
     return body
-
-
-def parse_memref(parser: Parser) -> MemRefType[Attribute]:
-    """Parse a type that must be a memref."""
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, MemRefType):
-        parser.raise_error(f"expected a memref type, got {type}", pos)
-    return cast(MemRefType[Attribute], type)
-
-
-def print_access(printer: Printer, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
-    """Print `%buffer[subscripts]`."""
-    printer.print_operand(buffer)
-    AffineWriter(printer, indices).subscripts(map.results)
-
-
-def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
-    """Check that `map` gives one subscript for each dimension of `buffer`. Raises VerifyException."""
-    verify_map("the subscripts", map, indices)
-    rank = len(memref_of(buffer).get_shape())
-    if len(map.results) != rank:
-        raise VerifyException(f"{buffer.type} needs {rank} subscripts, got {len(map.results)}")
 
 
 Loop = Dialect("loop", [YieldOp, ForOp, ReduceOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], [])

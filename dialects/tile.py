@@ -50,7 +50,8 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_map,
 )
-from deplodock.dialects.loop import ReadsSource, YieldOp, constant_bound, memref_of, parse_body, parse_memref
+from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
+from deplodock.dialects.loop_access import ReadsSource
 from deplodock.dialects.tile_memory import Memory, MemoryAttr, check_coordinates, memory_of, verify_slab
 from deplodock.dialects.tile_ring import (
     AllocOp,

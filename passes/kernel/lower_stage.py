@@ -17,6 +17,7 @@ from deplodock.analysis.linear import Linear, extent_of
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
 from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.kernel_move import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread
@@ -145,7 +146,7 @@ def _continues(op: tile.StageOp) -> bool:
 
 def _fill(emitter: Emitter, slab: Slab, is_async: bool) -> None:
     size = element_bytes(slab.type.element_type)
-    if is_async and size not in kernel.ASYNC_BYTES:
+    if is_async and size not in ASYNC_BYTES:
         raise DiagnosticException(
             f"materialize: %{slab.source.name_hint} cannot be copied asynchronously: its elements have {size} bytes, "
             "a copy moves 4, 8 or 16"

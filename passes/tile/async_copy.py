@@ -21,7 +21,7 @@ from deplodock.analysis.schedule import Options
 from deplodock.analysis.slabs import Slab
 from deplodock.analysis.targets import FIRST_ASYNC_COPIES, capability, target_at
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel import ASYNC_BYTES
+from deplodock.dialects.kernel_move import ASYNC_BYTES
 from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
 

@@ -1,0 +1,165 @@
+"""Scalar accesses of buffers: the loads and stores of the loop dialect, which the tile and kernel dialects use, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Self, cast
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
+
+
+def memref_of(value: SSAValue) -> MemRefType[Attribute]:
+    """The memref type of a value known to be a buffer."""
+    return cast(MemRefType[Attribute], value.type)
+
+
+class ReadsSource(MemoryEffect):
+    """Reads the buffer in the op's `source` operand."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.READ, op.operands[0])}
+
+
+class WritesDestination(MemoryEffect):
+    """Writes the buffer in the op's `destination` operand, its second."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.WRITE, op.operands[1])}
+
+
+def parse_memref(parser: Parser) -> MemRefType[Attribute]:
+    """Parse a type that must be a memref."""
+    pos = parser.pos
+    type = parser.parse_type()
+    if not isinstance(type, MemRefType):
+        parser.raise_error(f"expected a memref type, got {type}", pos)
+    return cast(MemRefType[Attribute], type)
+
+
+def print_access(printer: Printer, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
+    """Print `%buffer[subscripts]`."""
+    printer.print_operand(buffer)
+    AffineWriter(printer, indices).subscripts(map.results)
+
+
+def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
+    """Check that `map` gives one subscript for each dimension of `buffer`. Raises VerifyException."""
+    verify_map("the subscripts", map, indices)
+    rank = len(memref_of(buffer).get_shape())
+    if len(map.results) != rank:
+        raise VerifyException(f"{buffer.type} needs {rank} subscripts, got {len(map.results)}")
+
+
+@irdl_op_definition
+class LoadOp(IRDLOperation):
+    """Reads one element.
+
+    %v = loop.load %x[%i, %k + 1] : memref<32x2048xf32>
+    """
+
+    name = "loop.load"
+    source = operand_def(MemRefType)
+    indices = var_operand_def(IndexType)
+    map = prop_def(AffineMapAttr)
+    result = result_def()
+    traits = traits_def(ReadsSource())
+
+    def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
+        super().__init__(
+            operands=[source, indices],
+            properties={"map": AffineMapAttr(map)},
+            result_types=[memref_of(source).element_type],
+        )
+
+    def verify_(self) -> None:
+        verify_subscripts(self.source, self.map.data, self.indices)
+        if self.result.type != memref_of(self.source).element_type:
+            raise VerifyException(f"loading from {self.source.type} gives its element type, not {self.result.type}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_access(printer, self.source, self.map.data, self.indices)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        buffer = parser.parse_unresolved_operand()
+        reader = AffineReader(parser)
+        subscripts = parse_subscripts(parser, reader)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source = parser.resolve_operand(buffer, parse_memref(parser))
+        op = cls(source, reader.map(subscripts), reader.operands)
+        op.attributes |= attributes
+        return op
+
+
+@irdl_op_definition
+class StoreOp(IRDLOperation):
+    """Writes one element.
+
+    loop.store %v, %out[%i] : memref<32xf32>
+    """
+
+    name = "loop.store"
+    value = operand_def()
+    destination = operand_def(MemRefType)
+    indices = var_operand_def(IndexType)
+    map = prop_def(AffineMapAttr)
+    traits = traits_def(WritesDestination())
+
+    def __init__(self, value: SSAValue, destination: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
+        super().__init__(operands=[value, destination, indices], properties={"map": AffineMapAttr(map)})
+
+    def verify_(self) -> None:
+        verify_subscripts(self.destination, self.map.data, self.indices)
+        if self.value.type != memref_of(self.destination).element_type:
+            raise VerifyException(
+                f"cannot store {self.value.type} to {self.destination.type}: the element types differ"
+            )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(", ")
+        print_access(printer, self.destination, self.map.data, self.indices)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.destination.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        stored = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        buffer = parser.parse_unresolved_operand()
+        reader = AffineReader(parser)
+        subscripts = parse_subscripts(parser, reader)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_memref(parser)
+        value = parser.resolve_operand(stored, type.element_type)
+        op = cls(value, parser.resolve_operand(buffer, type), reader.map(subscripts), reader.operands)
+        op.attributes |= attributes
+        return op
