@@ -86,7 +86,7 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def _means(results: Sequence[Result], contestant: str) -> list[str]:
-    groups = {"all rows": results, "without sdpa": [result for result in results if result.kind != "sdpa"]}
+    groups = {"all rows": results, "without sdpa": [result for result in results if not result.kind.startswith("sdpa")]}
     lines: list[str] = []
     for name, group in groups.items():
         ratios = [ratio for result in group if (ratio := result.ratio(contestant)) is not None]

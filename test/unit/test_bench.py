@@ -36,8 +36,8 @@ def test_the_table_has_the_rows_of_both_models() -> None:
     rows = read_rows()
     assert len({row.name for row in rows}) == len(rows)
     of_models = [row for row in rows if row.model]
-    assert len(of_models) == 64
-    assert len([row for row in of_models if row.kind in ("sdpa", "softmax")]) == 16
+    assert len(of_models) == 72
+    assert len([row for row in of_models if row.kind in ("sdpa", "sdpa_repeated", "softmax")]) == 24
 
 
 def test_filters_by_name_model_and_length() -> None:
@@ -93,7 +93,7 @@ def test_times_of_max_autotune_are_kept_for_a_card_and_a_pytorch() -> None:
 
 def test_means_with_and_without_sdpa() -> None:
     results = [
-        Result("a", "sdpa", measured(1.0, 4.0)["bench"], "", {}),
+        Result("a", "sdpa_repeated", measured(1.0, 4.0)["bench"], "", {}),
         Result("b", "x", measured(1.0, 1.0)["bench"], "", {}),
     ]
     text = markdown(results)
