@@ -47,7 +47,7 @@ def is_silent(node: ast.AST) -> bool:
 def test_messages_are_found() -> None:
     assert any(
         text.startswith("an async move is from global to shared memory")
-        for _, text in messages(ROOT / "dialects" / "kernel.py")
+        for _, text in messages(ROOT / "dialects" / "kernel_move.py")
     )
 
 
