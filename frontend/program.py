@@ -79,7 +79,8 @@ class CapturedProgram(CapturedGraph):
 
         That is the root mean square of the changes of the float64 outputs by small errors, divided by the size of these
         (Monte Carlo arithmetic: D. S. Parker, UCLA report CSD-970002, 1997). Where a change is not proportional to that
-        size, because a condition flips, it counts as 0, as for integers and booleans.
+        size, because a condition flips, it counts as 0, as for integers and booleans. Values of a coarser type than the
+        output's have larger errors in proportion to the types' ulps.
         """
         doubled = [_doubled(value) for value in self.inputs]
         exact = self._run(_Double(self.graph), doubled)
@@ -88,7 +89,9 @@ class CapturedProgram(CapturedGraph):
             moved = [self._run(_Disturbed(self.graph, size, seed), doubled) for size in _SIZES]
             slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
             squares = [total + slope * slope / _DRAWS for total, slope in zip(squares, slopes, strict=True)]
-        return [total.sqrt() for total in squares]
+        ulp = _ulp(self.graph)
+        finest = [_ulp_of(value, ulp) for value in results_of(self.graph)]
+        return [total.sqrt() * (ulp / own) for total, own in zip(squares, finest, strict=True)]
 
     def on(self, device: str) -> CapturedProgram:
         """The same program on another device, its inputs moved there."""
@@ -137,23 +140,42 @@ class _Double(fx.Interpreter):
 
 
 class _Disturbed(_Double):
-    """Runs a captured graph in float64 with random relative errors up to `size` in each input and result."""
+    """Runs a captured graph in float64 with random relative errors in each input and result.
+
+    They are up to `size` in values of the coarsest type, and smaller in proportion to the ulp in others.
+    """
 
     def __init__(self, graph: fx.GraphModule, size: float, seed: int) -> None:
         super().__init__(graph)
         self._size = size
+        self._ulp = _ulp(graph)
         self._generator = torch.Generator().manual_seed(seed)
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         is_operation = isinstance(n.target, torch._ops.OpOverload) and not _is_view(n.target)
-        return pytree.tree_map(self._disturb, result) if n.op == "placeholder" or is_operation else result
+        if n.op != "placeholder" and not is_operation:
+            return result
+        return pytree.tree_map(self._disturb, result, n.meta.get("val"))
 
-    def _disturb(self, value: Any) -> Any:
+    def _disturb(self, value: Any, captured: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
         noise = torch.rand(value.shape, generator=self._generator, dtype=torch.float64) * 2 - 1
-        return value * (1 + self._size * noise.to(value.device))
+        size = self._size * _ulp_of(captured, self._ulp) / self._ulp
+        return value * (1 + size * noise.to(value.device))
+
+
+def _ulp(graph: fx.GraphModule) -> float:
+    """The ulp of 1 in the coarsest type of a graph's values."""
+    values = [leaf for node in graph.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
+    return max((_ulp_of(value, 0.0) for value in values), default=0.0) or torch.finfo(torch.float64).eps
+
+
+def _ulp_of(value: Any, default: float) -> float:
+    """The ulp of 1 in the type of a captured value; the default if it is no tensor of floats."""
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return torch.finfo(value.dtype).eps if is_float else default
 
 
 def _is_view(target: torch._ops.OpOverload) -> bool:

@@ -21,8 +21,9 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, sha
 class LowerAttention(AtenPattern):
     """`softmax(query @ key.T * scale + mask) @ value`; scale is 1 / sqrt(features) unless given.
 
-    A boolean mask says what counts, a causal one that key j counts for query i if j <= i. A query for which nothing
-    counts gives 0. With `enable_gqa`, neighbouring heads of the query share one of key and value.
+    A boolean mask says what counts, and -inf is added to all else; a causal one, which replaces scores by -inf, that
+    key j counts for query i if j <= i. A query for which nothing counts gives 0. With `enable_gqa`, neighbouring heads
+    of the query share one of key and value.
     """
 
     overloads = ("scaled_dot_product_attention",)
@@ -65,9 +66,10 @@ def _default_scale(query: SSAValue) -> float:
 
 
 def _masked(build: TensorBuilder, scores: SSAValue, mask: SSAValue) -> SSAValue:
-    mask = build.broadcast(mask, shape_of(scores))
     if element_of(mask) == i1:
-        return build.select(mask, scores, build.constant_like(-inf, scores), name="masked")
+        nothing, hidden = (build.constant(value, element_of(scores), shape_of(mask)) for value in (0, -inf))
+        mask = build.select(mask, nothing, hidden, name="mask")
+    mask = build.broadcast(mask, shape_of(scores))
     return build.apply("add", scores, mask, name="masked")
 
 

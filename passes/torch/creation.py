@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.indexing import diagonal_mask
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling, shape_of
 
 
 class LowerFull(AtenPattern):
@@ -26,7 +26,8 @@ class LowerFull(AtenPattern):
         parameter = next((p for p in ("fill_value", "s", "value") if p in known), None)
         value = op.value(parameter) if parameter is not None else int("ones" in name)
         shape = op.value("size") if "size" in known else () if name == "scalar_tensor" else shape_of(op.operand("self"))
-        return build.constant(value, op.tensor_type.element_type, shape)
+        element = op.tensor_type.element_type
+        return build.constant(filling(value, element), element, shape)
 
 
 class LowerFill(AtenPattern):

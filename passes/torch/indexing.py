@@ -12,7 +12,7 @@ from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, wrap_dim
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.shapes import select_position, slice_positions, sliced
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, filling, shape_of
 
 
 class LowerGather(AtenPattern):
@@ -119,7 +119,7 @@ class LowerPad(AtenPattern):
         grown = {
             dim: (max(0, before), max(0, after)) for dim, (before, after) in pads.items() if max(before, after) > 0
         }
-        return padded(build, x, grown, op.value("value") or 0)
+        return padded(build, x, grown, filling(op.value("value") or 0, element_of(x)))
 
 
 class LowerTriangle(AtenPattern):

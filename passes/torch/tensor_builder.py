@@ -245,8 +245,21 @@ def _number(value: float, element: Attribute) -> float:
         raise ValueError(f"{value} is no {element}; cast the tensor with torch.aten._to_copy first")
     if element == i1:
         return int(value != 0)
+    return wrapped(int(value), element)
+
+
+def wrapped(value: int, element: Attribute) -> int:
+    """A number in the range of an integer type, wrapped around."""
     width = width_of(element)
-    return (int(value) + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+    lowest = 0 if element == ui8 else -(1 << (width - 1))
+    return (value - lowest) % (1 << width) + lowest
+
+
+def filling(value: float, element: Attribute) -> float:
+    """A number as PyTorch fills tensors with it: integers get it truncated, booleans whether it is not 0."""
+    if element == i1:
+        return int(value != 0)
+    return value if isinstance(element, AnyFloat) or not math_module.isfinite(value) else int(value)
 
 
 def _cast_op(source: Attribute, target: Attribute) -> type[Operation]:

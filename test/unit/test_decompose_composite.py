@@ -234,8 +234,10 @@ def test_attention_of_nan(run_at_tensor_level: Callable[..., Any]) -> None:
         lambda q, h, n, v: (
             F.scaled_dot_product_attention(q, h, v, is_causal=True),
             F.scaled_dot_product_attention(q, n, v),
+            F.scaled_dot_product_attention(q, h, v, attn_mask=(torch.arange(7) != 2).expand(5, 7)),
         ),
         *(query[:1, :1], hidden, torch.full_like(hidden, NAN), value[:1, :1]),
     )
     assert np.isnan(run.got[0][0, 0]).all(1).tolist() == [False, False, True, True, True]
     assert np.isnan(run.got[1]).all()
+    assert np.isnan(run.got[2]).all()

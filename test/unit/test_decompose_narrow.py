@@ -67,3 +67,24 @@ def test_elementwise_operations_give_the_bits_of_eager(check_with_torch: Callabl
 def test_integers_wrap_as_in_eager(check_with_torch: Callable[..., Any], dtype: Any) -> None:
     x, y = bytes_of(dtype, 5, 6), bytes_of(dtype, 6, 5).t().contiguous()
     check_with_torch(integers, x, y, (y.int() % 11 + 1).to(dtype), exact=True)
+
+
+def beside_numbers(x: Any, small: Any) -> Any:
+    return -1 >> small, 300 >> small, x >> 1, x ^ 300, x & -1, torch.ops.aten.bitwise_left_shift(-3, small)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_numbers_wrap_to_the_type_of_the_tensor(check_with_torch: Callable[..., Any], dtype: Any) -> None:
+    x = bytes_of(dtype, 5, 6)
+    check_with_torch(beside_numbers, x, (x.int() % 4).to(dtype), exact=True)
+
+
+def filled(x: Any) -> Any:
+    fill, pad = torch.ops.aten.new_full.default, torch.ops.aten.pad.default
+    dtypes = (torch.bool, torch.uint8, torch.int32, torch.int64)
+    filled = [fill(x, [2], 2.7, dtype=dtype) for dtype in dtypes]
+    return *filled, torch.full((2,), -1.5, dtype=torch.int32), pad(x > 0, [1, 1], "constant", 0.5), x.int().fill_(-0.5)
+
+
+def test_fractions_fill_integers_and_booleans(check_with_torch: Callable[..., Any]) -> None:
+    check_with_torch(filled, torch.randn(3), exact=True)
