@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, TensorType, f64, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, f64, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from deplodock.dialects.aten import WIDE_NUMBERS
-from deplodock.dialects.elements import WIDE
+from deplodock.dialects.elements import INTEGERS, WIDE
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import wrap_dims
@@ -74,7 +74,7 @@ def _widened(op: AtenOp, build: TensorBuilder) -> AtenOp:
         number, element = properties.get(name), types[0].element_type
         if isinstance(number, FloatAttr) and isinstance(element, AnyFloat) and op.schema().name not in WIDE_NUMBERS:
             properties[name] = FloatAttr(FloatAttr(number.value.data, element).value.data, f64)
-        if isinstance(number, IntegerAttr) and isinstance(element, IntegerType) and element in WIDE:
+        if isinstance(number, IntegerAttr) and element in WIDE and element in INTEGERS:
             properties[name] = IntegerAttr(wrapped(number.value.data, element), i64)
     return type(op).create(operands=operands, properties=properties, result_types=wide)
 
