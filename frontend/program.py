@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -80,18 +81,22 @@ class CapturedProgram(CapturedGraph):
         That is the root mean square of the changes of the float64 outputs by small errors, divided by the size of these
         (Monte Carlo arithmetic: D. S. Parker, UCLA report CSD-970002, 1997). Where a change is not proportional to that
         size, because a condition flips, it counts as 0, as for integers and booleans. Values of a coarser type than the
-        output's have larger errors in proportion to the types' ulps.
+        output's have errors larger by the ratio of the types' ulps: those are drawn once more, on their own.
         """
         doubled = [_doubled(value) for value in self.inputs]
         exact = self._run(_Double(self.graph), doubled)
-        squares = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
-        for seed in range(_DRAWS):
-            moved = [self._run(_Disturbed(self.graph, size, seed), doubled) for size in _SIZES]
-            slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
-            squares = [total + slope * slope / _DRAWS for total, slope in zip(squares, slopes, strict=True)]
         ulp = _ulp(self.graph)
-        finest = [_ulp_of(value, ulp) for value in results_of(self.graph)]
-        return [total.sqrt() * (ulp / own) for total, own in zip(squares, finest, strict=True)]
+        ratios = [ulp / _ulp_of(value, ulp) for value in results_of(self.graph)]
+        factors: dict[float | None, list[float]] = {None: [1.0 for _ in exact]}
+        if max(ratios, default=1.0) > 1:
+            factors[ulp] = [ratio if ratio > 1 else 0.0 for ratio in ratios]
+        squares = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
+        for weight, seed in product(factors, range(_DRAWS)):
+            moved = [self._run(_Disturbed(self.graph, size, seed, weight), doubled) for size in _SIZES]
+            slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
+            errors = [slope * factor for slope, factor in zip(slopes, factors[weight], strict=True)]
+            squares = [total + error * error / _DRAWS for total, error in zip(squares, errors, strict=True)]
+        return [total.sqrt() for total in squares]
 
     def on(self, device: str) -> CapturedProgram:
         """The same program on another device, its inputs moved there."""
@@ -142,13 +147,13 @@ class _Double(fx.Interpreter):
 class _Disturbed(_Double):
     """Runs a captured graph in float64 with random relative errors in each input and result.
 
-    They are up to `size` in values of the coarsest type, and smaller in proportion to the ulp in others.
+    They are up to `size`; with the `ulp` of the coarsest type, in values of others as much smaller as their ulp is.
     """
 
-    def __init__(self, graph: fx.GraphModule, size: float, seed: int) -> None:
+    def __init__(self, graph: fx.GraphModule, size: float, seed: int, ulp: float | None) -> None:
         super().__init__(graph)
         self._size = size
-        self._ulp = _ulp(graph)
+        self._ulp = ulp
         self._generator = torch.Generator().manual_seed(seed)
 
     def run_node(self, n: fx.Node) -> Any:
@@ -162,7 +167,7 @@ class _Disturbed(_Double):
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
         noise = torch.rand(value.shape, generator=self._generator, dtype=torch.float64) * 2 - 1
-        size = self._size * _ulp_of(captured, self._ulp) / self._ulp
+        size = self._size if self._ulp is None else self._size * _ulp_of(captured, self._ulp) / self._ulp
         return value * (1 + size * noise.to(value.device))
 
 

@@ -117,7 +117,8 @@ def test_reference_computes_in_float64_throughout() -> None:
         (lambda x: x.floor(), math.sqrt(2)),
         (lambda x: x.int(), 0.0),
         (lambda x: x.double(), 2.0 * 2**29),
-        (lambda x: (x.double() * 3).float(), 2 * math.hypot(3, 3)),
+        (lambda x: (torch.full((1000,), 2.0, dtype=torch.float64) + 100 - 100, x)[0], math.hypot(2, 102, 2)),
+        (lambda x: (x.double() * 3).float(), math.hypot(6, 6, 6, 6)),
     ],
 )
 def test_sensitivity(function: Any, expected: float) -> None:
