@@ -29,7 +29,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.nest import Nest, launches
-from deplodock.analysis.roles import contraction
+from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
@@ -84,14 +84,14 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
-    options = _own_options(launch, options)
-    sizes = _tile_sizes(launch, options)
+    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    options = _own_options(launch, options, is_contraction=roles is not None)
+    sizes = _tile_sizes(launch, options, roles)
     if all(size == launch.extent(axis) for axis, size in sizes):
         raise NothingToDo("the launch fits one CTA")
     if "occupancy" in options:
         launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
     chosen = dict(sizes)
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
     blocks: list[SSAValue] = []
     rows: list[SSAValue] = []
     threads: list[SSAValue] = []
@@ -106,14 +106,14 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     reorder(launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
-def _own_options(launch: tile.LaunchOp, options: Options) -> Options:
+def _own_options(launch: tile.LaunchOp, options: Options, *, is_contraction: bool) -> Options:
     """The options for a launch: m, n and the occupancy of such tiles for a contraction, threads for any other.
 
     Raises Skip if they are all for launches of the other class.
     """
     tiles, threads = any(name in options for name in ("m", "n", "raster")), "threads" in options
     has_both = tiles and threads and is_mixed(launch)
-    if contraction(Nest(tuple(launch.axes), launch.body.block)) is None:
+    if not is_contraction:
         if tiles and not has_both:
             raise Skip("m, n and raster tile a contraction, and the launch has none; give threads")
         return {"threads": options["threads"]} if tiles else options
@@ -122,11 +122,10 @@ def _own_options(launch: tile.LaunchOp, options: Options) -> Options:
     return {name: value for name, value in options.items() if name != "threads"}
 
 
-def _tile_sizes(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
+def _tile_sizes(launch: tile.LaunchOp, options: Options, roles: Contraction | None) -> list[tuple[SSAValue, int]]:
     """The coordinates of each free thread axis that one CTA takes, in the launch's order."""
     shared = folded(launch)
     free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
     if roles is None:
         budget = positive(options, "threads", CTA_THREADS)
         budget //= math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD) if axis in shared)
