@@ -18,7 +18,10 @@ BY_FAMILY = (
 )
 """Overloads whose arguments depend on each other in ways that schemas do not say; `families.py` draws them."""
 
-DRAWN = tuple(name for name in SCHEMAS if name not in BY_FAMILY)
+UNSPECIFIED = ("empty.memory_format", "empty_like", "new_empty")
+"""Overloads whose values PyTorch leaves open, so that there is nothing to compare with."""
+
+DRAWN = tuple(name for name in SCHEMAS if name not in (*BY_FAMILY, *UNSPECIFIED))
 """The overloads that are drawn by their schema alone."""
 
 Text = Callable[[Drawer, list[Node]], str]

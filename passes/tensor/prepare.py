@@ -1,6 +1,7 @@
 """Rewrites before fusion, after which more operations can share a kernel.
 
 * A gather from an index map reads through both maps at once.
+* A gather from a tensor whose elements are equal is an index map of it: its index tensors say nothing.
 * A concat of concats along one dimension is one concat.
 * An elementwise operation on a concat becomes a concat of elementwise operations on its parts: a concat is stored, and
   what is done to it then happens on the way to memory. (A rotation of pairs of halves is computed in one kernel.)
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.fusion import shape_of
+from deplodock.analysis.fusion import shape_of, splat_of
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, tensor_of
 
 MAX_PARTS = 4
@@ -36,16 +38,22 @@ def prepare(block: Block) -> None:
 
 
 def _fold_maps(op: GatherOp) -> None:
-    """`gather(index_map(x, f), g)` is `gather(x, f . g)`."""
+    """`gather(index_map(x, f), g)` is `gather(x, f . g)`, and if all of `x` is one number, reads its first element."""
     source, map = op.source, op.map.data
     while isinstance(source.owner, IndexMapOp):
         outer = source.owner.map.data
         exprs = tuple(expr.replace_dims_and_symbols(map.results, ()) for expr in outer.results)
         source, map = source.owner.source, AffineMap(map.num_dims, map.num_symbols, exprs)
-    if source is not op.source:
+    folded: GatherOp | IndexMapOp
+    if isinstance(source.owner, arith.ConstantOp) and splat_of(source.owner) is not None:
+        first = AffineMap(map.num_dims, 0, tuple(AffineExpr.constant(0) for _ in map.results))
+        folded = IndexMapOp(source, first, shape_of(op.result))
+    elif source is not op.source:
         folded = GatherOp(source, op.indices, map)
-        folded.attributes |= op.attributes
-        _replace(op, [folded], [folded.result])
+    else:
+        return
+    folded.attributes |= op.attributes
+    _replace(op, [folded], [folded.result])
 
 
 def _flatten(op: ConcatOp) -> None:

@@ -13,10 +13,12 @@ from xdsl.rewriter import Rewriter
 
 pytest.importorskip("torch")
 
+from deplodock.dialects.aten import SCHEMAS
 from deplodock.fuzz import run
 from deplodock.fuzz.case import Case, Failure, Kind, NotDrawn, check
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
+from deplodock.fuzz.schema_calls import DRAWN, UNSPECIFIED
 from deplodock.fuzz.shrink import Shrinker
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.tools import cli_fuzz
@@ -82,6 +84,11 @@ def test_what_cannot_be_compared_is_not_drawn(text: str, reason: str) -> None:
 )
 def test_ill_conditioned_programs_are_right(text: str, seed: int) -> None:
     check(Case(text, seed))
+
+
+def test_values_that_pytorch_leaves_open_are_not_drawn() -> None:
+    assert set(UNSPECIFIED) == {name for name in SCHEMAS if "empty" in name}
+    assert not set(UNSPECIFIED) & set(DRAWN)
 
 
 def test_a_refusal_is_a_failure() -> None:

@@ -27,6 +27,35 @@ func.func @computed_table(%t: tensor<9xf32>, %i: tensor<3xi64>) -> tensor<3xf32>
 
 // -----
 
+// All elements of the source are one number: the index tensor is not read, whatever the maps before.
+// CHECK-LABEL: func.func @splat
+// CHECK-NEXT:    %{{.*}} = tensor_ext.kernel @k_y() -> tensor<3xf32> {
+// CHECK-NEXT:      %[[C:.*]] = arith.constant dense<1.500000e+00> : tensor<f32>
+// CHECK-NEXT:      %[[R:.*]] = tensor_ext.index_map %[[C]] affine_map<(d0) -> ()> : tensor<f32> -> tensor<3xf32>
+// CHECK-NEXT:      tensor_ext.elementwise {math.exp} %[[R]]
+func.func @splat(%i: tensor<3xi64>) -> tensor<3xf32> {
+  %c = arith.constant dense<1.5> : tensor<f32>
+  %t = tensor_ext.index_map %c affine_map<(d0) -> ()> : tensor<f32> -> tensor<9xf32>
+  %r = tensor_ext.gather %t at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<3xi64> -> tensor<3xf32>
+  %y = tensor_ext.elementwise {math.exp} %r : tensor<3xf32>
+  func.return %y : tensor<3xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @splat_of_a_shape
+// CHECK-NEXT:    tensor_ext.kernel @k_r() -> tensor<3x4xf32> {
+// CHECK:           tensor_ext.index_map %{{.*}} affine_map<(d0, d1) -> (0, 0)>
+// CHECK-NEXT:      tensor_ext.yield
+func.func @splat_of_a_shape(%i: tensor<3x4xi64>) -> tensor<3x4xf32> {
+  %c = arith.constant dense<1.5> : tensor<4x9xf32>
+  %r = tensor_ext.gather %c at %i affine_map<(d0, d1)[s0] -> (d1, s0)> {deplodock.fuse = "never"} : tensor<4x9xf32> at tensor<3x4xi64> -> tensor<3x4xf32>
+  %y = tensor_ext.elementwise {math.exp} %r : tensor<3x4xf32>
+  func.return %y : tensor<3x4xf32>
+}
+
+// -----
+
 // The rotation of RoPE: what is done to a concat is done to its parts, in one kernel.
 // CHECK-LABEL: func.func @rotate
 // CHECK-NEXT:    %{{.*}} = tensor_ext.kernel @k_y(%{{.*}} = %x : tensor<8xf32>, %{{.*}} = %s : tensor<8xf32>) -> tensor<8xf32> {
