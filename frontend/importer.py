@@ -53,17 +53,21 @@ Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
 TORCH_FOLDER = str(Path(torch.__file__).parent)
 
 
-def tensor_type(value: torch.Tensor, what: str) -> TensorType[Attribute]:
+def tensor_type(value: Any, what: str) -> TensorType[Attribute]:
     """The IR type of a tensor.
 
     Raises:
-        UnsupportedError: deplodock has no such element type or storage; the message starts with `what`.
+        UnsupportedError: deplodock has no such element type or storage, or it is no tensor but a number read from one;
+            the message starts with `what`.
     """
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedError(f"{what} is a number that is known only when the program runs")
     if value.dtype not in _ELEMENTS:
         known = ", ".join(str(dtype) for dtype in _ELEMENTS)
         raise UnsupportedError(f"{what} is of {value.dtype}; supported are {known}")
-    if value.layout != torch.strided:
-        raise UnsupportedError(f"{what} is of layout {value.layout}; supported are dense tensors: use .to_dense()")
+    if value.layout != torch.strided or value.is_nested:
+        layout = "nested" if value.is_nested else f"of layout {value.layout}"
+        raise UnsupportedError(f"{what} is {layout}; supported are dense tensors")
     if not all(isinstance(extent, int) for extent in value.shape):
         raise UnsupportedError(f"{what} has a shape that depends on the values of a tensor")
     return TensorType(_ELEMENTS[value.dtype], list(value.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -81,19 +82,28 @@ class _Recomputed(torch.autograd.Function):
     def forward(ctx: Any, compiled: Callable[..., Any], graph: fx.GraphModule, *args: Any) -> Any:
         ctx.graph, ctx.others = graph, [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.save_for_backward(*(a if isinstance(a, torch.Tensor) else None for a in args))
+        ctx.autocast = [
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
+        ]
         results = tuple(compiled(*args))
-        fixed = [r for r in results if isinstance(r, torch.Tensor) and not r.is_floating_point()]
+        pairs = zip(results, _noted_results(graph), strict=True)
+        fixed = [r for r, noted in pairs if isinstance(r, torch.Tensor) and not getattr(noted, "requires_grad", True)]
         ctx.mark_non_differentiable(*fixed)
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        given = [None if tensor is None else tensor.detach() for tensor in ctx.saved_tensors]
-        for tensor, needed in zip(given, ctx.needs_input_grad[2:], strict=True):
-            if tensor is not None:
-                tensor.requires_grad_(needed)
-        args = [other if tensor is None else tensor for tensor, other in zip(given, ctx.others, strict=True)]
-        with torch.enable_grad():
+        needed, differentiated = ctx.needs_input_grad[2:], torch.is_grad_enabled()
+        with contextlib.ExitStack() as modes:
+            modes.enter_context(torch.enable_grad())
+            for device, is_enabled, dtype in ctx.autocast:
+                modes.enter_context(torch.autocast(device, enabled=is_enabled, dtype=dtype))
+            # Views of their own, so that no gradient of one argument comes through another.
+            given = [
+                None if tensor is None else tensor.view_as(tensor) if is_needed else tensor.detach()
+                for tensor, is_needed in zip(ctx.saved_tensors, needed, strict=True)
+            ]
+            args = [other if tensor is None else tensor for tensor, other in zip(given, ctx.others, strict=True)]
             results = ctx.graph(*args)
         pairs = [
             (result, gradient)
@@ -101,9 +111,19 @@ class _Recomputed(torch.autograd.Function):
             if isinstance(result, torch.Tensor) and result.requires_grad and gradient is not None
         ]
         wanted = [tensor for tensor in given if tensor is not None and tensor.requires_grad]
-        found = torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
+        outputs, gradients_of_outputs = [r for r, _ in pairs], [g for _, g in pairs]
+        found = torch.autograd.grad(
+            outputs, wanted, gradients_of_outputs, allow_unused=True, create_graph=differentiated
+        )
         by_tensor = dict(zip(map(id, wanted), found, strict=True))
         return None, None, *(by_tensor.get(id(tensor)) for tensor in given)
+
+
+def _noted_results(graph: fx.GraphModule) -> list[Any]:
+    """The results of a graph of TorchDynamo as it noted them: fake tensors, which know whether they have a gradient."""
+    (values,) = graph.graph.output_node().args
+    assert isinstance(values, tuple | list)
+    return [value.meta.get("example_value") if isinstance(value, fx.Node) else value for value in values]
 
 
 def _without_grad_modes(graph: fx.GraphModule) -> fx.GraphModule:

@@ -128,3 +128,36 @@ def test_views_alone_are_no_part(runners: list[PartsRunner]) -> None:
     x = torch.arange(6.0).view(2, 3)
     torch.testing.assert_close(compiled(lambda x: x.t()[1:])(x), x.t()[1:])
     assert [len(runner.parts) for runner in runners] == [0]
+
+
+@pytest.mark.filterwarnings("ignore:deplodock leaves")
+def test_numbers_that_change(runners: list[PartsRunner]) -> None:
+    run, x = compiled(lambda x, n: (x.sin() * n).cos()), torch.arange(3.0)
+    for number in (2.0, 3.0, -0.0):
+        torch.testing.assert_close(run(x, number), (x.sin() * number).cos())
+    assert [len(runner.parts) for runner in runners] == [1, 2]
+
+
+def test_gradients_of_gradients(runners: list[PartsRunner]) -> None:
+    x = torch.arange(1.0, 4.0, requires_grad=True)
+    (first,) = torch.autograd.grad(compiled(lambda x, y: (x**3 * y).sum())(x, x * 2), x, create_graph=True)
+    torch.testing.assert_close(first, 8 * x**3)
+    torch.testing.assert_close(torch.autograd.grad(first.sum(), x)[0], 24 * x**2)
+
+
+def test_results_without_a_gradient_have_none(runners: list[PartsRunner]) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            y = x * 2
+        return x + y, y, x.argmax()
+
+    results = compiled(program)(torch.ones(3, requires_grad=True))
+    assert [result.requires_grad for result in results] == [True, False, False]
+
+
+def test_gradients_are_those_of_the_autocast_mode_of_the_call(runners: list[PartsRunner]) -> None:
+    x, weight = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3)
+    program = lambda x: x.bfloat16() @ weight  # noqa: E731
+    with torch.autocast("cpu", torch.bfloat16):
+        got, wanted = compiled(program)(x), program(x)
+    torch.testing.assert_close(torch.autograd.grad(got.sum(), x), torch.autograd.grad(wanted.sum(), x))
