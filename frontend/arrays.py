@@ -11,7 +11,7 @@ from deplodock.interpreters.values import Array, dtype_of
 
 def to_array(tensor: torch.Tensor) -> Array:
     """The elements of a tensor on the CPU; the array may share its memory. PyTorch itself has no bfloat16 arrays."""
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_neg()
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.int16).numpy().view(dtype_of(bf16))
     return tensor.numpy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from deplodock.frontend.source import Source
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
 _ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
+_CAPTURING = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,12 @@ def export(
         UnsupportedError: torch.export cannot capture the program, or it uses an operation, overload, argument or dtype
             outside the torch dialect, or writes into its inputs without `writes`.
     """
-    # A clone of each argument: torch.export takes one tensor passed twice for a single input.
-    args = pytree.tree_map_only(torch.Tensor, _fresh, args)
     module = fn_or_module if isinstance(fn_or_module, nn.Module) else as_module(fn_or_module)
     if names is None and not isinstance(fn_or_module, nn.Module | FunctionType):
         names = _input_names(args)
     _check_types(args, names, source)
+    # A clone of each argument: torch.export takes one tensor passed twice for a single input.
+    args = pytree.tree_map_only(torch.Tensor, _fresh, args)
     exported = _export(module, args, source)
     if not writes:
         _refuse_writes(exported, source)
@@ -150,15 +152,19 @@ def _check_types(args: tuple[Any, ...], names: Sequence[str] | None, source: Sou
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the warnings and loggers of PyTorch: what matters of them becomes one error."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
+    """Silence the warnings and loggers of PyTorch: what matters of them becomes one error.
+
+    One thread at a time captures: what is silenced and redirected is the process's.
+    """
+    with _CAPTURING:
+        disabled = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            logging.disable(disabled)
 
 
 def located(kind: type[Error], message: str, source: Source | None, raised: BaseException | None = None) -> Error:

@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from deplodock.passes.pipeline import PASSES
 
 _LOGGER = logging.getLogger("deplodock.remarks")
+_COLLECTED: ContextVar[list["Remark"] | None] = ContextVar("_COLLECTED", default=None)
 _LABELS = {stage.name: stage.label for stage in PASSES}
 
 
@@ -26,30 +28,19 @@ class Remark:
 
 def skip(pass_name: str, symbol: str, reason: str) -> None:
     """Report that `pass_name` does not apply to the kernel `symbol`; on stderr unless something collects remarks."""
-    _LOGGER.warning(Remark(pass_name, symbol, reason))
+    remark, collected = Remark(pass_name, symbol, reason), _COLLECTED.get()
+    if collected is None:
+        _LOGGER.warning(remark)
+    else:
+        collected.append(remark)
 
 
 @contextmanager
 def collect() -> Generator[list[Remark]]:
-    """Capture the remarks made inside the context instead of logging them."""
-    collector = _Collector()
-    propagate = _LOGGER.propagate
-    _LOGGER.addHandler(collector)
-    _LOGGER.propagate = False
+    """Capture the remarks that this thread makes inside the context instead of logging them."""
+    remarks: list[Remark] = []
+    token = _COLLECTED.set(remarks)
     try:
-        yield collector.remarks
+        yield remarks
     finally:
-        _LOGGER.propagate = propagate
-        _LOGGER.removeHandler(collector)
-
-
-class _Collector(logging.Handler):
-    """Keeps the remarks that a logger hands it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.remarks: list[Remark] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, Remark):
-            self.remarks.append(record.msg)
+        _COLLECTED.reset(token)

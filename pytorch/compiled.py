@@ -9,6 +9,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
@@ -43,15 +44,26 @@ def compile(
 
     Raises:
         InvalidInputError: the program raises on `example_args`, or a device or target does not exist.
-        UnsupportedError: the program uses something that deplodock does not support.
+        UnsupportedError: the program uses something that deplodock does not support, or the schedule does not fit.
         CompileError: the generated code does not compile.
     """
     if not isinstance(example_args, tuple | list):
         raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(example_args).__name__}")
     captured = export(function, tuple(example_args), writes=True)
-    place = torch.device(device) if device is not None else device_of(captured)
+    place = _device(device) if device is not None else device_of(captured)
     owner = function if isinstance(function, nn.Module) else None
-    return CompiledProgram(captured, owner, make_runner(captured.module, captured.graph, place, target, schedule))
+    try:
+        runner = make_runner(captured.module, captured.graph, place, target, schedule)
+    except (DiagnosticException, VerifyException) as error:
+        raise UnsupportedError(str(error)) from error
+    return CompiledProgram(captured, owner, runner)
+
+
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise InvalidInputError(f"device {name!r}: {error}") from None
 
 
 def make_runner(
@@ -135,7 +147,8 @@ class CompiledProgram:
         """Whether an argument is a tensor; any other must be what it was when the program was compiled."""
         if isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor):
             return True
-        if type(value) is not type(own) or value != own:
+        # Numbers are compared by their text, which tells 0.0 from -0.0, and NaN from nothing but itself.
+        if type(value) is not type(own) or repr(value) != repr(own):
             raise InvalidInputError(f"the program was compiled for the argument {_shown(own)}, got {_shown(value)}")
         return False
 

@@ -120,6 +120,6 @@ class CpuRunner:
 
 
 def aligned(value: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or a copy where it is not contiguous or starts at no multiple of 16 bytes."""
-    value = value.detach().contiguous()
+    """The tensor itself, or a copy where it is not contiguous, negates, or starts at no multiple of 16 bytes."""
+    value = value.detach().resolve_neg().contiguous()
     return value.clone() if value.data_ptr() % _ALIGNMENT else value

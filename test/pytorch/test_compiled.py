@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -126,6 +129,27 @@ def test_strided_and_misaligned_tensors_are_copied() -> None:
     same(compiled(x), x * 2)
 
 
+def test_views_that_negate_are_resolved() -> None:
+    x = torch._neg_view(torch.arange(1.0, 5.0))
+    same(deplodock.compile(lambda x: x * 2, (x,))(x), x * 2)
+    assert not aligned(x).is_neg()
+
+
+def test_numbers_are_those_of_the_program() -> None:
+    compiled, x = deplodock.compile(lambda x, n, m: x * n + m, (torch.ones(2), 0.0, math.nan)), torch.ones(2)
+    assert compiled(x, 0.0, math.nan).isnan().all()
+    with pytest.raises(deplodock.InvalidInputError, match=r"compiled for the argument 0.0, got -0.0"):
+        compiled(x, -0.0, math.nan)
+
+
+def test_threads_compile_at_once() -> None:
+    stdout, stderr = sys.stdout, sys.stderr
+    with ThreadPoolExecutor(4) as pool:
+        compiled = list(pool.map(lambda n: deplodock.compile(lambda x: x + n, (torch.zeros(2),)), range(4)))
+    assert [run(torch.zeros(2))[0] for run in compiled] == [0, 1, 2, 3]
+    assert (sys.stdout, sys.stderr) == (stdout, stderr)
+
+
 def test_what_is_too_large_to_simulate_is_evaluated(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +162,12 @@ def test_what_is_too_large_to_simulate_is_evaluated(
     assert "evaluates the program at loop level instead" in record.message
 
 
+def nested() -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+
+
 def test_refusals() -> None:
     with pytest.raises(deplodock.InvalidInputError, match="example_args must be a tuple"):
         deplodock.compile(torch.sin, torch.ones(3))  # pyright: ignore[reportArgumentType]
@@ -145,6 +175,16 @@ def test_refusals() -> None:
         deplodock.compile(lambda x: torch.topk(x, 2), (torch.ones(3),))
     with pytest.raises(deplodock.InvalidInputError, match="deplodock runs on cpu and cuda:0, not on meta"):
         deplodock.compile(torch.sin, (torch.ones(3),), device="meta")
+    with pytest.raises(deplodock.InvalidInputError, match="device 'gpu': Expected one of cpu, cuda"):
+        deplodock.compile(torch.sin, (torch.ones(3),), device="gpu")
+    with pytest.raises(deplodock.UnsupportedError, match="the schedule 'foo' names foo"):
+        deplodock.compile(torch.sin, (torch.ones(3),), schedule="foo")
+    attend = nn.functional.scaled_dot_product_attention
+    with pytest.raises(deplodock.UnsupportedError, match="dropout_p = 0.5 is not supported"):
+        deplodock.compile(lambda x: attend(x, x, x, dropout_p=0.5), (torch.ones(4, 4),))
+    for value, layout in ((torch.ones(3).to_sparse(), "of layout torch.sparse_coo"), (nested(), "nested")):
+        with pytest.raises(deplodock.UnsupportedError, match=f"x is {layout}; supported are dense tensors"):
+            deplodock.compile(torch.sin, (value,))
 
 
 def test_schedule_and_target() -> None:
