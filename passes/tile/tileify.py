@@ -9,14 +9,16 @@
 
 Nests that stand side by side and share no reduction become a launch each. Within a launch, a loop is lifted when it is
 alone in its body but for reads and scalars: lifting one of two siblings would run the other once for each of its
-coordinates. Siblings of one extent are lifted together. A kernel without an outer free loop, such as a whole-tensor
-reduction, becomes a launch without axes.
+coordinates. Siblings of one extent are lifted together. A loop that writes what is read before it stays, as no point of
+a launch waits for the reads of the others. A kernel without an outer free loop, such as a whole-tensor reduction,
+becomes a launch without axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 
 from xdsl.context import Context
 from xdsl.dialects import func, memref
@@ -57,10 +59,11 @@ def tileify(function: func.FuncOp, options: Options) -> None:
     assert last is not None
     moved = [op for op in block.ops if op is not last and not op.has_trait(ConstantLike)]
     bodies = _bodies(moved)
-    if (buffer := next(filter(None, map(_read_back, bodies)), None)) is not None:
-        raise Skip(f"%{buffer.name_hint} is read after it was written, and launches alone order memory")
+    if (reason := next(filter(None, map(_read_back, bodies)), None) or _exchanged(moved, bodies)) is not None:
+        raise Skip(f"{reason}, and launches alone order memory")
     for ops in bodies:
         launch = tile.LaunchOp([], [], Region(Block()))
+        launch.location = ops[0].location if ops else function.location
         block.insert_op_before(launch, last)
         values: dict[SSAValue, SSAValue] = {}
         launch.body.block.add_ops(op.clone(values) for op in ops)
@@ -97,14 +100,29 @@ def _closure(op: Operation, ops: Sequence[Operation]) -> set[Operation]:
     return found
 
 
-def _read_back(ops: Sequence[Operation]) -> SSAValue | None:
-    """A buffer that a load of one body reads after a store, or None."""
+def _read_back(ops: Sequence[Operation]) -> str | None:
+    """Why a body needs memory in order: it reads what it wrote; else None."""
     written: list[SSAValue] = []
     for op in (inner for outer in ops for inner in outer.walk()):
         if isinstance(op, loop.StoreOp):
             written.append(op.destination)
         elif isinstance(op, loop.LoadOp) and op.source in written:
-            return op.source
+            return f"%{op.source.name_hint or '?'} is read after it was written"
+    return None
+
+
+def _exchanged(ops: Sequence[Operation], bodies: Sequence[Sequence[Operation]]) -> str | None:
+    """Why launches in this order need memory in another one, that of the operations; else None."""
+    place = {op: number for number, op in enumerate(ops)}
+    read = {op: [inner.source for inner in op.walk() if isinstance(inner, loop.LoadOp)] for op in ops}
+    written = {op: [inner.destination for inner in op.walk() if isinstance(inner, loop.StoreOp)] for op in ops}
+    for first, later in combinations(bodies, 2):
+        for op, other in product(later, first):
+            both = [*(b for b in read[op] if b in written[other]), *(b for b in written[op] if b in read[other])]
+            if both and place[op] < place[other]:
+                return (
+                    f"%{both[0].name_hint or '?'} is read and written in another order than the nests are launched in"
+                )
     return None
 
 
@@ -124,7 +142,14 @@ def _liftable(launch: tile.LaunchOp) -> list[loop.ForOp]:
     alike = all((op.bound, *op.bound_operands) == (loops[0].bound, *loops[0].bound_operands) for op in loops)
     if len(loops) > 1 and (not alike or any(wheres(op.body.block) for op in loops)):
         return []
-    return loops if _is_fixed(loops[0], launch) else []
+    return loops if _is_fixed(loops[0], launch) and not any(_overwrites(inner, block) for inner in loops) else []
+
+
+def _overwrites(inner: loop.ForOp, block: Block) -> bool:
+    """Whether a loop writes what the rest of its block reads: its iterations come after all of those reads."""
+    written = [op.destination for op in inner.walk() if isinstance(op, loop.StoreOp)]
+    read = (op for other in block.ops if other is not inner for op in other.walk() if isinstance(op, loop.LoadOp))
+    return any(load.source in written for load in read)
 
 
 def _lift(launch: tile.LaunchOp, loops: Sequence[loop.ForOp]) -> None:

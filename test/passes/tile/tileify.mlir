@@ -104,6 +104,27 @@ func.func @triangle(%x: memref<5x5xf32>) {
 
 // -----
 
+// So does a loop that writes what is read before it, also among siblings of one extent.
+// CHECK-LABEL: func.func @overwrites(
+// CHECK-NEXT:    tile.launch (%[[I:.*]] = 5 : thread) {
+// CHECK-NEXT:      loop.for
+// CHECK:           loop.for
+func.func @overwrites(%x: memref<5x8xf32>, %y: memref<5x8xf32>, %out: memref<5x8xf32>) {
+  loop.for %i = 0 to 5 {
+    loop.for %j = 0 to 8 {
+      %v = loop.load %x[%i, 7 - %j] : memref<5x8xf32>
+      loop.store %v, %out[%i, %j] : memref<5x8xf32>
+    }
+    loop.for %j = 0 to 8 {
+      %v = loop.load %y[%i, %j] : memref<5x8xf32>
+      loop.store %v, %x[%i, %j] : memref<5x8xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
 // Without a free loop the launch has no axes.
 // CHECK-LABEL: func.func @total(%x: memref<9xf32>, %out: memref<f32>) {
 // CHECK-NEXT:    tile.launch () {
