@@ -6,6 +6,7 @@ Buffers start at multiples of 16 bytes, and no output overlaps another argument.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,7 +100,9 @@ def print_module(module: ModuleOp) -> str:
     helpers = [code for part in parts for name, code in part.HELPERS.items() if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
     text = "\n".join([*([cuda_tma.TYPE] if has_maps else []), *helpers, *printed])
-    headers = [f"#include <{header}>\n" for c_type, header in cuda_scalars.HEADERS.items() if f"{c_type} " in text]
+    headers = [
+        f"#include <{header}>\n" for c_type, header in cuda_scalars.HEADERS.items() if re.search(rf"\b{c_type}\b", text)
+    ]
     return "".join([*headers, "\n" if headers else "", text])
 
 

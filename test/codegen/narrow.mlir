@@ -1,4 +1,4 @@
-// RUN: deplodock-opt %s -t cuda | filecheck %s
+// RUN: deplodock-opt %s -t cuda --split-input-file | filecheck %s
 
 // Half precision is computed in float and rounded; bytes are unsigned char. Wide accesses go through vectors of bits.
 
@@ -37,4 +37,14 @@ kernel.func @k_narrow(%h: memref<32xf16>, %b: memref<8xbf16>, %u: memref<8xui8>,
   %i = arith.extui %n : ui8 to i32
   %o = arith.trunci %i : i32 to ui8
   loop.store %o, %w[%thread] : memref<8xui8>
+}
+
+// -----
+
+// A header is needed where a type only stands before a star.
+// CHECK:      #include <cuda_fp16.h>
+// CHECK:      void __launch_bounds__(1) k_constant(__half* __restrict__ h) {
+kernel.func @k_constant(%h: memref<1xf16>) blocks(%block = 1) threads(%thread = 1) {
+  %c = arith.constant 1.5 : f16
+  loop.store %c, %h[0] : memref<1xf16>
 }
