@@ -39,7 +39,7 @@ def _draw(type: Attribute, position: int, seed: int, kind: Kind, lowest: int) ->
     shape, element = (), type
     if isinstance(type, MemRefType | TensorType):
         shape, element = type.get_shape(), cast(MemRefType[Attribute] | TensorType[Attribute], type).element_type
-    if -1 in shape:
+    if any(extent < 0 for extent in shape):
         raise InvalidInputError(f"cannot draw input {position}: {type} has a dynamic shape; write its extents")
     random, dtype = np.random.default_rng([seed, position]), dtype_of(element)
     if isinstance(element, IndexType):

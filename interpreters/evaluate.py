@@ -98,7 +98,7 @@ def _input(function: FuncOp, position: int, given: Array, type: Attribute, preci
     if isinstance(type, MemRefType | TensorType):
         shape, element_type = type.get_shape(), cast(MemRefType[Attribute] | TensorType[Attribute], type).element_type
     array, native = np.asarray(given), dtype_of(element_type)
-    fits = array.ndim == len(shape) and all(want in (-1, n) for want, n in zip(shape, array.shape, strict=True))
+    fits = array.ndim == len(shape) and all(want < 0 or want == n for want, n in zip(shape, array.shape, strict=True))
     if not fits or array.dtype not in (native, dtype_of(element_type, precision)):
         raise InvalidInputError(
             f"input {position} of @{function.sym_name.data} must be {type}, got {array.dtype}{list(array.shape)}"

@@ -16,15 +16,15 @@ from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.traits import ConstantLike
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import Linear, extent_of, fold_value
+from deplodock.analysis.linear import Linear, fold_value
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.kernel.workspace import Workspace
+from deplodock.passes.failures import failure
+from deplodock.passes.kernel.workspace import Workspace, constant_extent
 
 PARTS_AT_ONCE = 256
 """The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
@@ -95,14 +95,9 @@ class Emitter:
     def extent(self, axis: SSAValue) -> int:
         """The constant extent of an axis or loop, at least 1: a launch without points becomes a kernel without CTAs.
 
-        Raises DiagnosticException where it is not constant.
+        Raises PassFailedException where it is not constant.
         """
-        extent = extent_of(axis)
-        if extent is None:
-            raise DiagnosticException(
-                f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
-            )
-        return max(extent, 1)
+        return max(constant_extent(axis), 1)
 
     def map(self, forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
         """The forms as a map over the kernel's values, and its operands."""
@@ -143,8 +138,8 @@ class Emitter:
             return self.constant(old)
         if self._is_of_kernel(old):
             return old
-        raise DiagnosticException(
-            f"materialize: %{old.name_hint or '?'} is defined outside the launch and is not a constant or buffer"
+        raise failure(
+            self.launch, f"%{old.name_hint or '?'} is defined outside the launch and is not a constant or buffer"
         )
 
     def constant(self, old: SSAValue) -> SSAValue:
@@ -216,7 +211,7 @@ class Emitter:
                 if operand not in mapping:
                     mapping[operand] = self.value(operand)
             self.block.add_op(op.clone(mapping))
-        raise DiagnosticException("materialize: a combiner does not yield")
+        raise AssertionError("a combiner yields")
 
     def select_active(
         self, conditions: Sequence[Condition], values: Sequence[SSAValue], identities: ArrayAttr[Attribute]

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.boxes import Boxes, boxes_of, slab_of
 from deplodock.analysis.linear import Linear
 from deplodock.analysis.slabs import Slab
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.kernel_tma import TensorMapType
+from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
 
 TensorMaps = dict[tuple[SSAValue, TensorMapType], SSAValue]
@@ -65,5 +65,5 @@ def first_thread(emitter: Emitter) -> Linear:
 def _boxes(op: tile.StageOp | tile.CopyOp) -> Boxes:
     found = boxes_of(slab_of(op))
     if isinstance(found, str):
-        raise DiagnosticException(f"materialize: %{op.source.name_hint or '?'} cannot be copied in boxes: {found}")
+        raise failure(op, f"%{op.source.name_hint or '?'} cannot be copied in boxes: {found}")
     return found

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.linear import Linear, fold_value
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Condition, Emitter
 from deplodock.passes.kernel.lower_cluster import fold_cluster
 from deplodock.passes.kernel.lower_ticket import fold_blocks
@@ -33,12 +33,12 @@ Held = Array | SSAValue
 def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
     """Emit a combine: fold the registers of each thread, then the threads, then the CTAs.
 
-    Raises DiagnosticException where the CTAs cannot be folded.
+    Raises PassFailedException where the CTAs cannot be folded.
     """
     ranks = cluster_of(op, emitter.launch)
     blocks = blocks_of(op, emitter.launch)
     if (ranks or blocks) and emitter.elected:
-        raise DiagnosticException("materialize: only one combine of a launch can fold CTAs, as most of them end there")
+        raise failure(op, "only one combine of a launch can fold CTAs, as most of them end there")
     combining = Combining(emitter, op)
     combining.fold_registers()
     combining.fold_threads()

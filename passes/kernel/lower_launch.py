@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike, is_side_effect_free
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.dependence import is_coordinate, wheres
 from deplodock.analysis.effects import is_arithmetic
@@ -21,6 +20,7 @@ from deplodock.analysis.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
 from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
@@ -114,20 +114,22 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case loop.YieldOp():
             return
         case _:
-            raise DiagnosticException(f"materialize: {op.name} cannot stand in a launch")
+            hint = "; loop.where says which points count" if isinstance(op, loop.GuardOp) else ""
+            raise failure(op, f"it cannot stand in a launch{hint}")
 
 
 def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:
-    """Raises DiagnosticException if a slab's origin varies inside the part of the CTA that owns the slab."""
+    """Raises PassFailedException if a slab's origin varies inside the part of the CTA that owns the slab."""
     is_shared = tile.memory_of(op.slab) is Memory.SHARED
     inside = (Binding.THREAD, Binding.REGISTER) if is_shared else (Binding.REGISTER,)
     depends = emitter.dependence.of(*op.indices)
     for axis in emitter.launch.axes:
         if axis in depends and emitter.launch.binding(axis) in inside:
             owner = "the CTA" if is_shared else "a thread"
-            raise DiagnosticException(
-                f"materialize: the origin of the slab %{op.slab.name_hint} varies along %{axis.name_hint}, but all of "
-                f"{owner} shares it; make that part a coordinate of the slab"
+            raise failure(
+                op,
+                f"the origin of the slab %{op.slab.name_hint or '?'} varies along %{axis.name_hint or '?'}, but all of "
+                f"{owner} shares it; make that part a coordinate of the slab",
             )
 
 
@@ -206,11 +208,12 @@ def lower_body(emitter: Emitter, block: Block) -> None:
 
 
 def _enter_loop(emitter: Emitter, op: loop.ForOp | loop.ReduceOp) -> None:
-    """Emit into a copy of a loop from now on. Raises DiagnosticException if registers of a thread bound it unlike."""
+    """Emit into a copy of a loop from now on. Raises PassFailedException if registers of a thread bound it unlike."""
     if axes := emitter.axes_of(op.bound_operands):
-        raise DiagnosticException(
-            f"materialize: the bound of the loop over %{op.iv.name_hint} varies along the register axis "
-            f"%{axes[0].name_hint}; only loops that the registers of a thread run together are lowered"
+        raise failure(
+            op,
+            f"the bound of the loop over %{op.iv.name_hint or '?'} varies along the register axis "
+            f"%{axes[0].name_hint or '?'}; only loops that the registers of a thread run together are lowered",
         )
     map, operands = emitter.map(fold_map(op.bound.data, op.bound_operands))
     body = Block(arg_types=[op.iv.type])

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xdsl.ir import Operation, SSAValue
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import Linear, extent_of
@@ -19,6 +18,7 @@ from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel_move import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
+from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread
 
@@ -40,9 +40,8 @@ def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     if op.is_tma is not None:
         _fill_at_once(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape))
         return
-    is_async = op.is_async is not None
-    _fill(emitter, Slab(op.source, op.map.data, op.indices, buffer, shape), is_async)
-    if is_async and not _continues(op):
+    _fill(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape))
+    if op.is_async is not None and not _continues(op):
         emitter.run(kernel.CommitGroupOp())
         emitter.run(kernel.WaitGroupOp(0))
 
@@ -99,7 +98,7 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
             before = (phase + Linear(constant=1)).mod(2)
             emitter.run(kernel.WaitPhaseOp(barriers[1], emitter.map([slot]), emitter.map([before])))
         if op.is_tma is None:
-            _fill(emitter, slab, op.is_async is not None)
+            _fill(emitter, op, slab)
         elif op is boxes[0]:
             _fill_slot(emitter, boxes, slot)
         if barriers is not None and closes_group(op):
@@ -111,7 +110,7 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
 def _fill_slot(emitter: Emitter, copies: Sequence[tile.CopyOp], slot: Linear) -> None:
     """Copy slabs in boxes to a slot of an mbarrier ring."""
     if (barriers := emitter.rings.get(copies[0].ring)) is None:
-        raise DiagnosticException("materialize: tma copies arrive at phases; the ring must be an mbarrier ring")
+        raise failure(copies[0], "tma copies arrive at phases; the ring must be an mbarrier ring")
     with emitter.guarded([first_thread(emitter)]):
         bytes = sum(expected_bytes(op) for op in copies)
         emitter.run(kernel.ArriveOp(barriers[0], emitter.map([slot]), expect=bytes))
@@ -144,12 +143,13 @@ def _continues(op: tile.StageOp) -> bool:
     return isinstance(following, tile.StageOp) and following.is_async is not None
 
 
-def _fill(emitter: Emitter, slab: Slab, is_async: bool) -> None:
-    size = element_bytes(slab.type.element_type)
+def _fill(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab) -> None:
+    size, is_async = element_bytes(slab.type.element_type), op.is_async is not None
     if is_async and size not in ASYNC_BYTES:
-        raise DiagnosticException(
-            f"materialize: %{slab.source.name_hint} cannot be copied asynchronously: its elements have {size} bytes, "
-            "a copy moves 4, 8 or 16"
+        raise failure(
+            op,
+            f"%{slab.source.name_hint or '?'} cannot be copied asynchronously: its elements have {size} bytes, "
+            "a copy moves 4, 8 or 16",
         )
     outer = emitter.block
     if tile.memory_of(slab.destination) is Memory.REGISTER:

@@ -26,17 +26,17 @@ from xdsl.ir import Attribute, Block, Region, SSAValue, Use
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.linear import Linear
 from deplodock.analysis.nest import kernels, launches
 from deplodock.analysis.schedule import ATTRIBUTE
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
-from deplodock.passes.kernel.workspace import Workspace, allocate
+from deplodock.passes.kernel.workspace import Workspace, allocate, constant_extent
 from deplodock.passes.names import Names
 
 
@@ -54,11 +54,11 @@ class MaterializePass(ModulePass):
 def materialize(function: func.FuncOp, module: ModuleOp) -> None:
     """Outline the launches of a kernel function.
 
-    Raises DiagnosticException where one cannot be lowered.
+    Raises PassFailedException where one cannot be lowered.
     """
     found = launches(function)
     if not found:
-        raise DiagnosticException(f"materialize: @{function.sym_name.data} holds no launch; run tileify first")
+        raise failure(function, f"@{function.sym_name.data} holds no launch; run tileify first")
     base = function.sym_name.data
     for number, launch in enumerate(found):
         name = base if len(found) == 1 else Names(module).fresh(f"{base}_{number}")
@@ -79,7 +79,7 @@ def lower_launch(
     maps: TensorMaps,
 ) -> kernel.FuncOp:
     """The kernel function of one launch; its parameters are the buffers that it uses, in order."""
-    extents = {axis: _constant_extent(launch, axis) for axis in launch.axes}
+    extents = {axis: constant_extent(axis) for axis in launch.axes}
     threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
     blocks = math.prod(extents[axis] for axis in launch.ctas) if all(extents.values()) else 0
     cluster = math.prod(extents[axis] for axis in launch.bound_to(Binding.CLUSTER))
@@ -101,15 +101,6 @@ def lower_launch(
     return outlined
 
 
-def _constant_extent(launch: tile.LaunchOp, axis: SSAValue) -> int:
-    extent = launch.extent(axis)
-    if extent is None:
-        raise DiagnosticException(
-            f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
-        )
-    return extent
-
-
 def _buffers(
     function: func.FuncOp,
     launch: tile.LaunchOp,
@@ -118,7 +109,8 @@ def _buffers(
 ) -> list[SSAValue]:
     """The memrefs that a launch uses: arguments of its function, then local buffers, in order, then its workspaces.
 
-    The tensor maps stand first; what only they read is not used otherwise.
+    The tensor maps stand first; what only they read is not used otherwise. Raises PassFailedException for a dynamic
+    shape.
     """
     values = (*function.body.block.args, *(result for op in function.body.block.ops for result in op.results))
     used = [
@@ -126,6 +118,9 @@ def _buffers(
         for value in values
         if isinstance(value.type, MemRefType) and any(_is_used(use, launch) for use in value.uses)
     ]
+    for value in used:
+        if not loop.memref_of(value).has_static_shape():
+            raise failure(launch, f"%{value.name_hint or '?'} has a dynamic shape, {value.type}; write its extents")
     return [*maps.values(), *used, *(buffer for workspace in workspaces.values() for buffer in workspace.buffers)]
 
 
@@ -159,12 +154,13 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
             Rewriter.erase_op(op)
     calls = [op for op in module.walk() if isinstance(op, func.CallOp) and op.callee.root_reference.data == name]
     if not calls:
-        function.properties["sym_name"] = StringAttr(f"run_{name}")
+        function.properties["sym_name"] = StringAttr(Names(module).fresh(f"run_{name}"))
         return
     for call in calls:
         mapping: dict[SSAValue, SSAValue] = dict(zip(function.body.block.args, call.operands, strict=True))
         for op in function.body.block.ops:
-            if not isinstance(op, func.ReturnOp):
+            if isinstance(op, func.ReturnOp):
+                Rewriter.replace_op(call, [], [mapping.get(value, value) for value in op.operands])
+            else:
                 Rewriter.insert_op(op.clone(mapping), InsertPoint.before(call))
-        Rewriter.erase_op(call)
     Rewriter.erase_op(function)

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import extent_of
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.failures import failure
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,20 @@ class Workspace:
 def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineOp, Workspace]:
     """Allocate before a launch what its combines over block axes need.
 
-    Raises DiagnosticException if a combine over CTAs stands in a loop or extents are not constant.
+    Raises PassFailedException if a combine over CTAs stands in a loop or extents are not constant.
     """
     found: dict[tile.CombineOp, Workspace] = {}
     for op in launch.body.walk():
         if not isinstance(op, tile.CombineOp) or not any(axis in op.axes for axis in launch.ctas):
             continue
         if op.parent_op() is not launch:
-            raise DiagnosticException(
-                "materialize: a combine over block axes stands in a loop; it must stand in the launch itself"
-            )
+            raise failure(op, "a combine over block axes stands in a loop; it must stand in the launch itself")
         if not (folded := blocks_of(op, launch)):
             continue
         others = [axis for axis in launch.ctas if axis not in folded]
         depends = Dependence().of(*op.results)
         kept = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in depends]
-        shape = [_size(others), _size(folded), *map(_extent, kept), _size(launch.bound_to(Binding.THREAD))]
+        shape = [_size(others), _size(folded), *map(_positive, kept), _size(launch.bound_to(Binding.THREAD))]
         made = [memref.AllocOp.get(result.type, shape=shape) for result in op.results]
         for alloc, result in zip(made, op.results, strict=True):
             alloc.memref.name_hint = f"{result.name_hint or 'fold'}_part"
@@ -72,23 +70,29 @@ def blocks_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[BlockArgument]:
 def cluster_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[BlockArgument]:
     """The cluster axes of a combine over them: all of the launch.
 
-    Raises DiagnosticException if it folds some of them only, or block axes besides.
+    Raises PassFailedException if it folds some of them only, or block axes besides.
     """
     ranks = launch.bound_to(Binding.CLUSTER)
     found = [axis for axis in ranks if axis in op.axes]
     if found and (len(found) < len(ranks) or blocks_of(op, launch)):
-        raise DiagnosticException("materialize: a combine over a cluster folds all its axes, and no block axes besides")
+        raise failure(op, "a combine over a cluster folds all its axes, and no block axes besides")
     return found
 
 
 def _size(axes: Sequence[SSAValue]) -> int:
-    return math.prod(_extent(axis) for axis in axes)
+    return math.prod(map(_positive, axes))
 
 
-def _extent(axis: SSAValue) -> int:
-    extent = extent_of(axis)
-    if extent is None:
-        raise DiagnosticException(
-            f"materialize: the extent of axis %{axis.name_hint} is not constant; only constant extents are lowered"
+def _positive(axis: SSAValue) -> int:
+    return max(constant_extent(axis), 1)
+
+
+def constant_extent(axis: SSAValue) -> int:
+    """The extent of an axis or loop. Raises PassFailedException if it is not constant."""
+    if (extent := extent_of(axis)) is None:
+        owner = axis.owner.parent_op() if isinstance(axis.owner, Block) else axis.owner
+        assert owner is not None
+        raise failure(
+            owner, f"the extent of axis %{axis.name_hint or '?'} is not constant; only constant extents are lowered"
         )
-    return max(extent, 1)
+    return extent

@@ -62,7 +62,7 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
     if staged(launch):
         raise Skip("inputs are staged; chunk-matmul-k runs before stage-inputs")
     if reduction.trips is None:
-        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint} is not constant")
+        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint or '?'} is not constant")
     if bk % kv:
         raise Skip(f"vectors of {kv} do not divide chunks of {bk}")
     if reduction.trips <= bk:

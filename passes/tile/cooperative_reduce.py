@@ -89,7 +89,7 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):
         raise Skip("inputs are staged; cooperative-reduce runs before stage-inputs")
     if (loose := next((op for op in rows if op.trips is None), None)) is not None:
-        raise Skip(f"the bound of the loop over %{loose.iv.name_hint} is not constant")
+        raise Skip(f"the bound of the loop over %{loose.iv.name_hint or '?'} is not constant")
     threads, vector = positive(options, "threads", 256), positive(options, "vector", 1)
     as_axes = options.get("keep") == "axes"
     if as_axes and any(wheres(op.body.block) for op in rows):
@@ -101,11 +101,13 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
 
     if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
         raise Skip(
-            f"the bound of the loop over %{inner.iv.name_hint} varies along the row, so the registers of a thread "
-            "cannot run it together; give vector=1 and keep=loops"
+            f"the bound of the loop over %{inner.iv.name_hint or '?'} varies along the row, so the registers of a "
+            "thread cannot run it together; give vector=1 and keep=loops"
         )
     if (buffer := _exchanged(launch)) is not None:
-        raise Skip(f"%{buffer.name_hint} is written and read in the launch, and another thread may be the one to read")
+        raise Skip(
+            f"%{buffer.name_hint or '?'} is written and read in the launch, and another thread may be the one to read"
+        )
 
     outer_threads = positive(options, "outer", 1)
     if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):

@@ -154,7 +154,7 @@ def _changes(found: Tile, placement: str, vec: int) -> bool:
     if placement == "strips" and found.registers % vec:
         raise Skip(f"strips of {vec} do not divide {found.registers} registers")
     if not found.is_blocked:
-        raise Skip(f"the register tile of %{found.index.result.name_hint} is placed already")
+        raise Skip(f"the register tile of %{found.index.result.name_hint or '?'} is placed already")
     return placement == "strided" or (placement == "strips" and found.registers > vec)
 
 

@@ -105,7 +105,7 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
     if wheres(launch.body.block):
         raise Skip("some points of the launch are inactive, and have no partial sums")
     if reduction.trips is None:
-        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint} is not constant")
+        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint or '?'} is not constant")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
     if "s" not in options:

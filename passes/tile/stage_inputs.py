@@ -185,7 +185,7 @@ def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None
 def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
     """The slab of a CTA, or the reason why shared memory does not serve."""
     if (around := _divergent_loop(launch, group)) is not None:
-        return None, f"not all threads run the loop over %{around.iv.name_hint} alike"
+        return None, f"not all threads run the loop over %{around.iv.name_hint or '?'} alike"
     footprints: list[Footprint] = []
     points = 0
     for load in group.loads:

@@ -2,7 +2,19 @@
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType, f32, f64, f128, i1, i32, i64
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    IndexType,
+    MemRefType,
+    ModuleOp,
+    TensorType,
+    f32,
+    f64,
+    f128,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.parser import Parser
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
@@ -218,6 +230,6 @@ def test_drawn_integers_are_small() -> None:
 
 def test_inputs_that_cannot_be_drawn() -> None:
     with pytest.raises(InvalidInputError, match=r"cannot draw input 0: .* dynamic shape"):
-        draw_inputs([MemRefType(f32, [-1])], 0, "normal")
+        draw_inputs([MemRefType(f32, [DYNAMIC_INDEX])], 0, "normal")
     with pytest.raises(UnsupportedError, match="not f128"):
         draw_inputs([f128], 0, "normal")

@@ -9,7 +9,7 @@ from deplodock.passes.kernel.materialize import MaterializePass
 
 REFUSED = {
     "loops": (
-        "materialize: @loops holds no launch; run tileify first",
+        "func.func: @loops holds no launch; run tileify first",
         """
 func.func @loops(%x: memref<8xf32>) {
   %one = arith.constant 1.0 : f32
@@ -20,7 +20,7 @@ func.func @loops(%x: memref<8xf32>) {
 }""",
     ),
     "dynamic": (
-        "materialize: the extent of axis %i is not constant; only constant extents are lowered",
+        "tile.launch: the extent of axis %i is not constant; only constant extents are lowered",
         """
 func.func @dynamic(%x: memref<8xf32>, %n: index) {
   %one = arith.constant 1.0 : f32
@@ -30,8 +30,32 @@ func.func @dynamic(%x: memref<8xf32>, %n: index) {
   func.return
 }""",
     ),
+    "guard": (
+        "loop.guard: it cannot stand in a launch; loop.where says which points count",
+        """
+func.func @guard(%x: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = 8 : thread) {
+    loop.guard where (%i < 4) {
+      loop.store %one, %x[%i] : memref<8xf32>
+    }
+  }
+  func.return
+}""",
+    ),
+    "dynamic_shape": (
+        "tile.launch: %x has a dynamic shape, memref<?xf32>; write its extents",
+        """
+func.func @dynamic_shape(%x: memref<?xf32>, %out: memref<8xf32>) {
+  tile.launch (%i = 8 : thread) {
+    %v = loop.load %x[%i] : memref<?xf32>
+    loop.store %v, %out[%i] : memref<8xf32>
+  }
+  func.return
+}""",
+    ),
     "prefix": (
-        "materialize: the bound of the loop over %k varies along the register axis %v; only loops "
+        "loop.reduce: the bound of the loop over %k varies along the register axis %v; only loops "
         "that the registers of a thread run together are lowered",
         """
 func.func @prefix(%x: memref<8xf32>, %out: memref<8xf32>) {
@@ -46,7 +70,7 @@ func.func @prefix(%x: memref<8xf32>, %out: memref<8xf32>) {
 }""",
     ),
     "shared_origin": (
-        "materialize: the origin of the slab %s varies along %t, but all of the CTA shares it; "
+        "tile.stage: the origin of the slab %s varies along %t, but all of the CTA shares it; "
         "make that part a coordinate of the slab",
         """
 func.func @k(%x: memref<64xf32>, %out: memref<32xf32>) {

@@ -1,6 +1,6 @@
 // RUN: deplodock-opt %s -p materialize --split-input-file --verify-diagnostics | filecheck %s
 
-// CHECK: materialize: a combine over a cluster folds all its axes, and no block axes besides
+// CHECK: tile.combine: a combine over a cluster folds all its axes, and no block axes besides
 func.func @some(%x: memref<2x4xf32>, %out: memref<4xf32>) {
   tile.launch (%s = 2 : cluster, %r = 4 : cluster) {
     %v = loop.load %x[%s, %r] : memref<2x4xf32>
@@ -12,7 +12,7 @@ func.func @some(%x: memref<2x4xf32>, %out: memref<4xf32>) {
 
 // -----
 
-// CHECK: materialize: only one combine of a launch can fold CTAs, as most of them end there
+// CHECK: tile.combine: only one combine of a launch can fold CTAs, as most of them end there
 func.func @twice(%x: memref<4xf32>, %out: memref<2xf32>) {
   tile.launch (%s = 4 : block) {
     %v = loop.load %x[%s] : memref<4xf32>

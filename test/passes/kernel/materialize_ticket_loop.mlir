@@ -1,6 +1,6 @@
 // RUN: not deplodock-opt %s -p materialize 2>&1 | filecheck %s
 
-// CHECK: materialize: a combine over block axes stands in a loop; it must stand in the launch itself
+// CHECK: tile.combine: a combine over block axes stands in a loop; it must stand in the launch itself
 func.func @in_a_loop(%x: memref<8x32xf32>, %out: memref<8x32xf32>) {
   tile.launch (%s = 4 : block, %t = 8 : thread) {
     loop.for %i = 0 to 4 {
