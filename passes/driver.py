@@ -102,12 +102,17 @@ def lower(
         Error, DiagnosticException, VerifyException: a stage fails, or what it leaves does not verify; a note names it.
     """
     set_target(module, target)
+    without_launch: list[Remark] = []
     for stage in stages(level_of(module), to_level):
         try:
             run = _run(stage, schedule, module, ctx, verify, verifiers)
         except (Error, DiagnosticException, VerifyException) as error:
             error.add_note(f"note: in pass {stage.name}")
+            for remark in without_launch if stage.name == "materialize" else ():
+                error.add_note(f"note: {remark}")
             raise
+        if stage.name == "tileify":
+            without_launch += run.remarks
         if observer is not None:
             observer(run, module)
 
@@ -119,7 +124,9 @@ def set_target(module: ModuleOp, wanted: str | TargetAttr | None) -> None:
     """
     if wanted is None and ATTRIBUTE in module.attributes:
         return
-    module.attributes[ATTRIBUTE] = wanted if isinstance(wanted, TargetAttr) else target(wanted or DEFAULT)
+    module.attributes[ATTRIBUTE] = (
+        wanted if isinstance(wanted, TargetAttr) else target(DEFAULT if wanted is None else wanted)
+    )
 
 
 def stages(level: Level, to_level: Level) -> list[Stage]:

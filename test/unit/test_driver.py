@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from deplodock.analysis.targets import target_of
 from deplodock.dialects.torch import AtenOp
@@ -138,6 +138,11 @@ def test_dead_code_of_a_stage_is_gone_after_it(parse: Callable[[str], ModuleOp],
     assert "math.sin" not in str(module)
 
 
+def test_no_target_has_an_empty_name(parse: Callable[[str], ModuleOp]) -> None:
+    with pytest.raises(InvalidInputError, match="unknown target ''"):
+        driver.set_target(parse(LOOP), "")
+
+
 def test_target(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
     module = parse(LOOP)
     lower(module, ctx, Level.LOOP)
@@ -202,6 +207,15 @@ def test_errors_name_the_pass(parse: Callable[[str], ModuleOp], ctx: Context, mo
     with pytest.raises(Error, match="this cannot be") as raised:
         lower(parse(LOOP), ctx, Level.TILE)
     assert raised.value.__notes__ == ["note: in pass refuse"]
+
+
+def test_a_kernel_without_a_launch_says_why(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
+    text = LOOP.replace("func.return", "%a = memref.alloc() : memref<f32>\nfunc.return")
+    with pytest.raises(PassFailedException, match="@k holds no launch") as error:
+        lower(parse(text), ctx, Level.KERNEL)
+    assert error.value.__notes__[1] == (
+        "note: t:001_tileify skipped at @k: memref.alloc is host code, which a launch cannot hold"
+    )
 
 
 def test_invalid_ir_is_found_after_its_pass(
