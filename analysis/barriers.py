@@ -11,9 +11,9 @@ otherwise, so a thread must fence what it wrote where a box goes before it hands
 
 The kernel is walked with what happened since the last barrier and what is in flight. Accesses in a loop are taken for
 all its iterations at once, and the loop is walked twice, so that accesses of one iteration meet those of the next. A
-loop whose variable chooses a slot of a ring, `%k mod 3`, or that closes or waits for groups, is walked iteration by
-iteration with the slots as numbers, until its state repeats; accesses of different slots do not meet. So is a loop
-with arrivals at phases and waits for them.
+loop whose variable chooses a slot of a ring, `%k mod 3`, and no other subscript, or that closes or waits for groups, is
+walked iteration by iteration with the slots as numbers, until its state repeats; accesses of different slots do not
+meet. So is a loop with arrivals at phases and waits for them.
 """
 
 from __future__ import annotations
@@ -261,8 +261,9 @@ class _Walk:
             period(Linear(((atom, 1),)))
             for inner in op.body.walk()
             for access in self._accesses.get(inner, ())
-            for form in access.subscripts
+            for form, *rest in [access.subscripts or [Linear()]]
             if (atom := slot_of(form)) is not None and atom.form.depends_on(op.iv)
+            if not any(other.depends_on(op.iv) for other in rest)
         }
         groups = (kernel.CommitGroupOp, kernel.WaitGroupOp)
         phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]

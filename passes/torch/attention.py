@@ -12,7 +12,7 @@ from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import dim_map
 from deplodock.passes.torch.indexing import diagonal_mask
 from deplodock.passes.torch.matmul import matmul
-from deplodock.passes.torch.normalizations import masked_softmax, softmax
+from deplodock.passes.torch.normalizations import safe_softmax
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.shapes import transposed
 from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
@@ -22,8 +22,8 @@ class LowerAttention(AtenPattern):
     """`softmax(query @ key.T * scale + mask) @ value`; scale is 1 / sqrt(features) unless given.
 
     A boolean mask says what counts, and -inf is added to all else; a causal one, which replaces scores by -inf, that
-    key j counts for query i if j <= i. A query for which nothing counts gives 0. With `enable_gqa`, neighbouring heads
-    of the query share one of key and value.
+    key j counts for query i if j <= i. A query all of whose scores are -inf, as where nothing counts, gives 0. With
+    `enable_gqa`, neighbouring heads of the query share one of key and value.
     """
 
     overloads = ("scaled_dot_product_attention",)
@@ -43,9 +43,9 @@ class LowerAttention(AtenPattern):
         if op.value("is_causal"):
             kept = diagonal_mask(build, shape_of(scores), 0, "le")
             scores = build.select(kept, scores, build.constant_like(-inf, scores), name="masked")
-        if mask is None:
-            return matmul(build, softmax(build, scores, last), value)
-        return matmul(build, masked_softmax(build, _masked(build, scores, mask), last), value)
+        if mask is not None:
+            scores = _masked(build, scores, mask)
+        return matmul(build, safe_softmax(build, scores, last), value)
 
 
 def _check(op: AtenOp, query: SSAValue, key: SSAValue, value: SSAValue) -> None:

@@ -129,8 +129,8 @@ def softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
     return build.map(arith.DivfOp, exp, build.spread(total, dims, shape_of(x)))
 
 
-def masked_softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
-    """The softmax along `dims`; rows of -inf, where everything is masked, are 0."""
+def safe_softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+    """The softmax along `dims`, but 0 for rows of -inf, as `at::_safe_softmax` of PyTorch is."""
     maximum = build.reduce("maximum", x, dims, name="max")
     dead = build.compare_with("eq", maximum, -inf, name="dead")
     maximum = build.select(dead, build.constant_like(0, maximum), maximum, name="max")

@@ -160,6 +160,8 @@ CASES: dict[str, Case] = {
             F.scaled_dot_product_attention(k, q, q, is_causal=True),
             F.scaled_dot_product_attention(q[0, 0], k[0, 0], v[0, 0]),
             F.scaled_dot_product_attention(q, k[:1, :1], v[:1, :1]),
+            F.scaled_dot_product_attention(q.abs(), torch.full_like(k, -INF), v),
+            F.scaled_dot_product_attention(q.abs(), torch.full_like(k, -INF), v, is_causal=True),
         ),
         (query, key, value),
     ),

@@ -143,3 +143,24 @@ kernel.func @boxes(%w: !kernel.tensor_map<memref<64x32xf32>, box [32, 32]>, %out
   %v = loop.load %ws[-%thread + 31, 0] : memref<32x32xf32, #tile.memory<shared>>
   loop.store %v, %out[%thread] : memref<32xf32>
 }
+
+// -----
+
+// A quotient and a remainder of a loop's variable tell its iterations apart, in this order too: no slot of a ring.
+// CHECK-LABEL: kernel.func @wrapped
+// CHECK:         kernel.wait_group 0
+// CHECK-NEXT:    kernel.barrier
+kernel.func @wrapped(%x: memref<4x16xf32>, %out: memref<16xf32>) blocks(%block = 1) threads(%thread = 8) {
+  %s = kernel.alloc : memref<16x4xf32, #tile.memory<shared>>
+  %t = kernel.alloc : memref<4x16xf32, #tile.memory<shared>>
+  loop.for %c = 0 to 8 {
+    kernel.move 1 async %x[%c mod 4, %c floordiv 4 * 8 + %thread] to %s[%c floordiv 4 * 8 + %thread, %c mod 4] : memref<4x16xf32> to memref<16x4xf32, #tile.memory<shared>>
+    kernel.move 1 async %x[%c mod 4, %c floordiv 4 * 8 + %thread] to %t[%c mod 4, %c floordiv 4 * 8 + %thread] : memref<4x16xf32> to memref<4x16xf32, #tile.memory<shared>>
+  }
+  kernel.commit_group
+  kernel.wait_group 0
+  %v = loop.load %s[-%thread + 15, 3] : memref<16x4xf32, #tile.memory<shared>>
+  %w = loop.load %t[3, -%thread + 15] : memref<4x16xf32, #tile.memory<shared>>
+  %sum = arith.addf %v, %w : f32
+  loop.store %sum, %out[%thread] : memref<16xf32>
+}
