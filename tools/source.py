@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import IO
@@ -74,6 +75,13 @@ class LocatingParser(Parser):
         if op.location == UNKNOWN_LOC:
             op.location = self._location(start)
         return op
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
+        """Define a name. That of `%_1` is no hint: xDSL drops the number, and a clone cannot have an empty name."""
+        super()._register_ssa_definition(name, values, span)
+        if re.fullmatch(r"(_\d+)+", name):
+            for value in values:
+                value.name_hint = None
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         """The class of an op; an unknown one is an error where the op starts, not after it."""

@@ -130,6 +130,11 @@ def test_unterminated_string_is_an_error_at_once(tool: Tool) -> None:
     assert done.stderr.startswith("<stdin>:1:32: error: ")
 
 
+def test_a_name_may_be_a_suffix(tool: Tool) -> None:
+    text = "func.func @f(%_1: i32, %_2_3: i32) { %_4 = arith.addi %_1, %_2_3 : i32 func.return }"
+    assert tool("deplodock-opt", "--check-semantics", "-p", "canonicalize", input=text).returncode == 0
+
+
 def test_any_file_extension_is_ir_text(tool: Tool, tmp_path: Path) -> None:
     source = tmp_path / "kernel.txt"
     source.write_text(VALID)
