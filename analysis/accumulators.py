@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, Use
 
+from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.occupancy import REGISTER_BYTES
-from deplodock.analysis.resources import bytes_of
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import AllocOp, FuncOp, MoveOp
 from deplodock.dialects.loop import memref_of
@@ -92,4 +92,4 @@ def _repeats(op: loop.ForOp) -> bool:
 
 def _registers(alloc: AllocOp) -> int:
     type = memref_of(alloc.result)
-    return -(-math.prod(type.get_shape()) * bytes_of(type.element_type) // REGISTER_BYTES)
+    return -(-math.prod(type.get_shape()) * element_bytes(type.element_type) // REGISTER_BYTES)

@@ -10,35 +10,41 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.linear import Linear
 from deplodock.dialects.tile_swizzle import LINE_BYTES, SwizzleAttr
+from deplodock.errors import UnsupportedError
 
 MAX_BYTES = 16
 """The widest access of a thread in bytes (PTX `ld.v4.f32`); every buffer starts at a multiple of it."""
 
 
 def element_bytes(type: Attribute) -> int:
-    """The size of an element in memory; i1 takes one byte. Raises ValueError for a type that has no size in memory."""
+    """The size of an element in memory; i1 takes one byte. Raises UnsupportedError for a type that has no size."""
     if isinstance(type, AnyFloat | IntegerType):
         return max(1, type.bitwidth // 8)
     if isinstance(type, IndexType):
         return 8
-    raise ValueError(f"{type} has no size in memory")
+    raise UnsupportedError(f"{type} has no size in memory")
 
 
 def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     """The distance in elements between neighbours along each dimension, without the swizzle of a layout.
 
-    Raises ValueError for a dynamic layout.
+    Raises UnsupportedError for a dynamic layout.
     """
     is_swizzled = isinstance(type.layout, SwizzleAttr)
     strides = ShapedType.strides_for_shape(type.get_shape()) if is_swizzled else type.get_strides()
-    if strides is None or any(stride is None for stride in strides):
-        raise ValueError(f"{type} has no static strides")
+    if strides is None or len(strides) != type.get_num_dims() or any(stride is None for stride in strides):
+        raise UnsupportedError(f"{type} has no static strides, one for each dimension")
     return cast(tuple[int, ...], tuple(strides))
 
 
 def address(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear:
-    """The offset of an element from the start of the buffer, in elements, without the swizzle of a layout."""
-    result = Linear()
+    """The position of an element in its buffer, in elements, without the swizzle of a layout.
+
+    Raises UnsupportedError for a dynamic layout.
+    """
+    if (offset := type.get_offset()) is None:
+        raise UnsupportedError(f"{type} has no static offset")
+    result = Linear(constant=offset)
     for form, stride in zip(subscripts, strides_of(type), strict=True):
         result = result + form * stride
     return result

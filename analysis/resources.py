@@ -120,16 +120,8 @@ def _parameter(type: Attribute) -> tuple[int, int]:
     """The bytes of a parameter, and what its address is a multiple of."""
     if isinstance(type, TensorMapType):
         return TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT
-    size = POINTER_BYTES if isinstance(type, MemRefType) else bytes_of(type)
+    size = POINTER_BYTES if isinstance(type, MemRefType) else element_bytes(type)
     return size, size
-
-
-def bytes_of(type: Attribute) -> int:
-    """The bytes of a scalar in memory. Raises UnsupportedError for a type that has none."""
-    try:
-        return element_bytes(type)
-    except ValueError as error:
-        raise UnsupportedError(str(error)) from None
 
 
 def buffer_elements(type: MemRefType[Attribute]) -> int:
@@ -143,17 +135,13 @@ def buffer_elements(type: MemRefType[Attribute]) -> int:
         raise UnsupportedError(f"the size of {type} is not static")
     if 0 in shape:
         return 0
-    try:
-        strides = strides_of(type)
-    except ValueError as error:
-        raise UnsupportedError(str(error)) from None
-    return offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
+    return offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides_of(type), strict=True)) + 1
 
 
 def buffer_bytes(buffer: SSAValue) -> int:
     """The bytes of a buffer. Raises UnsupportedError where its size is not static, or its elements have none."""
     type = memref_of(buffer)
-    return buffer_elements(type) * bytes_of(type.element_type)
+    return buffer_elements(type) * element_bytes(type.element_type)
 
 
 def shared_budget(module: ModuleOp, occupancy: int) -> int:

@@ -42,6 +42,7 @@ _VECTORS = {
     ("i32", 2): "int2",
     ("i32", 4): "int4",
     ("i64", 2): "longlong2",
+    ("index", 2): "longlong2",
     **{(type, width): vector for type in ("f16", "bf16", "i16") for width, vector in _OF_TWO_BYTES.items()},
     **{(type, width): vector for type in ("i8", "ui8", "i1") for width, vector in _OF_ONE_BYTE.items()},
 }

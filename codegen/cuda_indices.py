@@ -18,7 +18,6 @@ from deplodock.analysis.alignment import address, flips
 from deplodock.analysis.linear import Atom, Division, Linear, Range, fold, fold_value, value_range
 from deplodock.codegen.names import Names
 from deplodock.dialects import loop
-from deplodock.errors import UnsupportedError
 
 INT_MAX = 2**31 - 1
 _ANY: Range = (-(2**63), 2**63 - 1)
@@ -32,14 +31,7 @@ def forms(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
 
 def offset(buffer: SSAValue, subscripts: Sequence[Linear]) -> Linear:
     """The position of an element in its buffer, counted in elements. Raises UnsupportedError for a dynamic layout."""
-    type = loop.memref_of(buffer)
-    try:
-        result, start = address(type, subscripts), type.get_offset()
-    except ValueError as error:
-        raise UnsupportedError(str(error)) from None
-    if start is None:
-        raise UnsupportedError(f"{type} has no static offset")
-    return result + Linear((), start)
+    return address(loop.memref_of(buffer), subscripts)
 
 
 def split_unrolled(form: Linear) -> tuple[Linear, Linear]:

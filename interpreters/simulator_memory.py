@@ -52,7 +52,7 @@ class Layout:
         shape, swizzle = type.get_shape(), type.layout if isinstance(type.layout, SwizzleAttr) else None
         try:
             strides, offset = strides_of(type), type.get_offset()
-        except (DiagnosticException, NotImplementedError, ValueError):
+        except (DiagnosticException, NotImplementedError, UnsupportedError):
             strides, offset = None, None
         if strides is None or offset is None or any(n < 0 for n in shape):
             raise UnsupportedError(f"{type} cannot be simulated; it needs static sizes, strides and offset")

@@ -3,8 +3,10 @@
 import itertools
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr, f32
 from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 
@@ -12,6 +14,7 @@ from deplodock.analysis.alignment import address, aligned_width
 from deplodock.analysis.footprint import Footprint, register_footprint, shared_footprint
 from deplodock.analysis.linear import extent_of, fold_map, to_map
 from deplodock.dialects import loop, tile
+from deplodock.errors import UnsupportedError
 from deplodock.passes.driver import new_context
 
 CASES = settings(max_examples=80, deadline=None)
@@ -146,3 +149,20 @@ def test_width_of_contiguous_access() -> None:
         load, roots = reader([subscript], (1, 4, extent, 1))
         type, forms = loop.memref_of(load.source), fold_map(load.map.data, load.indices)
         assert aligned_width(type, forms, roots["v"], extent) == wanted, subscript
+
+
+@pytest.mark.parametrize(("offset", "wanted"), [(0, 4), (2, 2), (3, 1)])
+def test_width_of_a_buffer_with_an_offset(offset: int, wanted: int) -> None:
+    """The first element of a layout decides, too."""
+    load, roots = reader(["%t * 4 + %v"], (1, 4, 4, 1))
+    forms = fold_map(load.map.data, load.indices)
+    type = MemRefType(f32, [64], StridedLayoutAttr([1], offset))
+    assert aligned_width(type, forms, roots["v"], 4) == wanted
+
+
+@pytest.mark.parametrize("layout", [StridedLayoutAttr([None]), StridedLayoutAttr([1], None), StridedLayoutAttr([1, 1])])
+def test_layouts_without_addresses_are_refused(layout: StridedLayoutAttr) -> None:
+    load, roots = reader(["%t * 4 + %v"], (1, 4, 4, 1))
+    forms = fold_map(load.map.data, load.indices)
+    with pytest.raises(UnsupportedError, match="has no static"):
+        aligned_width(MemRefType(f32, [64], layout), forms, roots["v"], 4)
