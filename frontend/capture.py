@@ -22,7 +22,14 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.decompositions import decompositions
-from deplodock.frontend.importer import TORCH_FOLDER, has_operation, import_graph, node_error, tensor_type
+from deplodock.frontend.importer import (
+    TORCH_FOLDER,
+    has_operation,
+    import_graph,
+    node_error,
+    overload_of,
+    tensor_type,
+)
 from deplodock.frontend.program import CapturedGraph, CapturedProgram
 from deplodock.frontend.source import Source
 
@@ -211,13 +218,25 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
         # torch.export writes to stderr what it raises.
         with contextlib.redirect_stderr(io.StringIO()):
             exported = torch.export.export(module, args)
-            return exported if _is_decomposed(exported) else exported.run_decompositions(decompositions())
+            if not _is_decomposed(exported):
+                exported = exported.run_decompositions(decompositions())
     except GuardOnDataDependentSymNode as raised:
         message = "a branch or a size depends on the values of a tensor; that cannot be captured"
         raise located(UnsupportedError, message, source, raised) from raised
     except (Exception, SystemExit) as raised:
         message = f"torch.export cannot capture the program: {describe(raised)}"
         raise located(UnsupportedError, message, source, raised) from raised
+    _refuse_effects(exported, source)
+    return exported
+
+
+def _refuse_effects(exported: torch.export.ExportedProgram, source: Source | None) -> None:
+    """Refuse operations that raise or print: torch.export orders them by tokens."""
+    nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
+    for spec in exported.graph_signature.input_specs:
+        if spec.kind == InputKind.TOKEN:
+            node = next(iter(nodes[spec.arg.name].users))
+            raise node_error(node, f"{overload_of(node)} is not supported", source)
 
 
 def _is_decomposed(exported: torch.export.ExportedProgram) -> bool:
@@ -226,7 +245,7 @@ def _is_decomposed(exported: torch.export.ExportedProgram) -> bool:
 
 
 def _check_result(result: object, source: Source | None) -> None:
-    values = pytree.tree_leaves(result)
+    values = [value for value in pytree.tree_leaves(result) if value is not None]
     for value in values:
         if not isinstance(value, torch.Tensor):
             message = f"the program must compute a tensor or a tuple of tensors, not {type(value).__name__}"
@@ -241,6 +260,7 @@ def _refuse_writes(exported: torch.export.ExportedProgram, source: Source | None
             continue
         what = "input" if spec.kind == OutputKind.USER_INPUT_MUTATION else "state"
         message = f"the program writes into its {what} '{spec.target}'; use operations that return a new tensor"
+        message += "" if what == "input" else ", and .eval() on a module in training mode"
         node = next(node for node in exported.graph.nodes if node.name == spec.arg.name)
         raise node_error(node, message, source)
 

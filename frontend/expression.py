@@ -71,7 +71,7 @@ def read_expression(text: str, *, seed: int = 0, filename: str = "<expression>")
     }  # fmt: skip
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        _execute(compile(tree, filename, "exec"), namespace, source)
+        _execute(_compiled(tree, source), namespace, source)
         source.mark(last.value)
         program = _Splitter(namespace, source)
         function = program.function(last.value)
@@ -119,11 +119,22 @@ def _leaf_names(base: str, value: object) -> list[str]:
 
 
 def _syntax_error(error: Exception, source: Source) -> Exception:
-    if not isinstance(error, SyntaxError) or error.lineno is None or error.lineno > len(source.lines):
+    if not isinstance(error, SyntaxError) or error.lineno is None:
         return source.error(InvalidInputError, f"not a Python text: {error}", None)
     column = max(error.offset or 1, 1)
     position = Position(error.lineno, column, column + 1)
+    if error.lineno > len(source.lines):
+        position = source.position(error.lineno) if source.marks else None
     return source.error(InvalidInputError, f"SyntaxError: {error.msg}", position)
+
+
+def _compiled(tree: ast.Module | ast.Expression, source: Source) -> CodeType:
+    """The code of a tree; what Python refuses only here, as `return` outside a function, is an error of the text."""
+    mode = "exec" if isinstance(tree, ast.Module) else "eval"
+    try:
+        return compile(ast.fix_missing_locations(tree), source.filename, mode)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise _syntax_error(error, source) from None
 
 
 def _execute(code: CodeType, namespace: dict[str, Any], source: Source) -> None:
@@ -163,7 +174,7 @@ class _Splitter:
         definition = ast.FunctionDef("forward", arguments, [ast.copy_location(ast.Return(body), body)], [])
         tree = ast.Module([ast.copy_location(definition, body)], [])
         scope = dict(self.namespace)
-        _execute(compile(ast.fix_missing_locations(tree), self.source.filename, "exec"), scope, self.source)
+        _execute(_compiled(tree, self.source), scope, self.source)
         return scope["forward"]
 
     def split(self, node: ast.expr) -> tuple[ast.expr, bool]:
@@ -252,10 +263,9 @@ class _Splitter:
 
     def value(self, node: ast.expr) -> Any:
         """Evaluate a node now."""
-        tree = ast.Expression(copy.deepcopy(node))
-        scope = self.namespace
+        code = _compiled(ast.Expression(copy.deepcopy(node)), self.source)
         try:
-            return eval(compile(ast.fix_missing_locations(tree), self.source.filename, "eval"), scope)
+            return eval(code, self.namespace)
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, describe(raised), self.source, raised) from raised
 

@@ -145,7 +145,7 @@ class _Importer:
             return
         op_class = aten_op(_overload(node))
         if op_class is None:
-            raise self.error(node, f"{overload_of(node)} is not supported")
+            raise self.error(node, _unsupported(node))
         results = self.result_types(node, op_class.schema())
         element = self.computed_element(node, op_class.schema(), results[0].element_type)
         types = [TensorType(element, results[0].get_shape()), *results[1:]]
@@ -258,10 +258,12 @@ class _Importer:
         return op.outputs
 
     def results(self, node: fx.Node) -> list[SSAValue]:
-        """The values that the program returns."""
+        """The values that the program returns, without None."""
         results: list[SSAValue] = []
         (given,) = node.args
         for value in given if isinstance(given, tuple | list) else [given]:
+            if value is None:
+                continue
             if not isinstance(value, fx.Node):
                 raise UnsupportedError(f"the program returns {value}; only tensors can be returned")
             results.append(self.values[value])
@@ -270,6 +272,14 @@ class _Importer:
     def error(self, node: fx.Node, message: str) -> Error:
         """An UnsupportedError at the source position of a node."""
         return node_error(node, message, self.source)
+
+
+def _unsupported(node: fx.Node) -> str:
+    """Why a call has no operation: the program calls what it names, of which PyTorch may have made something else."""
+    name, own = overload_of(node), str(node.target)
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return f"{name} is not supported: it draws random numbers; call .eval() on a module in training mode"
+    return f"{name} is not supported" + ("" if own == name else f": it needs {own}")
 
 
 def node_error(node: fx.Node, message: str, source: Source | None) -> Error:
@@ -289,7 +299,7 @@ def _place(node: fx.Node, source: Source | None) -> tuple[str, Position] | None:
     for filename, line in reversed(frames):
         if source is not None and filename == source.filename:
             return filename, source.position(int(line))
-        if not filename.startswith(TORCH_FOLDER):
+        if not filename.startswith((TORCH_FOLDER, "<eval_with_key>")):
             return filename, Position(int(line), 1, 2)
     return None
 

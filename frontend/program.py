@@ -35,7 +35,8 @@ class CapturedGraph:
     `inputs` are its tensors in order, contiguous: first those that the user passes, then the parameters, buffers and
     constants that it uses, tied ones once. `names` are their names, `placeholders` their nodes, `paths` the dotted
     paths of parameters and buffers, None for the others. The first results of the graph are the new values of the
-    inputs that `writes` numbers; the others are the leaves of the program's result, a nest of the form `result_spec`.
+    inputs that `writes` numbers; the others are the leaves of the program's result, a nest of the form `result_spec`,
+    where some may be None.
     `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
@@ -115,7 +116,7 @@ class CapturedProgram(CapturedGraph):
             )
         args = self.arguments([value.clone() for value in inputs])
         with torch.no_grad():
-            return list(interpreter.run(*args))
+            return [value for value in interpreter.run(*args) if value is not None]
 
 
 class _Double(fx.Interpreter):
@@ -213,7 +214,7 @@ def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 
 
 def results_of(graph: fx.GraphModule) -> list[Any]:
-    """What a graph gives: fake tensors, which have no values, and constants."""
+    """What a graph gives but for None: fake tensors, which have no values, and constants."""
     (values,) = graph.graph.output_node().args
     listed = values if isinstance(values, tuple | list) else [values]
-    return [value.meta["val"] if isinstance(value, fx.Node) else value for value in listed]
+    return [value.meta["val"] if isinstance(value, fx.Node) else value for value in listed if value is not None]

@@ -107,6 +107,9 @@ class CompiledProgram:
         self.runner = runner
         self._captured = captured
         self._example, self._form = pytree.tree_flatten(captured.args)
+        (values,) = captured.graph.graph.output_node().args
+        assert isinstance(values, tuple | list)
+        self._nones = [value is None for value in values[len(captured.writes) :]]
         self._state = [
             _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
         ]
@@ -124,7 +127,8 @@ class CompiledProgram:
             for number, value in zip(self._captured.writes, results[:count], strict=True):
                 inputs[number].copy_(value)
             home = inputs[0].device if inputs else device
-            leaves = [value.to(home) if isinstance(value, torch.Tensor) else value for value in results[count:]]
+            given = (value.to(home) if isinstance(value, torch.Tensor) else value for value in results[count:])
+            leaves = [None if is_none else next(given) for is_none in self._nones]
             return pytree.tree_unflatten(leaves, self._captured.result_spec)
 
     def _inputs(self, args: tuple[Any, ...]) -> list[torch.Tensor]:

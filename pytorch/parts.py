@@ -90,7 +90,7 @@ class PartsRunner:
         self.draws = any(_is_random(node) for node in self._graph.graph.nodes)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        return list(self._graph(*self._captured.arguments(inputs)))
+        return [value for value in self._graph(*self._captured.arguments(inputs)) if value is not None]
 
     def _compiled(self, graph: fx.GraphModule) -> fx.GraphModule:
         strided = [node for node in graph.graph.nodes if node.target in _STRIDED]

@@ -27,7 +27,7 @@ class Runner(Protocol):
     device: torch.device
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """New tensors, but for a result that is an input or a constant."""
+        """New tensors, but for a result that is an input or a constant; a result that is None is left out."""
         ...
 
 

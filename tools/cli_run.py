@@ -19,7 +19,7 @@ from deplodock.analysis.reductions import longest_reduction
 from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.targets import target_of
 from deplodock.dialects.kernel import FuncOp
-from deplodock.errors import Error
+from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.simulator import Counters, Finding, simulate
@@ -175,6 +175,9 @@ def _captured_task(session: Session, program: Program, device: str) -> _Task:
     """A program from Python, compared with PyTorch. It is lowered to tensor level."""
     captured, module = program.captured, program.module
     assert captured is not None
+    for name, value in zip(captured.names, captured.inputs, strict=True):
+        if value.is_meta:
+            raise InvalidInputError(f"{name} is on the device meta and has no values to run on; `compile` needs none")
     session.lower(module, Level.TENSOR)
     to_array = importlib.import_module("deplodock.frontend.arrays").to_array
     with session.clock.part("PyTorch's result"):

@@ -138,6 +138,13 @@ def test_numbers_that_change(runners: list[PartsRunner]) -> None:
     assert [len(runner.parts) for runner in runners] == [1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:deplodock leaves")
+def test_results_may_be_none(runners: list[PartsRunner]) -> None:
+    none, values, other, number = compiled(lambda x: (None, x.sort()[0] + 1, None, 3))(torch.zeros(2))
+    assert (none, values.tolist(), other, number) == (None, [1, 1], None, 3)
+    assert [len(runner.parts) for runner in runners] == [1]
+
+
 def test_gradients_of_gradients(runners: list[PartsRunner]) -> None:
     x = torch.arange(1.0, 4.0, requires_grad=True)
     (first,) = torch.autograd.grad(compiled(lambda x, y: (x**3 * y).sum())(x, x * 2), x, create_graph=True)

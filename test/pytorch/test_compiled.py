@@ -150,6 +150,18 @@ def test_threads_compile_at_once() -> None:
     assert (sys.stdout, sys.stderr) == (stdout, stderr)
 
 
+def test_results_may_be_none() -> None:
+    def step(x: Tensor) -> dict[str, Any]:
+        x.add_(1)
+        return {"nothing": None, "both": [x * 2, None]}
+
+    x = torch.ones(2)
+    got = deplodock.compile(step, (x,))(x)
+    same(got["both"][0], torch.full((2,), 4.0))
+    same(x, torch.full((2,), 2.0))
+    assert got["nothing"] is got["both"][1] is None
+
+
 def test_what_is_too_large_to_simulate_is_evaluated(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +192,7 @@ def test_refusals() -> None:
     with pytest.raises(deplodock.UnsupportedError, match="the schedule 'foo' names foo"):
         deplodock.compile(torch.sin, (torch.ones(3),), schedule="foo")
     attend = nn.functional.scaled_dot_product_attention
-    with pytest.raises(deplodock.UnsupportedError, match="dropout_p = 0.5 is not supported"):
+    with pytest.raises(deplodock.UnsupportedError, match=r"dropout_p = 0.5 is not supported"):
         deplodock.compile(lambda x: attend(x, x, x, dropout_p=0.5), (torch.ones(4, 4),))
     for value, layout in ((torch.ones(3).to_sparse(), "of layout torch.sparse_coo"), (nested(), "nested")):
         with pytest.raises(deplodock.UnsupportedError, match=f"x is {layout}; supported are dense tensors"):
