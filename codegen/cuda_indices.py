@@ -164,6 +164,8 @@ class IndexWriter:
         if not isinstance(atom, Division):
             return self.names[atom], not is_int(atom)
         text, is_wide = self._sum(atom.form)
+        if atom.divisor > INT_MAX and not is_wide:
+            text, is_wide = f"(long long)({text})", True
         if form_bounds(atom.form)[0] < 0:
             helper = "floor_mod" if atom.remainder else "floor_div"
             return f"{helper}({text}, {atom.divisor}{'LL' if is_wide else ''})", is_wide

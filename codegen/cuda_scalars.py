@@ -311,7 +311,8 @@ __device__ __forceinline__ T floor_div(T a, T b) {
     "floor_mod": """\
 template <typename T>
 __device__ __forceinline__ T floor_mod(T a, T b) {
-  return (a % b + b) % b;
+  const T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 """,
     "ceil_div": """\

@@ -14,12 +14,15 @@ double dynamic_cast else enum explicit export extern false float for friend goto
 namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
 requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
 true try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor xor_eq
-NULL NAN INFINITY HUGE_VAL EOF RAND_MAX assert errno linux main major minor stderr stdin stdout unix
+assert errno linux main major math_errhandling minor stderr stdin stdout unix
 blockDim blockIdx gridDim threadIdx warpSize dim3
 """
 
 KEYWORDS = frozenset(_WORDS.split())
 """The keywords of C++, and what the compiler and its implicit headers define as macros or special names."""
+
+MACRO = re.compile(r"[A-Z][A-Z][A-Z0-9_]\w*|[LMP]_\w*|cuda[A-Z]\w*")
+"""How most macros of the implicit headers are called, such as INT_MAX, M_PI and cudaEventDefault."""
 
 
 class Names:
@@ -60,4 +63,5 @@ def identifier(hint: str) -> str:
     """A hint with everything replaced that C does not allow in an identifier or keeps for itself."""
     name = re.sub(r"\W+", "_", hint, flags=re.ASCII)
     name = re.sub(r"__+", "_", name).lstrip("_") or "v"
-    return name if name[0].isalpha() else f"v{name}"
+    name = name if name[0].isalpha() else f"v{name}"
+    return f"{name}_" if MACRO.fullmatch(name) else name

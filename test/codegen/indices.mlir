@@ -30,6 +30,19 @@ kernel.func @k_negative() blocks(%block = 1) threads(%thread = 32) {
 
 // -----
 
+// A divisor of 64 bits makes the dividend one, and no remainder overflows on the way.
+// CHECK:           const T r = a % b;
+// CHECK-NEXT:      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+// CHECK-LABEL: k_divisors
+// CHECK:         const int q = floor_div((long long)(-thread), 4294967296LL);
+// CHECK-NEXT:    const int r = floor_mod(-thread, 2147483647);
+kernel.func @k_divisors() blocks(%block = 1) threads(%thread = 32) {
+  %q = loop.index [(-%thread) floordiv 4294967296]
+  %r = loop.index [(-%thread) mod 2147483647]
+}
+
+// -----
+
 // Offsets that can reach 2^31 elements are 64-bit.
 // CHECK-LABEL: k_large
 // CHECK:         const float v = x[(long long)block * 65536 + thread];

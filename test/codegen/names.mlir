@@ -24,6 +24,20 @@ kernel.func @k_names(%float: memref<32xf64>, %out: memref<32xf64>) blocks(%0 = 1
 
 // -----
 
+// What looks like a macro of the headers gets another name.
+// CHECK-LABEL: k_macros(float* W)
+// CHECK:         const float M_PI_ = W[thread];
+// CHECK-NEXT:    const float INT_MAX_ = M_PI_ + M_PI_;
+// CHECK-NEXT:    const float cudaEventDefault_ = INT_MAX_ + INT_MAX_;
+kernel.func @k_macros(%W: memref<32xf32>) blocks(%block = 1) threads(%thread = 32) {
+  %M_PI = loop.load %W[%thread] : memref<32xf32>
+  %INT_MAX = arith.addf %M_PI, %M_PI : f32
+  %cudaEventDefault = arith.addf %INT_MAX, %INT_MAX : f32
+  loop.store %cudaEventDefault, %W[%thread] : memref<32xf32>
+}
+
+// -----
+
 // A module's kernels are printed in order, after the helpers that any of them needs, once.
 // CHECK-NOT:   float minimumf(
 // CHECK:       float maximumf(float a, float b)
