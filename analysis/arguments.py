@@ -68,7 +68,9 @@ def entry_function(module: ModuleOp, name: str | None = None) -> Function:
         raise Error("the module has no entry point: define a func.func that no other function calls")
     if len(entries) > 1:
         names = ", ".join(f"@{function.sym_name.data}" for function in entries)
-        raise Error(f"the module has several entry points, {names}: name the one to run")
+        raise Error(
+            f"the module has several entry points, {names}; let one function call the others, or name the one to run"
+        )
     return entries[0]
 
 

@@ -17,7 +17,7 @@ from xdsl.universe import Universe
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
-from deplodock.analysis.nest import kernels
+from deplodock.analysis.nest import kernels, launches
 from deplodock.analysis.schedule import ATTRIBUTE as SCHEDULE
 from deplodock.analysis.schedule import LEFT_OUT, schedule_of
 from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
@@ -102,17 +102,18 @@ def lower(
         Error, DiagnosticException, VerifyException: a stage fails, or what it leaves does not verify; a note names it.
     """
     set_target(module, target)
-    without_launch: list[Remark] = []
+    skipped: tuple[Remark, ...] = ()
     for stage in stages(level_of(module), to_level):
         try:
             run = _run(stage, schedule, module, ctx, verify, verifiers)
         except (Error, DiagnosticException, VerifyException) as error:
             error.add_note(f"note: in pass {stage.name}")
-            for remark in without_launch if stage.name == "materialize" else ():
-                error.add_note(f"note: {remark}")
+            if stage.name == "materialize":
+                unlaunched = [function.sym_name.data for function in kernels(module) if not launches(function)]
+                error.__notes__ += [f"note: {remark}" for remark in skipped if remark.symbol in unlaunched]
             raise
         if stage.name == "tileify":
-            without_launch += run.remarks
+            skipped = run.remarks
         if observer is not None:
             observer(run, module)
 

@@ -358,7 +358,10 @@ def test_verbose_prints_the_parts_of_the_time() -> None:
         ("x = 3", r"<expression>:1:1: error: the last statement must be an expression"),
         ("torch.randn(3) + torch.randn(4)", r"<expression>:1:1: error: the program raises RuntimeError: "),
         ("1 / 0", r"<expression>:1:1: error: .*ZeroDivisionError"),
-        ("y = 2\ntorch.fft.fft(torch.randn(4))", r"<expression>:2:1: error: aten\.fft_fft\.default is not supported: it needs "),
+        (
+            "y = 2\ntorch.fft.fft(torch.randn(4))",
+            r"<expression>:2:1: error: aten\.fft_fft\.default is not supported: it needs ",
+        ),
         ("torch.randn(4).cfloat()", r"<expression>:1:1: error: .*torch\.complex64; supported are torch\.float32, "),
         ("torch.randn(4, dtype=torch.cfloat) + 1", r"<expression>.*: error: .*torch\.complex64; supported are "),
         ("torch.softmax(torch.randn(4), 0).chalf()", r"<expression>:1:1: error: .*torch\.complex32"),

@@ -210,12 +210,15 @@ def test_errors_name_the_pass(parse: Callable[[str], ModuleOp], ctx: Context, mo
 
 
 def test_a_kernel_without_a_launch_says_why(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
-    text = LOOP.replace("func.return", "%a = memref.alloc() : memref<f32>\nfunc.return")
+    text = TILE.replace("@k", "@launched") + LOOP.replace(
+        "func.return", "%a = memref.alloc() : memref<f32>\nfunc.return"
+    )
     with pytest.raises(PassFailedException, match="@k holds no launch") as error:
         lower(parse(text), ctx, Level.KERNEL)
-    assert error.value.__notes__[1] == (
-        "note: t:001_tileify skipped at @k: memref.alloc is host code, which a launch cannot hold"
-    )
+    assert error.value.__notes__ == [
+        "note: in pass materialize",
+        "note: t:001_tileify skipped at @k: memref.alloc is host code, which a launch cannot hold",
+    ]
 
 
 def test_invalid_ir_is_found_after_its_pass(

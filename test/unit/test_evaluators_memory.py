@@ -226,7 +226,7 @@ def test_reading_what_nobody_wrote() -> None:
             r"input 0 of @k_rms_norm must be memref<1x32x64",
         ),
         (RMS_NORM_LOOP, [draw(1, 32, 64), np.zeros(64)], InvalidInputError, r"got float64\[64\]"),
-        (RMS_NORM_LOOP + SOFTMAX, [], Error, "several entry points, @k_rms_norm, @k_softmax: name the one"),
+        (RMS_NORM_LOOP + SOFTMAX, [], Error, "several entry points, @k_rms_norm, @k_softmax; let one"),
         ("builtin.module {}", [], Error, "no entry point"),
         (
             "func.func @f(%x: tensor<2xf80>) -> tensor<2xf80> {func.return %x : tensor<2xf80>}",
