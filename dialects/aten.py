@@ -238,7 +238,19 @@ _TABLE = (
     (
         Rule.SAME,
         FLOAT,
+        "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1],"
+        " bool ceil_mode=False) -> Tensor",
+    ),
+    (
+        Rule.SAME,
+        FLOAT,
         "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,"
+        " bool ceil_mode=False) -> Tensor",
+    ),
+    (
+        Rule.SAME,
+        FLOAT,
+        "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1,"
         " bool ceil_mode=False) -> Tensor",
     ),
     (
@@ -253,8 +265,15 @@ _TABLE = (
         "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,"
         " bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     ),
+    (
+        Rule.SAME,
+        FLOAT,
+        "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False,"
+        " bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+    ),
     (Rule.SAME, FLOAT, "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"),
-    (Rule.SAME, FLOAT, "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"),
+    (Rule.SAME, FLOAT, "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"),
+    (Rule.SAME, FLOAT, "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"),
     (Rule.SAME, NUMBER, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"),
     (Rule.SAME, NUMBER, "matmul(Tensor self, Tensor other) -> Tensor"),
     (Rule.SAME, NUMBER, "mm(Tensor self, Tensor mat2) -> Tensor"),
@@ -366,6 +385,8 @@ ALIASES = {
     "__lshift__.Tensor": "bitwise_left_shift.Tensor",
     "__rshift__.Scalar": "bitwise_right_shift.Tensor_Scalar",
     "__rshift__.Tensor": "bitwise_right_shift.Tensor",
+    "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d": "adaptive_avg_pool3d",
     "concat": "cat",
     "concatenate": "cat",
     "divide.Tensor": "div.Tensor",

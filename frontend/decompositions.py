@@ -19,6 +19,7 @@ _FURTHER = (
     *(_ATEN.elu.default, _ATEN.linalg_vector_norm.default, _ATEN.dist.default, _ATEN.bucketize.Tensor),
     *(_ATEN.upsample_nearest2d.vec, _ATEN.upsample_bilinear2d.vec, _ATEN.upsample_bilinear2d.default),
     *(_ATEN.tril_indices.default, _ATEN.triu_indices.default),
+    *(_ATEN._native_batch_norm_legit_functional.default, _ATEN._native_batch_norm_legit.no_stats),
 )
 
 
@@ -51,4 +52,11 @@ def _index_put(
     return torch.where(mask, values.reshape(()).to(x.dtype), x)
 
 
-_OWN: Decompositions = {_ATEN.one_hot.default: _one_hot, _ATEN.index_put.default: _index_put}
+_OWN: Decompositions = {
+    _ATEN.one_hot.default: _one_hot,
+    _ATEN.index_put.default: _index_put,
+    _ATEN.add.Scalar: lambda x, other, alpha=1: torch.add(x, other, alpha=alpha),
+    _ATEN.sub.Scalar: lambda x, other, alpha=1: torch.sub(x, other, alpha=alpha),
+    _ATEN.mul.Scalar: torch.mul,
+    _ATEN.div.Scalar: torch.div,
+}

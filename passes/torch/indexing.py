@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -13,6 +14,9 @@ from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, wrap_dim
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.shapes import select_position, slice_positions, sliced
 from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, filling, shape_of
+
+Pads: TypeAlias = dict[int, tuple[int, int]]
+"""How many elements to add before and after some dimensions; negative amounts cut off."""
 
 
 class LowerGather(AtenPattern):
@@ -100,26 +104,24 @@ class LowerScatterSlice(AtenPattern):
 
 
 class LowerPad(AtenPattern):
-    """A constant around the tensor, from the last dimension to the first; negative amounts cut off."""
+    """A constant, or its own elements, around the tensor, from the last dimension on; negative amounts cut off."""
 
     computes = False
     overloads = ("pad", "constant_pad_nd")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        if op.schema().name == "pad" and op.value("mode") != "constant":
-            raise ValueError(f"mode '{op.value('mode')}' is not supported; only 'constant' is")
         x, amounts = op.operand("self"), op.value("pad")
         rank = len(shape_of(x))
         if len(amounts) % 2 or len(amounts) > 2 * rank:
             raise ValueError(f"pad {list(amounts)} must hold two amounts for each of at most {rank} dimensions")
         pads = {rank - 1 - i: (amounts[2 * i], amounts[2 * i + 1]) for i in range(len(amounts) // 2)}
+        if op.schema().name == "constant_pad_nd" or op.value("mode") == "constant":
+            return padded(build, x, pads, filling(op.value("value") or 0, element_of(x)))
+        if op.value("mode") == "circular":
+            x, pads = _cut(build, x, pads)
         for dim, (before, after) in pads.items():
-            extent = shape_of(x)[dim]
-            x = sliced(build, x, dim, range(max(0, -before), max(0, -before, extent - max(0, -after))))
-        grown = {
-            dim: (max(0, before), max(0, after)) for dim, (before, after) in pads.items() if max(before, after) > 0
-        }
-        return padded(build, x, grown, filling(op.value("value") or 0, element_of(x)))
+            x = _extended(build, x, dim, before, after, op.value("mode"))
+        return x
 
 
 class LowerTriangle(AtenPattern):
@@ -207,8 +209,37 @@ def _all_of(build: TensorBuilder, conditions: Sequence[SSAValue]) -> SSAValue | 
     return result
 
 
-def padded(build: TensorBuilder, x: SSAValue, pads: dict[int, tuple[int, int]], value: float) -> SSAValue:
-    """`x` with positive amounts of a constant before and after some dimensions."""
+def _cut(build: TensorBuilder, x: SSAValue, pads: Pads) -> tuple[SSAValue, Pads]:
+    """`x` without what negative amounts cut off, and the amounts that are left."""
+    for dim, (before, after) in pads.items():
+        extent = shape_of(x)[dim]
+        x = sliced(build, x, dim, range(max(0, -before), max(0, -before, extent - max(0, -after))))
+    return x, {dim: (max(0, before), max(0, after)) for dim, (before, after) in pads.items() if max(before, after) > 0}
+
+
+def _extended(build: TensorBuilder, x: SSAValue, dim: int, before: int, after: int, mode: str) -> SSAValue:
+    """`x` with elements of its own before and after a dimension: the other end, the mirrored ones, or the last one."""
+    shape, extent = list(shape_of(x)), shape_of(x)[dim]
+    count = before + extent + after
+    fits = {"reflect": max(before, after) < extent, "replicate": extent > 0, "circular": extent > 0}
+    if not fits.get(mode) or count < 0:
+        raise ValueError(f"mode '{mode}' does not pad {extent} elements by {before} and {after}")
+    if mode == "circular":
+        place = (AffineExpr.dimension(dim) + -before % extent) % extent
+        return build.index_map(x, dim_map(len(shape), dim, place), [*shape[:dim], count, *shape[dim + 1 :]])
+    position = build.iota(0, [count])
+    index = build.apply("sub", position, build.constant_like(before, position))
+    zero, last = build.constant_like(0, index), build.constant_like(extent - 1, index)
+    if mode == "replicate":
+        index = build.apply("minimum", build.apply("maximum", index, zero), last)
+    else:
+        index = build.apply("sub", last, build.apply("abs", build.apply("sub", last, build.apply("abs", index))))
+    return _indexed(build, x, {dim: index})
+
+
+def padded(build: TensorBuilder, x: SSAValue, pads: Pads, value: float) -> SSAValue:
+    """`x` with amounts of a constant before and after some dimensions."""
+    x, pads = _cut(build, x, pads)
     shape = [n + sum(pads.get(d, (0, 0))) for d, n in enumerate(shape_of(x))]
     if 0 in shape_of(x):
         return build.constant(value, element_of(x), shape)

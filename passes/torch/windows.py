@@ -46,20 +46,29 @@ class Window:
 class LowerConvolution(AtenPattern):
     """`result[n, c, o..] = bias[c] + sum(input[n, g, i, o * stride + k * dilation - padding..] * weight[c, i, k..])`.
 
-    One product in the point space [n, c, o.., i, k..], summed over the last dimensions; g is the group of c.
+    One product in the point space [n, c, o.., i, k..], summed over the last dimensions; g is the group of c. A
+    transposed convolution is one of stride 1 on the input with `stride - 1` zeros between its elements, by the weight
+    turned over.
     """
 
     overloads = ("convolution",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, weight, bias = op.operand("input"), op.operand("weight"), op.tensor("bias")
-        if op.value("transposed"):
-            raise ValueError("transposed convolutions are not supported")
         unbatched = len(shape_of(x)) == len(shape_of(weight)) - 1
         x = build.reshape(x, (1, *shape_of(x))) if unbatched else x
+        spaces, groups = len(shape_of(weight)) - 2, op.value("groups")
+        names = ("stride", "padding", "dilation", "output_padding")
+        stride, padding, dilation, beyond = (_spread(op.value(name), spaces) for name in names)
+        if op.value("transposed"):
+            if shape_of(weight)[0] % groups:
+                raise ValueError(f"a weight of shape {list(shape_of(weight))} does not fall into {groups} groups")
+            reach = [(size - 1) * step for size, step in zip(shape_of(weight)[2:], dilation, strict=True)]
+            edges = [(r - p, r - p + b) for r, p, b in zip(reach, padding, beyond, strict=True)]
+            x, weight = _stretched(build, x, stride, edges), _turned(build, weight, groups)
+            stride, padding = [1] * spaces, [0] * spaces
         channels, inside, *sizes = shape_of(weight)
-        spaces, groups = len(sizes), op.value("groups")
-        windows = _windows(sizes, *(_spread(op.value(name), spaces) for name in ("stride", "padding", "dilation")))
+        windows = _windows(sizes, stride, padding, dilation)
         if len(shape_of(x)) != spaces + 2 or shape_of(x)[1] != groups * inside or channels % groups:
             raise ValueError(f"a weight of shape {list(shape_of(weight))} does not fit {list(shape_of(x))}")
         counts = [window.count(extent) for window, extent in zip(windows, shape_of(x)[2:], strict=True)]
@@ -79,17 +88,39 @@ class LowerConvolution(AtenPattern):
         return build.reshape(value, shape_of(value)[1:]) if unbatched else value
 
 
+def _stretched(build: TensorBuilder, x: SSAValue, steps: Sequence[int], edges: Sequence[tuple[int, int]]) -> SSAValue:
+    """`x` with `step - 1` zeros between the elements of each of the last dimensions, and these amounts at its edges."""
+    first = len(shape_of(x)) - len(steps)
+    for dim, (step, (before, after)) in enumerate(zip(steps, edges, strict=True), first):
+        shape = shape_of(x)
+        if step > 1:
+            x = build.reshape(x, (*shape[: dim + 1], 1, *shape[dim + 1 :]))
+            x = padded(build, x, {dim + 1: (0, step - 1)}, 0)
+            x = build.reshape(x, (*shape[:dim], shape[dim] * step, *shape[dim + 1 :]))
+        x = padded(build, x, {dim: (before, after - (step - 1))}, 0)
+    return x
+
+
+def _turned(build: TensorBuilder, weight: SSAValue, groups: int) -> SSAValue:
+    """The weight of a transposed convolution, `[input channel, output channel of a group, k..]`, as of a plain one."""
+    given, made, *sizes = shape_of(weight)
+    dims = [AffineExpr.dimension(d) for d in range(2 + len(sizes))]
+    ends = [dim * -1 + (size - 1) for dim, size in zip(dims[2:], sizes, strict=True)]
+    source = (dims[0] // made * (given // groups) + dims[1], dims[0] % made, *ends)
+    return build.index_map(weight, AffineMap(len(dims), 0, source), (groups * made, given // groups, *sizes))
+
+
 class LowerMaxPool(AtenPattern):
     """The largest element of each window; what is outside of the tensor is -inf. NaN is larger than all."""
 
-    overloads = ("max_pool2d",)
+    overloads = ("max_pool1d", "max_pool2d", "max_pool3d")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
+        x, spaces = op.operand("self"), int(op.schema().name[-2])
         if not isinstance(element_of(x), AnyFloat):
             raise ValueError("only floats are supported")
         names = ("kernel_size", "stride", "padding", "dilation")
-        size, stride, padding, dilation = (_spread(op.value(name), 2) for name in names)
+        size, stride, padding, dilation = (_spread(op.value(name), spaces) for name in names)
         windows = _windows(size, stride or size, padding, dilation)
         return build.reduce("maximum", *_read(build, x, windows, -inf, op.value("ceil_mode")), name="max")
 
@@ -97,14 +128,14 @@ class LowerMaxPool(AtenPattern):
 class LowerAveragePool(AtenPattern):
     """The sum of each window over the number of its elements, of those inside of the tensor or its padding alone."""
 
-    overloads = ("avg_pool1d", "avg_pool2d")
+    overloads = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, spaces = op.operand("self"), int(op.schema().name[-2])
         size, stride, padding = (_spread(op.value(name), spaces) for name in ("kernel_size", "stride", "padding"))
         windows, ceil = _windows(size, stride or size, padding, [1] * spaces), op.value("ceil_mode")
         total = build.reduce("add", *_read(build, x, windows, 0, ceil), name="sum")
-        divisor = op.value("divisor_override") if spaces == 2 else None
+        divisor = op.value("divisor_override") if spaces > 1 else None
         if divisor is not None or (not ceil and (op.value("count_include_pad") or not any(padding))):
             count = build.constant_like(divisor or prod(size), total)
         else:
@@ -120,7 +151,7 @@ class LowerAveragePool(AtenPattern):
 class LowerAdaptiveAveragePool(AtenPattern):
     """The mean of parts of equal size, of which the result has so many."""
 
-    overloads = ("_adaptive_avg_pool2d", "adaptive_avg_pool1d")
+    overloads = ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, wanted = op.operand("self"), op.value("output_size")

@@ -25,6 +25,12 @@ CONVOLUTIONS = {
     ),
     "convolution depthwise": (lambda x, w: F.conv1d(x, w, padding="same", groups=3), (2, 3, 7), (3, 1, 3)),
     "convolution causal": (lambda x, w: F.conv1d(F.pad(x, (2, 0)), w), (2, 3, 7), (4, 3, 3)),
+    "convolution transposed": (
+        lambda x, w: F.conv_transpose2d(x, w, w.sum((0, 1, 2))[:2], 2, (1, 3), (1, 0), dilation=(1, 3)),
+        (2, 3, 4, 5),
+        (3, 2, 3, 2),
+    ),
+    "convolution transposed groups": (lambda x, w: F.conv_transpose1d(x, w, groups=2), (4, 6), (4, 3, 2)),
     "convolution unbatched": (lambda x, w: F.conv2d(x, w), (3, 5, 5), (2, 3, 2, 2)),
     "convolution volume": (lambda x, w: F.conv3d(x, w, stride=2), (1, 2, 4, 4, 4), (3, 2, 2, 2, 2)),
 }
@@ -37,21 +43,25 @@ def test_convolutions(check_with_torch: Callable[..., Any], case: str) -> None:
 
 
 POOLS = {
-    "max_pool2d": (
+    "max_pool1d max_pool2d max_pool3d": (
         lambda x: (
             *(F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, (3, 2), 1, dilation=2)),
             *(F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x[0], 2)),
+            *(F.max_pool1d(x[0], 3, 2, 1), F.max_pool3d(x, (2, 3, 1), 2, (0, 1, 0))),
         )
     ),
-    "avg_pool1d avg_pool2d": (
+    "avg_pool1d avg_pool2d avg_pool3d": (
         lambda x: (
             *(F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)),
             *(F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2, divisor_override=3)),
-            F.avg_pool1d(x[0], 3, 2, 1),
+            *(F.avg_pool1d(x[0], 3, 2, 1), F.avg_pool3d(x, (1, 2, 4)), F.avg_pool3d(x, 3, 1, 1, divisor_override=2)),
         )
     ),
-    "_adaptive_avg_pool2d adaptive_avg_pool1d": (
-        lambda x: (F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (4, 2)), F.adaptive_avg_pool1d(x[0], 4))
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d": (
+        lambda x: (
+            *(F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (4, 2)), F.adaptive_avg_pool1d(x[0], 4)),
+            *(F.adaptive_avg_pool3d(x, (3, 2, 1)), torch.ops.aten._adaptive_avg_pool2d(x, (2, 2))),
+        )
     ),
 }
 
@@ -66,9 +76,5 @@ def test_pools(check_with_torch: Callable[..., Any], case: str) -> None:
 def test_what_is_refused(run_at_tensor_level: Callable[..., Any]) -> None:
     from xdsl.utils.exceptions import PassFailedException
 
-    for function, message in (
-        (lambda x: F.conv_transpose2d(x, x.new_ones(3, 2, 2, 2)), "transposed convolutions are not supported"),
-        (lambda x: F.adaptive_avg_pool2d(x, 3), r"\[8, 8\] elements do not fall into \[3, 3\] parts of one size"),
-    ):
-        with pytest.raises(PassFailedException, match=message):
-            run_at_tensor_level(function, randn(2, 3, 8, 8))
+    with pytest.raises(PassFailedException, match=r"\[8, 8\] elements do not fall into \[3, 3\] parts of one size"):
+        run_at_tensor_level(lambda x: F.adaptive_avg_pool2d(x, 3), randn(2, 3, 8, 8))

@@ -47,3 +47,27 @@ func.func @unknown(%x: tensor<3xf32>) -> tensor<3xf32> {
   %1 = "torch.aten.lgamma"(%0) : (tensor<3xf32>) -> tensor<3xf32>
   func.return %1 : tensor<3xf32>
 }
+
+// -----
+
+// CHECK: torch.aten.pad: mode 'reflect' does not pad 3 elements by 3 and 0
+func.func @reflect(%x: tensor<3xf32>) -> tensor<6xf32> {
+  %0 = torch.aten.pad %x {pad = [3, 0], mode = "reflect"} : tensor<3xf32> -> tensor<6xf32>
+  func.return %0 : tensor<6xf32>
+}
+
+// -----
+
+// CHECK: torch.aten.pad: mode 'mirror' does not pad 3 elements by 1 and 0
+func.func @mode(%x: tensor<3xf32>) -> tensor<4xf32> {
+  %0 = torch.aten.pad %x {pad = [1, 0], mode = "mirror"} : tensor<3xf32> -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: torch.aten.convolution: a weight of shape [3, 2, 1] does not fall into 2 groups
+func.func @groups(%x: tensor<1x3x4xf32>, %w: tensor<3x2x1xf32>) -> tensor<1x4x4xf32> {
+  %0 = torch.aten.convolution %x, %w {stride = [1], padding = [0], dilation = [1], transposed = true, output_padding = [0], groups = 2} : tensor<1x3x4xf32>, tensor<3x2x1xf32> -> tensor<1x4x4xf32>
+  func.return %0 : tensor<1x4x4xf32>
+}
