@@ -19,6 +19,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from deplodock.dialects.elements import WIDE, ui8
+
 _FLOAT_IDENTITIES = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
@@ -249,6 +251,8 @@ def verify_combiner(
     wanted = ", ".join(str(type) for type in types)
     if not isinstance(terminator, yield_class) or [operand.type for operand in terminator.operands] != list(types):
         raise VerifyException(f"the combiner must end with {yield_class.name} of values of the types ({wanted})")
+    if (unsigned := next((type for type in types if type == ui8), None)) is not None:
+        raise VerifyException(f"{unsigned} has no constants, so no identity; reduce in {WIDE[unsigned]}")
     identity_types = [
         cast(Attribute, value.type) if isinstance(value, FloatAttr | IntegerAttr) else None for value in identities
     ]

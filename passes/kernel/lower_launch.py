@@ -99,11 +99,13 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case tile.CombineOp():
             lower_combine(emitter, op)
         case tile.StageOp():
+            _check_source(emitter, op)
             _check_origin(emitter, op)
             lower_stage(emitter, op)
         case tile.AllocOp():
             lower_alloc(emitter, op)
         case tile.CopyOp():
+            _check_source(emitter, op)
             lower_copy(emitter, op)
         case tile.WaitOp():
             lower_wait(emitter, op)
@@ -116,6 +118,14 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case _:
             hint = "; loop.where says which points count" if isinstance(op, loop.GuardOp) else ""
             raise failure(op, f"it cannot stand in a launch{hint}")
+
+
+def _check_source(emitter: Emitter, op: tile.StageOp | tile.CopyOp) -> None:
+    """Raises PassFailedException if the launch writes the buffer that a slab is copied from."""
+    if any(
+        isinstance(use.operation, loop.StoreOp) and emitter.launch.is_ancestor(use.operation) for use in op.source.uses
+    ):
+        raise failure(op, f"the launch writes %{op.source.name_hint or '?'}; slabs are of buffers that it only reads")
 
 
 def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue, Use
 from xdsl.passes import ModulePass
@@ -38,6 +38,9 @@ from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import Workspace, allocate, constant_extent
 from deplodock.passes.names import Names
+
+_HOST_CODE = (memref.AllocOp, kernel.CountersOp, kernel.TensorMapOp, kernel.LaunchOp, func.CallOp, func.ReturnOp)
+"""What a host function is made of."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +152,11 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
     """Inline a function of launches into its callers, or keep it as a host function of its own."""
     name = function.sym_name.data
     function.attributes.pop(ATTRIBUTE, None)
-    for op in list(function.body.block.ops):
+    for op in reversed(list(function.body.block.ops)):
         if is_trivially_dead(op):
             Rewriter.erase_op(op)
+        elif not isinstance(op, _HOST_CODE):
+            raise failure(op, "it stands beside a launch, where only calls and allocations can")
     calls = [op for op in module.walk() if isinstance(op, func.CallOp) and op.callee.root_reference.data == name]
     if not calls:
         function.properties["sym_name"] = StringAttr(Names(module).fresh(f"run_{name}"))

@@ -43,6 +43,32 @@ func.func @guard(%x: memref<8xf32>) {
   func.return
 }""",
     ),
+    "beside": (
+        "loop.for: it stands beside a launch, where only calls and allocations can",
+        """
+func.func @beside(%x: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%i = 4 : thread) {
+    loop.store %one, %x[%i] : memref<8xf32>
+  }
+  loop.for %i = 0 to 4 {
+    loop.store %one, %x[%i + 4] : memref<8xf32>
+  }
+  func.return
+}""",
+    ),
+    "written_source": (
+        "tile.stage: the launch writes %x; slabs are of buffers that it only reads",
+        """
+func.func @written_source(%x: memref<8xf32>) {
+  tile.launch (%i = 8 : thread) {
+    %s = tile.stage %x[d0] : memref<8xf32> to memref<8xf32, #tile.memory<shared>>
+    %v = loop.load %s[7 - %i] : memref<8xf32, #tile.memory<shared>>
+    loop.store %v, %x[%i] : memref<8xf32>
+  }
+  func.return
+}""",
+    ),
     "dynamic_shape": (
         "tile.launch: %x has a dynamic shape, memref<?xf32>; write its extents",
         """

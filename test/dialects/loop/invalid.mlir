@@ -287,6 +287,18 @@ func.func @f(%v: f32) {
 
 // -----
 
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: loop.reduce: ui8 has no constants, so no identity; reduce in i32
+func.func @f(%v: ui8) {
+  %0 = loop.reduce %k = 0 to 4 : ui8 {
+    loop.yield %v : ui8
+  } combine (%a: ui8, %b: ui8) identity [0 : ui8] {
+    loop.yield %a : ui8
+  }
+  func.return
+}
+
+// -----
+
 // CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: loop.reduce: the reduction needs one identity for each result, of the types (f32)
 func.func @f(%v: f32) {
   %0 = loop.reduce %k = 0 to 4 : f32 {
