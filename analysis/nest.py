@@ -12,6 +12,7 @@ from xdsl.traits import IsTerminator
 
 from deplodock.analysis.effects import only_reads
 from deplodock.dialects import loop, tile
+from deplodock.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,19 @@ class Nest:
 
 
 def kernels(module: ModuleOp) -> list[func.FuncOp]:
-    """The functions that hold a kernel at loop or tile level, in order."""
-    return [
+    """The functions that hold a kernel at loop or tile level, in order.
+
+    Raises UnsupportedError for one of several blocks.
+    """
+    found = [
         op
         for op in module.ops
         if isinstance(op, func.FuncOp)
         and any(isinstance(inner, loop.ForOp | loop.ReduceOp | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
     ]
+    if (jumping := next((function for function in found if len(function.body.blocks) != 1), None)) is not None:
+        raise UnsupportedError(f"@{jumping.sym_name.data} has several blocks; a kernel is one block of loops")
+    return found
 
 
 def launches(function: func.FuncOp) -> list[tile.LaunchOp]:

@@ -109,6 +109,8 @@ def _input(function: FuncOp, position: int, given: Array, type: Attribute, preci
 
 def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
     """Run a function; each `out` argument must be written whole."""
+    if len(function.body.blocks) != 1:
+        raise UnsupportedError(f"@{function.sym_name.data} has several blocks; the evaluators run functions of one")
     roles = argument_roles(function)
     outputs = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
     for buffer, role in zip(arguments, roles, strict=True):

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -34,20 +33,11 @@ from deplodock.dialects.scalar_regions import combiner_ops
 from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp
 from deplodock.errors import Error
 from deplodock.interpreters.rings import Ring
-from deplodock.interpreters.scalars import evaluate_scalar
+from deplodock.interpreters.scalars import check_scalar, describe, evaluate_scalar
 from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, is_float, poison
 
 MAX_POINTS = 1 << 20
 """The most points that are held in one array."""
-
-
-def describe(op: Operation) -> str:
-    """An operation for a message: its position if known, and its text without regions."""
-    text = op.name if op.regions else " ".join(str(op).split())
-    if isinstance(op.location, FileLineColLoc):
-        file, line, column = op.location.filename.data, op.location.line.data, op.location.column.data
-        return f"{file}:{line}:{column}: {text}"
-    return text
 
 
 @dataclass(frozen=True)
@@ -181,6 +171,7 @@ class Machine:
 
     def scalar(self, op: Operation) -> None:
         """Run a scalar operation."""
+        check_scalar(op)
         self.values[op.results[0]] = evaluate_scalar(op, self.arrays(op.operands), self.precision)
 
     def region(self, region: Region, arguments: Sequence[Array]) -> list[Array]:

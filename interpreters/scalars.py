@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FileLineColLoc, FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
 from deplodock.errors import UnsupportedError
@@ -29,12 +29,24 @@ Entry = Callable[[Operation, DType, Sequence[Array]], Array]
 def evaluate_scalar(op: Operation, operands: Sequence[Array], precision: Precision = "native") -> Array:
     """The result of a scalar operation on arrays that broadcast against each other.
 
-    Raises UnsupportedError if the operation is not in the table or its type is none of `values.dtype_of`.
+    The table has it (`check_scalar`). Raises UnsupportedError if its type is none of `values.dtype_of`.
     """
-    entry = TABLE.get(type(op))
-    if entry is None:
-        raise UnsupportedError(f"the evaluators do not compute {op.name}; use a scalar operation of arith or math")
-    return entry(op, dtype_of(op.results[0].type, precision), operands)
+    return TABLE[type(op)](op, dtype_of(op.results[0].type, precision), operands)
+
+
+def check_scalar(op: Operation) -> None:
+    """Raise UnsupportedError for an operation that is not in the table."""
+    if type(op) not in TABLE:
+        raise UnsupportedError(f"{describe(op)}: it cannot be evaluated here; scalars are computed by arith and math")
+
+
+def describe(op: Operation) -> str:
+    """An operation for a message: its position if known, and its text without regions."""
+    text = op.name if op.regions else " ".join(str(op).split())
+    if isinstance(op.location, FileLineColLoc):
+        file, line, column = op.location.filename.data, op.location.line.data, op.location.column.data
+        return f"{file}:{line}:{column}: {text}"
+    return text
 
 
 def scalar_value(attribute: object, dtype: DType) -> Array:

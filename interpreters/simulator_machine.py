@@ -30,7 +30,7 @@ from deplodock.dialects.kernel import (
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters import simulator_report as kinds
-from deplodock.interpreters.scalars import evaluate_scalar
+from deplodock.interpreters.scalars import check_scalar, evaluate_scalar
 from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes, evaluate_map, holds
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
@@ -175,6 +175,7 @@ class Launch:
             if handler is not None:
                 handler(op, frame)
             else:
+                check_scalar(op)
                 self._values[op.results[0]] = evaluate_scalar(op, self._get(op.operands))
 
     def _get(self, values: Sequence[SSAValue]) -> list[Array]:

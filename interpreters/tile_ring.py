@@ -13,8 +13,9 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects import tile
 from deplodock.errors import Error
-from deplodock.interpreters.machine import Buffer, Handler, Machine, Space, affine, describe, uninitialised
+from deplodock.interpreters.machine import Buffer, Handler, Machine, Space, affine, uninitialised
 from deplodock.interpreters.rings import Ring
+from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.tile_slab import slab_of
 from deplodock.interpreters.values import Array
 

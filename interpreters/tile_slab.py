@@ -10,7 +10,8 @@ from xdsl.ir import SSAValue
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
-from deplodock.interpreters.machine import Machine, Space, describe, outside_as_false
+from deplodock.interpreters.machine import Machine, Space, outside_as_false
+from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 
 

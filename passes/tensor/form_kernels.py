@@ -29,7 +29,7 @@ from heapq import heappop, heappush
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -68,6 +68,10 @@ def _form_kernels(function: func.FuncOp, names: Names, rates: Rates) -> None:
     block = function.body.block
     for op in block.ops:
         _check(op)
+    for argument in block.args:
+        type: Attribute = argument.type
+        if not isinstance(type, TensorType) or not tensor_of(argument).has_static_shape():
+            raise failure(function, f"its arguments must be tensors of static shapes, not {type}")
     prepare(block)
     old = [op for op in block.ops if isinstance(op, TensorOp)]
     positions = {op: position for position, op in enumerate(block.ops)}

@@ -234,6 +234,13 @@ def test_reading_what_nobody_wrote() -> None:
             UnsupportedError,
             "not f80",
         ),
+        (
+            "func.func @f(%x: memref<f32>) -> f32 {%v = memref.load %x[] : memref<f32> func.return %v : f32}",
+            [draw()],
+            UnsupportedError,
+            "memref.load .*: it cannot be evaluated here",
+        ),
+        ("func.func @f() {cf.br ^b ^b: func.return}", [], UnsupportedError, "@f has several blocks"),
     ],
 )
 def test_inputs_that_do_not_fit(text: str, inputs: Sequence[np.ndarray], error: type[Error], message: str) -> None:

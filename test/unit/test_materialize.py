@@ -4,6 +4,7 @@ import pytest
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.errors import UnsupportedError
 from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.materialize import MaterializePass
 
@@ -109,6 +110,12 @@ func.func @k(%x: memref<64xf32>, %out: memref<32xf32>) {
 }""",
     ),
 }
+
+
+def test_a_kernel_is_one_block() -> None:
+    text = "func.func @k(%x: memref<f32>, %v: f32) {cf.br ^b ^b: loop.store %v, %x[] : memref<f32> func.return}"
+    with pytest.raises(UnsupportedError, match="@k has several blocks; a kernel is one block of loops"):
+        MaterializePass().apply(new_context(), Parser(new_context(), text).parse_module())
 
 
 @pytest.mark.parametrize("name", REFUSED)

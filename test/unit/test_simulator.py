@@ -492,5 +492,10 @@ def test_bad_input_is_refused() -> None:
         run("kernel.func @k(%x: memref<?xf32>) blocks(%b = 1) threads(%t = 1) {}", randn(3))
     with pytest.raises(UnsupportedError, match=r"does not run tile\.launch in the host function @f"):
         run("func.func @f() {\n tile.launch (%a = 2 : block) {}\n func.return\n}")
+    with pytest.raises(UnsupportedError, match=r"memref\.load .*: it cannot be evaluated here"):
+        run(
+            "kernel.func @k(%x: memref<f32>) blocks(%b = 1) threads(%t = 1) {%v = memref.load %x[] : memref<f32>}",
+            np.float32(1).reshape(()),
+        )
     with pytest.raises(Error, match="several entry points, @f, @g"):
         run("func.func @f() { func.return }\nfunc.func @g() { func.return }")

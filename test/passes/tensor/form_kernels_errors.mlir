@@ -16,6 +16,14 @@ func.func @dynamic(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 // -----
 
+// CHECK: func.func: its arguments must be tensors of static shapes, not f32
+func.func @scalar(%x: tensor<3xf32>, %s: f32) -> tensor<3xf32> {
+  %0 = tensor_ext.elementwise {arith.negf} %x : tensor<3xf32>
+  func.return %0 : tensor<3xf32>
+}
+
+// -----
+
 // CHECK: arith.addf: the body uses a value from outside; make it an operand or a constant inside
 func.func @captured(%x: tensor<3xf32>, %s: f32) -> tensor<3xf32> {
   %0 = tensor_ext.elementwise %x : tensor<3xf32> -> tensor<3xf32> (%a: f32) {
