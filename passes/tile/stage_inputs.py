@@ -7,8 +7,9 @@
         ..                                                       %a = loop.load %xs[%m, %k] : memref<16x64xf32, ..>
 
 A slab is filled just outside the innermost loop around its readers, or, where that loop is a chunk of a reduction, just
-outside the chunk. Registers hold it when each thread reads only its
-own elements, several times, and they are few enough to be indexed by constants (the loops over them are unrolled).
+outside the chunk. Registers hold it when each thread reads only its own elements, several times or after threads have
+combined what they reduced, and they are few enough to be indexed by constants (the loops over them are unrolled). What
+is read after such a `tile.combine` is filled before the reduction, so that memory does not wait for it.
 Otherwise shared memory holds it, when several warps or several loops read its elements and it fits beside the other
 slabs. Buffers that the kernel writes are left alone.
 
@@ -35,7 +36,7 @@ from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_value, to_map
 from deplodock.analysis.nest import Nest, launches
-from deplodock.analysis.roles import contraction, shares_accumulator
+from deplodock.analysis.roles import Contraction, contraction, shares_accumulator
 from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
 from deplodock.analysis.targets import target_of
 from deplodock.dialects import loop, tile
@@ -143,26 +144,42 @@ def _loops_inside(op: Operation) -> list[loop.ForOp | loop.ReduceOp]:
     return loops[:-1] or loops
 
 
+def _reduction(launch: tile.LaunchOp, group: Group) -> Operation | None:
+    """The first reduction of a row, where threads combine what its loops give before anything reads the buffer."""
+    anchor = group.anchor()
+    combines = [op for op in launch.body.block.ops if isinstance(op, tile.CombineOp)]
+    if group.block is not launch.body.block or not any(op.is_before_in_block(anchor) for op in combines):
+        return None
+    if any(axis in launch.ctas for op in combines for axis in op.axes) or _contraction(launch) is not None:
+        return None
+    return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
+
+
+def _contraction(launch: tile.LaunchOp) -> Contraction | None:
+    return contraction(Nest(tuple(launch.axes), launch.body.block))
+
+
 def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
-    registers, reason = _in_registers(launch, group)
+    reduction = _reduction(launch, group)
+    registers, reason = _in_registers(launch, group, is_late=reduction is not None)
     if registers is not None and memory != "shared":
         for load in group.loads:
             for around in _loops_inside(load):
                 around.properties["unroll"] = UnitAttr()
-        _rewrite(group, registers, Memory.REGISTER)
+        _rewrite(group, registers, Memory.REGISTER, reduction or group.anchor())
         return None
     if memory == "register":
         return f"{group.name}: {reason or 'a thread reads each element once'}"
     shared, shared_reason = _in_shared(launch, group)
     if shared is not None:
-        _rewrite(group, _k_first(launch, group, shared, transpose), Memory.SHARED)
+        _rewrite(group, _k_first(launch, group, shared, transpose), Memory.SHARED, reduction or group.anchor())
         return None
     return f"{group.name}: {'; '.join(dict.fromkeys(filter(None, (reason, shared_reason))))}"
 
 
-def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
-    """The slab of one thread, or why registers do not serve ("" where nothing is read twice by one thread)."""
+def _in_registers(launch: tile.LaunchOp, group: Group, *, is_late: bool) -> tuple[Footprint | None, str]:
+    """The slab of one thread, or why registers do not serve ("" where a thread reads nothing twice or late)."""
     footprints: list[Footprint] = []
     for load in group.loads:
         footprint = register_footprint(load, _inner_axes(launch, load, Binding.REGISTER))
@@ -170,11 +187,13 @@ def _in_registers(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None
             return None, "its subscripts are not affine in the axes"
         footprints.append(footprint)
     merged = _merge(footprints)
-    if merged is None or len(merged.readers) < 2 or not merged.elements:
+    if merged is None or not merged.elements or (len(merged.readers) < 2 and not is_late):
         return None, ""
     values = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type) // 4
     if values > ROW_VALUES:
         return None, f"{values} values of a thread exceed {ROW_VALUES} registers"
+    if is_late:
+        return merged, ""
     box = shared_footprint(group.loads[0], _inner_axes(launch, group.loads[0], Binding.THREAD, Binding.REGISTER))
     threads = math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD))
     if box is None or box.elements < merged.elements * threads:
@@ -216,7 +235,7 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
 
 def _k_first(launch: tile.LaunchOp, group: Group, slab: Footprint, transpose: str) -> Footprint:
     """The slab with the dimensions of k first where it is of a contraction's operand that is to be transposed."""
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block)) if transpose != "never" else None
+    roles = _contraction(launch) if transpose != "never" else None
     if roles is None or not all(roles.reduction.is_ancestor(load) for load in group.loads):
         return slab
     wanted = {"m": roles.m, "n": roles.n}.get(transpose, (*roles.m, *roles.n))
@@ -269,18 +288,18 @@ def _free_shared_bytes(launch: tile.LaunchOp) -> int:
     return target_of(module).fact("shared_per_block") - used
 
 
-def _rewrite(group: Group, footprint: Footprint, memory: Memory) -> None:
-    """Fill the slab before its first reader and read it instead of the buffer."""
+def _rewrite(group: Group, footprint: Footprint, memory: Memory, anchor: Operation) -> None:
+    """Fill the slab before `anchor` and read it instead of the buffer."""
     source = group.loads[0].source
     element = loop.memref_of(source).element_type
     slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(memory))
-    named = tuple(_named(form, _dominating(group.loads[0].indices, group.anchor())) for form in footprint.origin)
+    named = tuple(_named(form, _dominating(group.loads[0].indices, anchor)) for form in footprint.origin)
     map, operands = replace(footprint, origin=named).map()
     stage = tile.StageOp(source, map, operands, slab)
     stage.slab.name_hint = (
         f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
     )
-    Rewriter.insert_op(stage, InsertPoint.before(group.anchor()))
+    Rewriter.insert_op(stage, InsertPoint.before(anchor))
     for reader in footprint.readers:
         _read_slab(reader, stage.slab)
 

@@ -1,11 +1,13 @@
 // RUN: deplodock-opt %s -p choose-schedule,tileify,cooperative-reduce,blockify-launch,stage-inputs 2>/dev/null | filecheck %s
 // RUN: deplodock-opt %s -p choose-schedule,tileify,cooperative-reduce,blockify-launch,stage-inputs --check-semantics
 
-// All rules of a row kernel, by heuristics: each row has a CTA, and its threads keep their part of it in registers.
+// All rules of a row kernel, by heuristics: each row has a CTA, and its threads keep their part of it in registers. The
+// weight, which is read after the reduction, is on its way to registers before it.
 // CHECK-LABEL: func.func @k(%x: memref<1x32x1024xf32>, %w: memref<1024xf32>, %out: memref<1x32x1024xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=128 vector=4},blockify-launch{threads=256},stage-inputs"} {
 // CHECK-NEXT:    tile.launch (%[[I_B:.*]] = 16 : block, %[[I_T:.*]] = 2 : thread, %[[T:.*]] = 128 : thread, %[[V:.*]] = 4 : register) {
 // CHECK-NEXT:      %[[I:.*]] = loop.index [%[[I_B]] * 2 + %[[I_T]]]
 // CHECK-NEXT:      %[[X_REG:.*]] = tile.stage %x[0, %[[I]], d0 * 512 + %[[T]] * 4 + d1] : memref<1x32x1024xf32> to memref<2x4xf32, #tile.memory<register>>
+// CHECK-NEXT:      %[[W_REG:.*]] = tile.stage %w[d0 * 512 + %[[T]] * 4 + d1] : memref<1024xf32> to memref<2x4xf32, #tile.memory<register>>
 // CHECK-NEXT:      %[[SUM:.*]] = loop.reduce {arith.addf} %[[I_1:.*]] = 0 to 2 unroll : f32 {
 // CHECK-NEXT:        %[[K:.*]] = loop.index [%[[I_1]] * 512 + %[[T]] * 4 + %[[V]]]
 // CHECK-NEXT:        %[[V_1:.*]] = loop.load %[[X_REG]][%[[I_1]], %[[V]]] : memref<2x4xf32, #tile.memory<register>>
@@ -18,11 +20,10 @@
 // CHECK-NEXT:      %[[MEAN:.*]] = arith.divf %[[SUM_1]], %[[N]] : f32
 // CHECK-NEXT:      %[[SHIFTED:.*]] = arith.addf %[[MEAN]], %[[EPS]] : f32
 // CHECK-NEXT:      %[[R:.*]] = math.rsqrt %[[SHIFTED]] : f32
-// CHECK-NEXT:      %[[W_SMEM:.*]] = tile.stage %w[d0] : memref<1024xf32> to memref<1024xf32, #tile.memory<shared>>
 // CHECK-NEXT:      loop.for %[[I_2:.*]] = 0 to 2 unroll {
 // CHECK-NEXT:        %[[J:.*]] = loop.index [%[[I_2]] * 512 + %[[T]] * 4 + %[[V]]]
 // CHECK-NEXT:        %[[V_2:.*]] = loop.load %[[X_REG]][%[[I_2]], %[[V]]] : memref<2x4xf32, #tile.memory<register>>
-// CHECK-NEXT:        %[[G:.*]] = loop.load %[[W_SMEM]][%[[J]]] : memref<1024xf32, #tile.memory<shared>>
+// CHECK-NEXT:        %[[G:.*]] = loop.load %[[W_REG]][%[[I_2]], %[[V]]] : memref<2x4xf32, #tile.memory<register>>
 // CHECK-NEXT:        %[[S:.*]] = arith.mulf %[[V_2]], %[[R]] : f32
 // CHECK-NEXT:        %[[Y:.*]] = arith.mulf %[[S]], %[[G]] : f32
 // CHECK-NEXT:        loop.store %[[Y]], %out[0, %[[I]], %[[J]]] : memref<1x32x1024xf32>
