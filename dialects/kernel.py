@@ -69,6 +69,7 @@ from deplodock.dialects.kernel_move import MoveOp
 from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.loop import memref_of, parse_body
+from deplodock.dialects.scalar_regions import print_arguments
 from deplodock.dialects.tile_memory import memory_of, verify_layout
 
 __all__ = [
@@ -239,7 +240,7 @@ class FuncOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.parameters, printer.print_block_argument)
+            print_arguments(printer, self.parameters)
         for word, id, size in (
             ("blocks", self.block_id, self.num_blocks),
             ("threads", self.thread_id, self.num_threads),

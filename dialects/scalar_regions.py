@@ -231,12 +231,23 @@ def print_combiner(printer: Printer, combiner: Region, identities: ArrayAttr[Att
     """Print ` combine (args) identity [..] {..}`."""
     printer.print_string(" combine ")
     with printer.in_parens():
-        printer.print_list(combiner.block.args, printer.print_block_argument)
+        print_arguments(printer, combiner.block.args)
     printer.print_string(" identity ")
     with printer.in_square_brackets():
         printer.print_list(identities, printer.print_attribute)
     printer.print_string(" ")
     printer.print_region(combiner, print_entry_block_args=False)
+
+
+def print_arguments(printer: Printer, arguments: Sequence[SSAValue]) -> None:
+    """Print `%x: f32, %y: f32`, also with debug info without locations, which no parser of arguments reads."""
+
+    def print_argument(argument: SSAValue) -> None:
+        printer.print_ssa_value(argument)
+        printer.print_string(": ")
+        printer.print_attribute(argument.type)
+
+    printer.print_list(arguments, print_argument)
 
 
 def verify_combiner(

@@ -125,7 +125,7 @@ class ElementwiseOp(IRDLOperation):
         if op is None:
             printer.print_string(" ")
             with printer.in_parens():
-                printer.print_list(self.body.block.args, printer.print_block_argument)
+                scalar_regions.print_arguments(printer, self.body.block.args)
             printer.print_string(" ")
             printer.print_region(self.body, print_entry_block_args=False)
 
