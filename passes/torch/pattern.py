@@ -16,6 +16,9 @@ from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, wrapped
 
+_NUMBERS = ("self", "other", "min", "max", "min_val", "max_val")
+"""Parameters whose numbers PyTorch converts to the element type before it computes."""
+
 
 class AtenPattern(RewritePattern):
     """Replaces the ATen operations named by `overloads` by what `lower` builds.
@@ -70,7 +73,7 @@ def _widened(op: AtenOp, build: TensorBuilder) -> AtenOp:
     wide = [TensorType(WIDE.get(type.element_type, type.element_type), type.get_shape()) for type in types]
     operands = [build.widen(value) for value in op.tensors]
     properties = dict(op.properties)
-    for name in ("self", "other"):
+    for name in _NUMBERS:
         number, element = properties.get(name), types[0].element_type
         if isinstance(number, FloatAttr) and isinstance(element, AnyFloat) and op.schema().name not in WIDE_NUMBERS:
             properties[name] = FloatAttr(FloatAttr(number.value.data, element).value.data, f64)

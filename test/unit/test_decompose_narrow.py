@@ -51,7 +51,7 @@ def integers(x: Any, y: Any, positive: Any) -> Any:
             x.double().to(x.dtype),
             x.to(torch.bfloat16),
             torch.full_like(x, 9),
-            x.clamp(2, 9),
+            *(x.clamp(2, 9), x.clamp(-3, 9), x.clamp_min(-3)),
             torch.maximum(x, y),
             x[1],
         ),
