@@ -44,17 +44,39 @@ def _one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
 def _index_put(
     x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
 ) -> Any:
-    """`x[mask] = value` with one value for all elements."""
-    (mask, *others) = indices
-    if mask is None or others or mask.dtype != torch.bool or values.numel() != 1 or accumulate:
+    """`x[mask] = value` with one value for all elements, or `x[:, index] = values` with one vector of positions."""
+    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or accumulate:
         return NotImplemented
-    mask = mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
+    ((dim, index),) = given
+    if index.dtype != torch.bool:
+        return _index_copy(x, dim, index, values)
+    if dim or values.numel() != 1:
+        return NotImplemented
+    mask = index.reshape(*index.shape, *[1] * (x.dim() - index.dim()))
     return torch.where(mask, values.reshape(()).to(x.dtype), x)
+
+
+def _index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
+    """`x` with the slices of `source`, which broadcasts, at positions along a dimension; of equal ones the last."""
+    if index.dim() != 1 or not x.dim() or not index.numel():
+        return NotImplemented
+    extent, count = x.shape[dim], index.numel()
+    wrapped = torch.where(index < 0, index + extent, index)
+    hits = wrapped[:, None] == torch.arange(extent, device=x.device)
+    last = torch.where(hits, torch.arange(1, count + 1, device=x.device)[:, None], 0).amax(0) - 1
+    shape = [count if d == dim % x.dim() else n for d, n in enumerate(x.shape)]
+    taken = source.to(x.dtype).expand(shape).index_select(dim, last.clamp(min=0))
+    along = [extent if d == dim % x.dim() else 1 for d in range(x.dim())]
+    return torch.where((last >= 0).reshape(along), taken, x)
 
 
 _OWN: Decompositions = {
     _ATEN.one_hot.default: _one_hot,
     _ATEN.index_put.default: _index_put,
+    _ATEN.index_copy.default: _index_copy,
+    _ATEN.index_fill.int_Scalar: lambda x, dim, index, value: _index_copy(x, dim, index, x.new_full((), value)),
+    _ATEN.index_fill.int_Tensor: _index_copy,
     _ATEN.add.Scalar: lambda x, other, alpha=1: torch.add(x, other, alpha=alpha),
     _ATEN.sub.Scalar: lambda x, other, alpha=1: torch.sub(x, other, alpha=alpha),
     _ATEN.mul.Scalar: torch.mul,

@@ -17,6 +17,8 @@ def written(x: Any) -> Any:
     y = x.clone()
     y[y > 0] = 3
     y[x.sum(1) > 0] = -1
+    y[:, torch.tensor([2, -4, 2])] = x[:, :3] + 5
+    y.index_copy_(0, torch.tensor([3]), x[:1])
     return y.mul_(2)
 
 
@@ -26,6 +28,7 @@ def program(x: Any, labels: Any) -> Any:
         *(F.one_hot(labels, 5), written(x), F.elu(x), F.selu(x), F.normalize(x), x.norm(), x.norm(1, dim=0)),
         *(F.interpolate(image, scale_factor=2), F.interpolate(image, size=(3, 5), mode="bilinear")),
         *(F.hardswish(x), F.mish(x), torch.triu_indices(3, 3), F.cosine_similarity(x, x + 1)),
+        x.index_fill(1, torch.tensor([0, 3]), 7),
         *(F.batch_norm(x, None, None, training=True), F.instance_norm(image), F.pairwise_distance(x, x + 1)),
         *(F.cross_entropy(x[:3].repeat(1, 2), labels, label_smoothing=0.1), torch.ops.aten.sub.Scalar(x, 2, 3)),
     )
@@ -41,7 +44,7 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "sort.default": lambda x, i: x.sort()[0],
     "scatter.src": lambda x, i: x.scatter(0, i[:, None], x),
     "scatter_add.default": lambda x, i: x.scatter_add(0, i[:, None], x),
-    "index_put.default": lambda x, i: x.index_put((i,), x[0]),
+    "index_put.default": lambda x, i: x.index_put((i, i), x[0, 0]),
     "nonzero.default": lambda x, i: x.nonzero(),
     "as_strided.default": lambda x, i: x.as_strided((2, 2), (1, 1)),
     "diagonal_scatter.default": lambda x, i: x.diagonal_scatter(x[0]),
