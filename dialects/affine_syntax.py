@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import SSAValue
@@ -150,8 +152,8 @@ class AffineWriter:
     as_symbols: bool = False
 
     def expression(self, expr: AffineExpr) -> None:
-        """Print a sum; a term with a negative factor prints as a subtraction."""
-        first, *terms = _terms(expr)
+        """Print a sum, as it is read again; a term with a negative factor prints as a subtraction."""
+        first, *terms = _terms(reduce(add, _terms(expr)))
         self._product(first)
         for term in terms:
             sign, product = _split_sign(term)

@@ -106,7 +106,7 @@ def combiner_ops(combiner: Region) -> list[Operation] | None:
     block = combiner.block
     n = len(block.args) // 2
     *ops, terminator = block.ops
-    if len(ops) != n or len(terminator.operands) != n:
+    if len(ops) != n or len(terminator.operands) != n or terminator.attributes:
         return None
     for i, op in enumerate(ops):
         operands = (block.args[i], block.args[n + i])
@@ -126,6 +126,7 @@ def mapped_op(region: Region) -> Operation | None:
     if (
         tuple(op.operands) != tuple(block.args)
         or len(op.results) != 1
+        or terminator.attributes
         or tuple(terminator.operands) != tuple(op.results)
     ):
         return None

@@ -77,11 +77,11 @@ class LocatingParser(Parser):
         return op
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
-        """Define a name. That of `%_1` is no hint: xDSL drops the number, and a clone cannot have an empty name."""
+        """Define a name. Its hint has none of the numbers at its end: xDSL adds those, and would give `%x_1` to two."""
         super()._register_ssa_definition(name, values, span)
-        if re.fullmatch(r"(_\d+)+", name):
+        if name[-1].isdigit():
             for value in values:
-                value.name_hint = None
+                value.name_hint = re.sub(r"(_\d+)+$", "", value.name_hint or "") or None
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         """The class of an op; an unknown one is an error where the op starts, not after it."""

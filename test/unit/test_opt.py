@@ -135,6 +135,11 @@ def test_a_name_may_be_a_suffix(tool: Tool) -> None:
     assert tool("deplodock-opt", "--check-semantics", "-p", "canonicalize", input=text).returncode == 0
 
 
+def test_printed_names_are_different(tool: Tool) -> None:
+    text = "func.func @f(%x: i32, %x_1: i32, %x_1_1: i32) { func.return }"
+    assert "(%x: i32, %x_1: i32, %x_2: i32)" in tool("deplodock-opt", input=text).stdout
+
+
 def test_any_file_extension_is_ir_text(tool: Tool, tmp_path: Path) -> None:
     source = tmp_path / "kernel.txt"
     source.write_text(VALID)

@@ -44,6 +44,16 @@ func.func @reduce(%x: memref<1000xf32>, %n: index) {
     // CHECK: loop.yield {last} %{{.*}}, %one : f32, i64
     loop.yield {last} %v, %one : f32, i64
   }
+  // A combiner whose yield has attributes is printed in full.
+  // CHECK:      } combine (%{{.*}}: f32, %{{.*}}: f32) identity [0.000000e+00 : f32] {
+  // CHECK:        loop.yield {kept} %{{.*}} : f32
+  %t = loop.reduce %k = 0 to 4 : f32 {
+    %v = loop.load %x[%k] : memref<1000xf32>
+    loop.yield %v : f32
+  } combine (%a: f32, %b: f32) identity [0.0 : f32] {
+    %p = arith.addf %a, %b : f32
+    loop.yield {kept} %p : f32
+  }
   // CHECK:      %m, %e = loop.reduce %o = 0 to 1000 : f32, f32 {
   // CHECK:      } combine (%m0: f32, %s0: f32, %m1: f32, %s1: f32) identity [0xff800000 : f32, 0.000000e+00 : f32] {
   // CHECK-NEXT:   %max = arith.maximumf %m0, %m1 : f32
@@ -122,6 +132,9 @@ func.func @index(%a: index, %b: index, %c: index) {
   %lane = loop.index [%a * 32 + %b floordiv 4 mod 8]
   // CHECK-NEXT: %ceil = loop.index [(%a + 63) ceildiv 64 * 64]
   %ceil = loop.index [(%a + 63) ceildiv 64 * 64]
+  // A sum in parentheses prints as what it reads as without them.
+  // CHECK-NEXT: %offset = loop.index [%a + %b - 7]
+  %offset = loop.index [%a + (%b - 8 + 1)]
   // CHECK-NEXT: %div = loop.index [(%a * 4 + %b) floordiv 8]
   %div = loop.index [(%a * 4 + %b) floordiv 8]
   // CHECK-NEXT: %tight = loop.index [%a * 4 floordiv 8]
