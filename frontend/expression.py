@@ -12,6 +12,7 @@ import copy
 import itertools
 import math
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from deplodock.frontend.source import Position, Source
 
 
 def read_file(path: Path, *, seed: int = 0) -> CapturedProgram:
-    """Capture the program in a Python file; see `read_expression`.
+    """Capture the program in a Python file, which may import what is beside it; see `read_expression`.
 
     Raises:
         OSError: the file cannot be read.
@@ -38,10 +39,15 @@ def read_file(path: Path, *, seed: int = 0) -> CapturedProgram:
         UnsupportedError: as `read_expression`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: error: the file is not UTF-8 text; is it a Python file?") from None
-    return read_expression(text, seed=seed, filename=str(path))
+    folder = str(path.parent.resolve())
+    sys.path.insert(0, folder)
+    try:
+        return read_expression(text, seed=seed, filename=str(path))
+    finally:
+        sys.path.remove(folder)
 
 
 def read_expression(text: str, *, seed: int = 0, filename: str = "<expression>") -> CapturedProgram:

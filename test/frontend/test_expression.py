@@ -233,6 +233,9 @@ def test_file(tmp_path: Path) -> None:
     path.write_text("x = torch.randn(3)\n\ntorch.logcumsumexp(x, 0)\n")
     with pytest.raises(UnsupportedError, match=r"program\.py:3:1: error: aten\.logcumsumexp\.default"):
         read_file(path)
+    (tmp_path / "beside_the_program.py").write_text("def double(x):\n    return x * 2\n")
+    path.write_text("from beside_the_program import double\ndouble(torch.randn(3))\n", encoding="utf-8-sig")
+    assert read_file(path).names == ("x",)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidInputError, match="not UTF-8 text"):
         read_file(path)
