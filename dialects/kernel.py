@@ -104,7 +104,7 @@ __all__ = [
 class TargetAttr(ParametrizedAttribute):
     """The GPU that a module is compiled for: `#kernel.target<sm_90, sms = 132, ...>`.
 
-    `arch` is nvcc's name; the facts are integers by name (see `analysis/targets.py` for their units and sources).
+    `arch` is nvcc's name; the facts are positive integers by name (see `analysis/targets.py` for their units and sources).
     """
 
     name = "kernel.target"
@@ -113,6 +113,11 @@ class TargetAttr(ParametrizedAttribute):
 
     def __init__(self, arch: str, facts: Mapping[str, int]):
         super().__init__(StringAttr(arch), DictionaryAttr({name: IntegerAttr(n, i64) for name, n in facts.items()}))
+
+    def verify(self) -> None:
+        for name, value in self.facts.data.items():
+            if not isinstance(value, IntegerAttr) or value.value.data < 1:
+                raise VerifyException(f"the target states {name} = {value}; it must be a positive integer")
 
     def fact(self, name: str) -> int:
         """A fact by name. Raises VerifyException if the target does not state it."""

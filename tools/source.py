@@ -71,7 +71,8 @@ class LocatingParser(Parser):
         except VerifyException as error:
             self.raise_error(str(error), at_position=start)
         except (ValueError, TypeError, ArithmeticError, NotImplementedError, RecursionError) as error:
-            self.raise_error(f"cannot read this operation: {error}", at_position=start)
+            reason = " ".join(map(str, error.args))
+            self.raise_error(f"cannot read this operation: {reason}", at_position=start)
         if op.location == UNKNOWN_LOC:
             op.location = self._location(start)
         return op

@@ -30,6 +30,12 @@ func.func @undefined_value() -> i32 {
 
 // -----
 
+// ALL:      opt_parse_position.mlir:{{[0-9]+}}:1
+// ALL:      cannot read this operation: Invalid Block name format `0`. Make sure names
+"loop.for"() <{bound = affine_map<() -> (4)>}> ({^0(%i: index): }) : () -> ()
+
+// -----
+
 // ALL:      opt_parse_position.mlir:{{[0-9]+}}:3
 // ALL:      cannot read this operation: integer modulo by zero
 func.func @zero_divisor(%x: tensor<4xf32>) {

@@ -439,3 +439,10 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90, sms>} {
 // CHECK: invalid.mlir:[[# @LINE + 2]]:66
 // CHECK: identifier expected: the name of a fact of the target
 builtin.module attributes {kernel.target = #kernel.target<sm_90, 3>} {}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:1
+// CHECK: the target states sms = 0 : i64; it must be a positive integer
+builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 0>} {
+}
