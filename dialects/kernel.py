@@ -104,7 +104,7 @@ __all__ = [
 class TargetAttr(ParametrizedAttribute):
     """The GPU that a module is compiled for: `#kernel.target<sm_90, sms = 132, ...>`.
 
-    `arch` is nvcc's name; the facts are positive integers by name (see `analysis/targets.py` for their units and sources).
+    `arch` is nvcc's name; the facts are positive integers by name (`analysis/targets.py` has their units and sources).
     """
 
     name = "kernel.target"
