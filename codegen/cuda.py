@@ -94,7 +94,9 @@ def print_module(module: ModuleOp) -> str:
     """
     functions = [op for op in module.walk() if isinstance(op, kernel.FuncOp)]
     if not functions:
-        raise UnsupportedError("the module holds no kernel.func to print as CUDA; it computes nothing, or is above the kernel level")
+        raise UnsupportedError(
+            "the module holds no kernel.func to print as CUDA; it computes nothing, or is above the kernel level"
+        )
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
     parts = (cuda_scalars, cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_tma)

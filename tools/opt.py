@@ -28,6 +28,8 @@ from deplodock.tools.source import LocatingFrontend
 
 _ALL = "all"
 
+_QUOTES = "'\""
+
 
 class OptMain(xDSLOptMain):
     """xDSL's optimizer driver with deplodock's flags and one-message errors."""
@@ -217,9 +219,12 @@ class _ShowPasses(argparse.Action):
 
 
 def _options(cls: type[ModulePass]) -> list[str]:
-    """The options of a pass, each as `name: type = default`."""
+    """The options of a pass, each as `name: type = default`; xDSL quotes a type that is written as text."""
     infos = get_pass_option_infos(cls)
-    return [f"{name}: {type_}" + ("" if default is None else f" = {default}") for name, type_, default in infos]
+    return [
+        f"{name}: {type_.strip(_QUOTES)}" + ("" if default is None else f" = {default}")
+        for name, type_, default in infos
+    ]
 
 
 def _check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str) -> None:
