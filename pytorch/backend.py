@@ -31,7 +31,7 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..
 class _Compiled:
     """A compiled graph; `is_pure` if running the graph again gives the same and changes nothing."""
 
-    run: Callable[..., Any]
+    run: CompiledProgram
     is_pure: bool
 
 
@@ -50,7 +50,7 @@ class _Specialized:
             self._compiled[key] = self._compile(args)
         compiled = self._compiled[key]
         differentiated = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
-        if compiled is None or (differentiated and not compiled.is_pure):
+        if compiled is None or (differentiated and not compiled.is_pure) or not compiled.run.can_run(*args):
             return self._graph(*args)
         return _Recomputed.apply(compiled.run, self._graph, *args) if differentiated else compiled.run(*args)
 

@@ -15,7 +15,7 @@ from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedGraph, results_of
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
+from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, share_memory
 from deplodock.runtime.device import device_target, missing
 
 
@@ -117,10 +117,12 @@ class CompiledProgram:
     def __call__(self, *args: Any) -> Any:
         """Run the program on tensors of the compiled shapes and dtypes.
 
-        Raises InvalidInputError if the arguments do not fit.
+        Raises InvalidInputError if the arguments do not fit, or one that is written into shares memory with another.
         """
         with torch.no_grad():
             inputs = self._inputs(args)
+            if self._captured.writes and (conflict := self._conflict(inputs)):
+                raise InvalidInputError(conflict)
             device = self.runner.device
             results = self.runner([value.to(device) for value in inputs])
             count = len(self._captured.writes)
@@ -130,6 +132,20 @@ class CompiledProgram:
             given = (value.to(home) if isinstance(value, torch.Tensor) else value for value in results[count:])
             leaves = [None if is_none else next(given) for is_none in self._nones]
             return pytree.tree_unflatten(leaves, self._captured.result_spec)
+
+    def can_run(self, *args: Any) -> bool:
+        """Whether none of the arguments that the program writes into shares memory with another."""
+        return not self._captured.writes or not self._conflict(self._inputs(args))
+
+    def _conflict(self, inputs: Sequence[torch.Tensor]) -> str:
+        """Which input shares memory with one that the program writes into; empty if none does."""
+        storages = [value.untyped_storage().data_ptr() for value in inputs]
+        for number in self._captured.writes:
+            for other, storage in enumerate(storages):
+                if other != number and storage == storages[number] and share_memory(inputs[number], inputs[other]):
+                    written, read = self._captured.names[number], self._captured.names[other]
+                    return f"the program writes into {written}, which shares memory with {read}: pass a clone of one"
+        return ""
 
     def _inputs(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
         """The arguments of `@main`: the tensors given, then parameters, buffers and constants."""

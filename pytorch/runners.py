@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,6 +19,8 @@ from deplodock.runtime.device import Executable, new_stream
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 
 _LOG = logging.getLogger("deplodock")
+_WORK = 10_000
+"""The steps that comparing the addresses of two tensors may take."""
 _ALIGNMENT = 16
 """Bytes of which the address of every buffer is a multiple, as the kernels' wide accesses assume."""
 
@@ -123,3 +127,25 @@ def aligned(value: torch.Tensor) -> torch.Tensor:
     """The tensor itself, or a copy where it is not contiguous, negates, or starts at no multiple of 16 bytes."""
     value = value.detach().resolve_neg().contiguous()
     return value.clone() if value.data_ptr() % _ALIGNMENT else value
+
+
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have an element in common; where that takes long to find out, they count as having one."""
+    arrays = _addresses(one), _addresses(other)
+    try:
+        return np.shares_memory(*arrays, max_work=_WORK)  # pyright: ignore[reportArgumentType]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _addresses(value: torch.Tensor) -> np.ndarray[Any, Any]:
+    """An array at the addresses of a tensor's elements, which may be on a GPU: they must not be read."""
+    size = value.element_size()
+    strides = tuple(stride * size for stride in value.stride())
+    memory = SimpleNamespace(
+        __array_interface__={
+            "version": 3, "typestr": f"|V{size}", "shape": tuple(value.shape), "strides": strides,
+            "data": (value.data_ptr(), False),
+        }
+    )  # fmt: skip
+    return np.asarray(memory)

@@ -114,6 +114,18 @@ def test_writes(runners: list[PartsRunner]) -> None:
     assert [len(runner.parts) for runner in runners] == [1]
 
 
+def test_writes_into_shared_memory_are_left_to_pytorch(runners: list[PartsRunner]) -> None:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return y * 2
+
+    run, memory = compiled(step), torch.zeros(4)
+    torch.testing.assert_close(run(torch.zeros(3), torch.zeros(3)), torch.zeros(3))
+    torch.testing.assert_close(run(memory[:3], memory[1:]), torch.tensor([2.0, 2.0, 0.0]))
+    torch.testing.assert_close(memory, torch.tensor([1.0, 1.0, 1.0, 0.0]))
+    assert [len(runner.parts) for runner in runners] == [1]
+
+
 def test_strides_that_a_program_reads_leave_it_to_pytorch(runners: list[PartsRunner]) -> None:
     def program(x: Tensor) -> Tensor:
         return torch.as_strided((x * 2).t() + 1, (6,), (1,))

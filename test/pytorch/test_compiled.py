@@ -102,6 +102,18 @@ def test_writes_come_back() -> None:
     same(got[1], wanted[1])
 
 
+def test_what_is_written_shares_no_memory() -> None:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return y * 2
+
+    compiled, pair = deplodock.compile(step, (torch.ones(3), torch.ones(3))), torch.zeros(3, 2)
+    same(compiled(pair[:, 0], pair[:, 1]), torch.zeros(3))
+    same(pair[:, 0], torch.ones(3))
+    with pytest.raises(deplodock.InvalidInputError, match="writes into x, which shares memory with y: pass a clone"):
+        compiled(pair.view(-1)[:3], pair.view(-1)[1:4])
+
+
 def test_buffers_are_written() -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:
