@@ -26,7 +26,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp
-from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.simulator_machine import Launch
 from deplodock.interpreters.simulator_memory import Buffer, Layout
@@ -133,13 +133,17 @@ class _Host:
         return []
 
     def _launch(self, kernel: FuncOp, arguments: Sequence[Buffer], caller: Operation) -> None:
-        counters = self.counters.setdefault(kernel.sym_name.data, Counters())
+        name, roles = kernel.sym_name.data, argument_roles(kernel)
+        outputs = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
+        if any(sum(value is other for other in arguments) > 1 for value in outputs):
+            raise Error(f"@{name}: an argument that it writes is passed twice; buffers must not overlap")
+        counters = self.counters.setdefault(name, Counters())
         order, size = None, kernel.cluster_size
         if self._order is not None:
             clusters = self._order.permutation(kernel.num_blocks // size)
             order = (clusters.reshape(-1, 1) * size + np.arange(size)).reshape(-1)
         Launch(kernel, arguments, self.report, counters, self._check, order).run()
-        for buffer, role in zip(arguments, argument_roles(kernel), strict=True):
+        for buffer, role in zip(arguments, roles, strict=True):
             buffer.log = None
             if role is not Role.IN:
                 self._writers[id(buffer)] = caller
