@@ -109,6 +109,7 @@ def captured_graph(
     assert exported.call_spec.out_spec is not None
     return CapturedGraph(
         inputs=tuple(given.value.contiguous() for given in inputs),
+        originals=tuple(given.value for given in inputs),
         names=tuple(given.name for given in inputs),
         function=function,
         args=args,

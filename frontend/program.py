@@ -33,14 +33,15 @@ class CapturedGraph:
     """A PyTorch program as a graph of ATen operations.
 
     `inputs` are its tensors in order, contiguous: first those that the user passes, then the parameters, buffers and
-    constants that it uses, tied ones once. `names` are their names, `placeholders` their nodes, `paths` the dotted
-    paths of parameters and buffers, None for the others. The first results of the graph are the new values of the
-    inputs that `writes` numbers; the others are the leaves of the program's result, a nest of the form `result_spec`,
-    where some may be None.
+    constants that it uses, tied ones once; `originals` are the same as the program holds them. `names` are their names,
+    `placeholders` their nodes, `paths` the dotted paths of parameters and buffers, None for the others. The first
+    results of the graph are the new values of the inputs that `writes` numbers; the others are the leaves of the
+    program's result, a nest of the form `result_spec`, where some may be None.
     `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
     inputs: tuple[torch.Tensor, ...]
+    originals: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
     function: Callable[..., Any]
     args: tuple[Any, ...]

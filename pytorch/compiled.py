@@ -99,8 +99,9 @@ def device_of(captured: CapturedGraph) -> torch.device:
 class CompiledProgram:
     """A compiled function: calls take arguments like those it was compiled for, and give what the function gives.
 
-    Results have no gradient. Parameters and buffers are those that the module has at the time of a call. Arguments and
-    buffers that the function writes into are written into after the kernels have run.
+    Results have no gradient. Parameters and buffers are those that the module has at the time of a call; tensors that a
+    function takes from elsewhere are those that it took when it was compiled. Arguments and buffers that the function
+    writes into are written into after the kernels have run.
     """
 
     def __init__(self, captured: CapturedGraph, owner: nn.Module | None, runner: Runner) -> None:
@@ -153,7 +154,7 @@ class CompiledProgram:
         if form != self._form:
             raise InvalidInputError(f"the program was compiled for {_nest(self._form)}, got {_nest(form)}")
         given = [value for value, own in zip(leaves, self._example, strict=True) if self._is_tensor(value, own)]
-        rest = zip(self._state[len(given) :], self._captured.inputs[len(given) :], strict=True)
+        rest = zip(self._state[len(given) :], self._captured.originals[len(given) :], strict=True)
         inputs = [*given, *(value if slot is None else slot.value() for slot, value in rest)]
         for name, value, own in zip(self._captured.names, inputs, self._captured.inputs, strict=True):
             if value.shape != own.shape or value.dtype != own.dtype:

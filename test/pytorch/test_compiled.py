@@ -89,6 +89,14 @@ def test_calls_that_do_not_fit(args: tuple[Any, ...], message: str) -> None:
         compiled(*args)
 
 
+def test_tensors_from_elsewhere_are_read_at_the_call() -> None:
+    base = torch.zeros(2, 3)
+    weight, x = base.t(), torch.ones(3, 2)
+    compiled = deplodock.compile(lambda x: x + weight, (x,))
+    base.add_(1)
+    same(compiled(x), x + weight)
+
+
 def test_writes_come_back() -> None:
     def step(x: Tensor, y: Tensor) -> Tensor:
         x.mul_(2)
