@@ -105,6 +105,8 @@ def captured_graph(
     """
     for node in exported.graph.find_nodes(op="call_function", target=_ASSERT_METADATA):
         exported.graph.erase_node(node)
+    # A call that raised, and whose error the program caught, is in the graph without a result.
+    exported.graph.eliminate_dead_code()
     inputs = _bind_inputs(exported, args, names, rename or (lambda path: path))
     assert exported.call_spec.out_spec is not None
     return CapturedGraph(

@@ -178,14 +178,19 @@ class _Slot:
     """A parameter or buffer of a module by its path: the tensor that is there now."""
 
     def __init__(self, owner: nn.Module, path: str) -> None:
-        prefix, _, self._name = path.rpartition(".")
-        module = owner.get_submodule(prefix)
-        self._tensors = module._parameters if self._name in module._parameters else module._buffers
+        self._owner, self._path = owner, path
+        *self._modules, self._name = path.split(".")
 
     def value(self) -> torch.Tensor:
-        value = self._tensors[self._name]
-        assert value is not None
-        return value
+        """Raises InvalidInputError if nothing is there any more."""
+        module: nn.Module | None = self._owner
+        for name in self._modules:
+            module = None if module is None else module._modules.get(name)
+        if module is not None:
+            for tensors in (module._parameters, module._buffers):
+                if (value := tensors.get(self._name)) is not None:
+                    return value
+        raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
 
 
 def _nest(form: pytree.TreeSpec) -> str:

@@ -45,6 +45,17 @@ def test_dtype_argument_is_a_cast() -> None:
     assert not total.properties
 
 
+def test_errors_that_the_program_catches() -> None:
+    def program(x: Any) -> Any:
+        try:
+            return x.view(7)
+        except RuntimeError:
+            return x + 1
+
+    (add,) = operations(export(program, (torch.ones(3),)))
+    assert add.schema().name == "add.Tensor"
+
+
 def test_one_tensor_passed_twice_stays_two_inputs() -> None:
     x = torch.ones(3)
     program = export(lambda a, b: a - b, (x, x))

@@ -51,6 +51,16 @@ def test_parameters_are_those_of_the_module_at_the_call() -> None:
         compiled(x)
 
 
+def test_modules_are_those_of_the_call() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(2, 3)
+    compiled = deplodock.compile(model, (x,))
+    model[0] = nn.Linear(3, 3)
+    same(compiled(x), model(x))
+    model[0] = nn.Tanh()
+    with pytest.raises(deplodock.InvalidInputError, match=r"the module has no 0\.weight any more: compile it again"):
+        compiled(x)
+
+
 def test_tied_parameters_are_one_argument() -> None:
     model = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6, bias=False))
     model[1].weight = model[0].weight
