@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.dependence import wheres
 from deplodock.analysis.linear import extent_of
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
@@ -67,7 +68,8 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
         rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {}), "async-copy": {}}
     rules["pad-smem"] = {}
     if depth > 1:
-        rules["pipeline-k-outer"] = _pipeline(tile, depth, target)
+        is_masked = bool(wheres(found.reduction.body.block))
+        rules["pipeline-k-outer"] = {"distance": depth - 1} if is_masked else _pipeline(tile, depth, target)
     rules["mark-unroll"] = {}
     return rules
 

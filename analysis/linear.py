@@ -116,7 +116,7 @@ class Linear:
 
     def floordiv(self, divisor: int) -> Linear:
         """The floor quotient by a positive divisor."""
-        whole, rest = self._divide(divisor)
+        whole, rest = self.quotient(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
             return whole + Linear(constant=bounds[0] // divisor)
         common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms))
@@ -126,7 +126,7 @@ class Linear:
 
     def mod(self, divisor: int) -> Linear:
         """The remainder, from 0 below a positive divisor."""
-        _, rest = self._divide(divisor)
+        _, rest = self.quotient(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
             return rest + Linear(constant=-(bounds[0] // divisor) * divisor)
         common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms), rest.constant)
@@ -134,7 +134,7 @@ class Linear:
             rest = _form({atom: c // common for atom, c in rest.terms}, rest.constant // common)
         return Linear(((Division(rest, divisor // common, True), common),))
 
-    def _divide(self, divisor: int) -> tuple[Linear, Linear]:
+    def quotient(self, divisor: int) -> tuple[Linear, Linear]:
         """The form as `whole * divisor + rest`."""
         whole: dict[Atom, int] = {}
         rest: dict[Atom, int] = {}
@@ -144,6 +144,17 @@ class Linear:
             else:
                 rest[atom] = coefficient
         return _form(whole, self.constant // divisor), _form(rest, self.constant % divisor)
+
+    def with_remainders(self) -> Linear:
+        """The same form with `x mod d` where it has `x - (x floordiv d) * d`, whose range is narrower."""
+        result = self
+        for atom, coefficient in self.terms:
+            if isinstance(atom, Division) and not atom.remainder and coefficient % atom.divisor == 0:
+                whole, times = atom.form, -(coefficient // atom.divisor)
+                if all(result.coefficient(inner) == outer * times for inner, outer in whole.terms):
+                    rest = result - whole * times - Linear(((atom, coefficient),))
+                    result = rest + Linear(((Division(whole, atom.divisor, True), times),))
+        return result
 
     def affine(self, position: Callable[[SSAValue], AffineExpr]) -> AffineExpr:
         """The form as an affine expression, each root at the dimension or symbol `position` gives it."""
@@ -155,6 +166,11 @@ class Linear:
             else:
                 terms.append((position(atom), coefficient))
         return affine_sum(terms, self.constant)
+
+
+def equal(a: Linear, b: Linear) -> bool:
+    """Whether two forms are the same sum."""
+    return not (a - b).terms and a.constant == b.constant
 
 
 def affine_sum(terms: Sequence[tuple[AffineExpr, int]], constant: int) -> AffineExpr:
@@ -273,3 +289,42 @@ def to_map(forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
 
     exprs = tuple(form.affine(position) for form in forms)
     return AffineMap(len(operands), 0, exprs), operands
+
+
+def least(forms: Sequence[Linear]) -> list[Linear]:
+    """The forms that can be the least of all at some point; the first of those that never are above each other."""
+    found: list[Linear] = []
+    for form in forms:
+        if any((bounds := (form - other).range()) is not None and bounds[0] >= 0 for other in found):
+            continue
+        kept = [other for other in found if (b := (other - form).range()) is None or b[0] < 0]
+        found = [*kept, form]
+    return found
+
+
+def coarsened(form: Linear) -> Linear:
+    """The same form without the roots that move none of its quotients: `(%b * 64 + %t) floordiv 128` for `%t < 64`."""
+    result = Linear(constant=form.constant)
+    for atom, coefficient in form.terms:
+        if isinstance(atom, Division) and not atom.remainder:
+            result = result + _coarse_quotient(coarsened(atom.form), atom.divisor) * coefficient
+        else:
+            result = result + Linear(((atom, coefficient),))
+    return result
+
+
+def _coarse_quotient(form: Linear, divisor: int) -> Linear:
+    for step in sorted({math.gcd(divisor, coefficient) for _, coefficient in form.terms} - {1}, reverse=True):
+        steps, below = form.quotient(step)
+        if (bounds := below.range()) is not None and bounds[0] >= 0 and bounds[1] < step:
+            return steps.floordiv(divisor // step)
+    return form.floordiv(divisor)
+
+
+def coarsened_condition(condition: Linear) -> Linear:
+    """A form that is below 0 where the condition is, of fewer roots: `%b * 64 + %t < 128` is `%b < 2` if `%t < 64`."""
+    for step in sorted({abs(coefficient) for _, coefficient in condition.terms}, reverse=True):
+        quotient = coarsened(condition.floordiv(step))
+        if set(quotient.roots()) < set(condition.roots()):
+            return quotient
+    return condition

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.linear import Linear, fold, fold_map
+from deplodock.analysis.linear import Linear, equal, fold, fold_map
 from deplodock.dialects import loop, tile
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile_ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
@@ -98,11 +98,6 @@ def groups_behind(wait: WaitOp) -> int | None:
         return 0
     ((ahead, copy),) = last.items()
     return max(ahead if copy.is_before_in_block(wait) else ahead - 1, 0)
-
-
-def equal(a: Linear, b: Linear) -> bool:
-    """Whether two forms are the same sum."""
-    return not (a - b).terms and a.constant == b.constant
 
 
 def faults(ring: RingOp) -> Iterator[Fault]:

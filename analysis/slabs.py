@@ -13,6 +13,7 @@ from xdsl.ir.affine import AffineMap
 from deplodock.analysis.alignment import aligned_width, element_bytes
 from deplodock.analysis.linear import Linear, fold
 from deplodock.dialects import loop
+from deplodock.dialects.affine_syntax import condition_pairs
 
 SECTOR_BYTES = 32
 """The bytes of global memory that are read together."""
@@ -35,6 +36,9 @@ class Slab:
     facts: tuple[Linear, ...] = ()
     """Forms that are below 0 wherever the slab is filled."""
 
+    where: AffineMap | None = None
+    """The sides of conditions over the map's dimensions and `indices`; an element where one fails is not copied."""
+
     @property
     def type(self) -> MemRefType[Attribute]:
         """The type of the source."""
@@ -43,6 +47,11 @@ class Slab:
     def subscripts(self, coordinates: Sequence[Linear]) -> list[Linear]:
         """The source's subscripts at these coordinates of the slab."""
         return [fold(expr, self.indices, coordinates) for expr in self.map.results]
+
+    def conditions(self, coordinates: Sequence[Linear]) -> list[Linear]:
+        """The conditions at these coordinates of the slab, as forms that are below 0 where they hold."""
+        pairs = [] if self.where is None else condition_pairs(self.where)
+        return [fold(lhs, self.indices, coordinates) - fold(rhs, self.indices, coordinates) for lhs, rhs in pairs]
 
     def copy_order(self) -> list[int]:
         """The slab's dimensions with the one that walks the source's last dimension last."""
@@ -71,6 +80,10 @@ class Slab:
         base = subscripts[-1] - coordinates[along] if subscripts else Linear()
         while width > 1 and (base.divisor() % width or self.type.get_shape()[-1] % width):
             width //= 2
+        for form in self.conditions(coordinates):
+            rest = form - coordinates[along]
+            if form.depends_on(roots[along]):
+                width = 1 if rest.depends_on(roots[along]) else math.gcd(rest.divisor(), width)
         return width
 
     def copies(self) -> int:

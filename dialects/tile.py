@@ -46,8 +46,10 @@ from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import (
     AffineReader,
     AffineWriter,
+    parse_conditions,
     parse_i64,
     parse_subscripts,
+    verify_divisors,
     verify_map,
 )
 from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
@@ -329,10 +331,13 @@ class StageOp(IRDLOperation):
     slabs are filled by the whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register`
     slabs belong to one thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of
     a stage in a loop; `async` fills a shared slab beside the program, by copies of all threads, and `tma` by copies of
-    boxes that one thread issues to the tensor memory accelerator.
+    boxes that one thread issues to the tensor memory accelerator. A register slab may have conditions on its
+    coordinates: an element where one fails is not read, and zero.
 
         %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
           : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
+        %ys = tile.stage %y[%row, d0 * 1024 + %t * 4 + d1] where (d0 * 1024 + %t * 4 + d1 < %row + 1)
+          : memref<2048x2048xf32> to memref<2x4xf32, #tile.memory<register>>
     """
 
     name = "tile.stage"
@@ -342,11 +347,23 @@ class StageOp(IRDLOperation):
     buffers = opt_prop_def(IntegerAttr.constr(i64))
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     is_tma = opt_prop_def(UnitAttr, prop_name="tma")
+    where = opt_prop_def(AffineMapAttr)
     slab = result_def(MemRefType)
     traits = traits_def(ReadsSource())
 
-    def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue], slab: MemRefType[Attribute]):
-        super().__init__(operands=[source, indices], properties={"map": AffineMapAttr(map)}, result_types=[slab])
+    def __init__(
+        self,
+        source: SSAValue,
+        map: AffineMap,
+        indices: Sequence[SSAValue],
+        slab: MemRefType[Attribute],
+        where: AffineMap | None = None,
+    ):
+        super().__init__(
+            operands=[source, indices],
+            properties={"map": AffineMapAttr(map), "where": None if where is None else AffineMapAttr(where)},
+            result_types=[slab],
+        )
 
     @property
     def depth(self) -> int:
@@ -361,7 +378,19 @@ class StageOp(IRDLOperation):
         is_beside = self.is_async is not None or self.is_tma is not None
         if memory_of(self.slab) is Memory.REGISTER and (is_beside or self.buffers is not None):
             raise VerifyException("buffers, async and tma are for shared slabs; registers are filled by their thread")
+        if self.where is not None:
+            self._verify_where(self.where.data)
         verify_engine(self)
+
+    def _verify_where(self, where: AffineMap) -> None:
+        if memory_of(self.slab) is not Memory.REGISTER:
+            raise VerifyException("conditions are for register slabs")
+        wanted = self.map.data.num_dims, self.map.data.num_symbols
+        if (where.num_dims, where.num_symbols) != wanted:
+            raise VerifyException(f"the conditions must be over {wanted[0]} slab coordinates and {wanted[1]} operands")
+        if not where.results or len(where.results) % 2:
+            raise VerifyException(f"the conditions must be pairs of sides `lhs < rhs`, got {len(where.results)} sides")
+        verify_divisors("the conditions", where)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -370,6 +399,9 @@ class StageOp(IRDLOperation):
         if self.buffers is not None:
             printer.print_string(f" buffers {self.depth}")
         print_engine(printer, self)
+        if self.where is not None:
+            printer.print_string(" where ")
+            AffineWriter(printer, self.indices, as_symbols=True).conditions(self.where.data)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.source.type)
@@ -384,14 +416,16 @@ class StageOp(IRDLOperation):
         subscripts = parse_subscripts(parser, reader)
         buffers = parse_i64(parser) if parser.parse_optional_keyword("buffers") else None
         engine = parse_engine(parser)
+        where = parse_conditions(reader) if parser.parse_optional_keyword("where") else None
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         source = parser.resolve_operand(buffer, parse_memref(parser))
         parser.parse_keyword("to")
         slab = parse_memref(parser)
         rank = len(slab.get_shape())
-        check_coordinates(parser, subscripts, rank, pos)
-        op = cls(source, reader.map(subscripts, rank), reader.operands, slab)
+        check_coordinates(parser, [*subscripts, *(where or ())], rank, pos)
+        conditions = None if where is None else reader.map(where, rank)
+        op = cls(source, reader.map(subscripts, rank), reader.operands, slab, conditions)
         if buffers is not None:
             op.properties["buffers"] = IntegerAttr(buffers, i64)
         op.properties |= engine

@@ -55,8 +55,11 @@ def run(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, 
     arguments = _arguments(function, inputs, precision)
     with np.errstate(all="ignore"):
         results = _call(machine, function, arguments)
+    roles = argument_roles(function)
+    for position, (value, role) in enumerate(zip(arguments, roles, strict=True)):
+        if role is Role.OUT:
+            _check_written(value, f"@{function.sym_name.data}: argument {position}")
     if not function.function_type.outputs.data:
-        roles = argument_roles(function)
         results = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
     return Run([value.data if isinstance(value, Buffer) else value for value in results], machine.exact)
 
@@ -108,7 +111,7 @@ def _input(function: FuncOp, position: int, given: Array, type: Attribute, preci
 
 
 def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
-    """Run a function; each `out` argument must be written whole."""
+    """Run a function. What it leaves of an `out` argument unwritten must not be read after it."""
     if len(function.body.blocks) != 1:
         raise UnsupportedError(f"@{function.sym_name.data} has several blocks; the evaluators run functions of one")
     roles = argument_roles(function)
@@ -121,9 +124,6 @@ def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> lis
     machine.values.update(zip(function.args, arguments, strict=True))
     machine.run(function.body.block, Space())
     machine.end_writes()
-    for position, (value, role) in enumerate(zip(arguments, roles, strict=True)):
-        if role is Role.OUT:
-            _check_written(value, f"@{function.sym_name.data}: argument {position}")
     terminator = function.body.block.last_op
     assert terminator is not None
     results = [machine.values[value] for value in terminator.operands]

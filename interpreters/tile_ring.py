@@ -38,14 +38,11 @@ def _step(machine: Machine, op: tile.CopyOp | tile.WaitOp | tile.ReleaseOp) -> i
 
 def _copy(machine: Machine, op: tile.CopyOp, space: Space) -> None:
     ring, step = machine.rings[op.ring], _step(machine, op)
-    if op.where is not None:
-        holds = machine.holds(op.where.data, op.where_indices)
-        if not holds.any():
-            return
-        if not holds.all():
-            raise Error(f"{describe(op)}: its condition must be the same for all CTAs")
+    holds = None if op.where is None else machine.holds(op.where.data, op.where_indices)
+    if holds is not None and not holds.any():
+        return
     _check(op, ring.fill(op.destination, step))
-    data = slab_of(machine, op, op.destination, op.shape, space)
+    data = slab_of(machine, op, op.destination, op.shape, space, None if holds is None or holds.all() else holds)
     buffer = _filled(machine.buffer(op.destination), step % ring.depth, data, len(op.shape))
     buffer.guard = lambda load, subscripts: _check_slots(load, ring, op.destination, subscripts[0])
     machine.values[op.destination] = buffer

@@ -16,9 +16,16 @@ from deplodock.interpreters.values import Array
 
 
 def slab_of(
-    machine: Machine, op: tile.StageOp | tile.CopyOp, buffer: SSAValue, slab: Sequence[int], space: Space
+    machine: Machine,
+    op: tile.StageOp | tile.CopyOp,
+    buffer: SSAValue,
+    slab: Sequence[int],
+    space: Space,
+    copied: Array | None = None,
 ) -> Array:
-    """The elements of a slab, preceded by the dimensions of the points that own one; zeros outside the source.
+    """The elements of a slab, preceded by the dimensions of the points that own one; zeros where nothing is read.
+
+    `copied` says which points copy theirs.
 
     Raises Error if `buffer`, which the slab goes to, is shared and the slab's origin varies within a CTA.
     """
@@ -27,16 +34,24 @@ def slab_of(
     symbols = [value.reshape(*value.shape, *(1,) * len(slab)) for value in owners]
     dims = [np.arange(n).reshape(-1, *(1,) * (len(slab) - 1 - axis)) for axis, n in enumerate(slab)]
     subscripts = machine.affine(op.map.data, dims, symbols)
-    if memory_of(buffer) is Memory.SHARED:
-        _check_owner(machine, op, owners)
     shape = np.broadcast_shapes(*(s.shape for s in subscripts), (1,) * space.rank + tuple(slab))
     inside = outside_as_false(subscripts, source.shape) if all(shape) else None
     if inside is not None:
         subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, source.shape, strict=True)]
+    if isinstance(op, tile.StageOp) and op.where is not None:
+        sides = machine.affine(op.where.data, dims, symbols)
+        holds = np.logical_and.reduce(np.broadcast_arrays(*map(np.less, sides[::2], sides[1::2])))
+        inside = holds if inside is None else inside & holds
+    if copied is not None:
+        owners = [*owners, copied := _owned(copied, space)]
+        copied = copied.reshape(*copied.shape, *(1,) * len(slab))
+        inside = copied if inside is None else inside & copied
+    if memory_of(buffer) is Memory.SHARED:
+        _check_owner(machine, op, owners)
     data = machine.load(op, source, subscripts, Space(active=inside))
     if inside is not None:
         data = np.where(inside, data, np.zeros((), data.dtype))
-    return np.ascontiguousarray(np.broadcast_to(data, shape))
+    return np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(shape, data.shape)))
 
 
 def _owned(value: Array, space: Space) -> Array:
@@ -45,7 +60,7 @@ def _owned(value: Array, space: Space) -> Array:
 
 
 def _check_owner(machine: Machine, op: tile.StageOp | tile.CopyOp, owners: Sequence[Array]) -> None:
-    """A shared slab is one for the CTA: its origin must not vary along thread or register axes."""
+    """A shared slab is one for the CTA: its origin and conditions must not vary along thread or register axes."""
     launch = op.parent_op()
     while launch is not None and not isinstance(launch, tile.LaunchOp):
         launch = launch.parent_op()

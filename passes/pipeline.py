@@ -40,6 +40,7 @@ STAGES = (
     Stage("o", 1, "split-reductions", "deplodock.passes.tensor.split_reductions", "SplitReductionsPass"),
     Stage("o", 2, "form-kernels", "deplodock.passes.tensor.form_kernels", "FormKernelsPass"),
     Stage("l", 1, "lower-to-loops", "deplodock.passes.loop.lower_to_loops", "LowerToLoopsPass"),
+    Stage("l", 2, "skip-masked", "deplodock.passes.loop.skip_masked", "SkipMaskedPass"),
     Stage("t", 0, "choose-schedule", "deplodock.passes.tile.choose_schedule", "ChooseSchedulePass"),
     Stage("t", 1, "tileify", "deplodock.passes.tile.tileify", "TileifyPass"),
     Stage("t", 2, "chunk-matmul-k", "deplodock.passes.tile.chunk_matmul_k", "ChunkMatmulKPass"),

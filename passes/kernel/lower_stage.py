@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.linear import Linear, extent_of
+from deplodock.analysis.linear import Linear, coarsened_condition, extent_of
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
 from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
@@ -40,7 +40,8 @@ def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     if op.is_tma is not None:
         _fill_at_once(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape))
         return
-    _fill(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape))
+    where = None if op.where is None else op.where.data
+    _fill(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape, where=where))
     if op.is_async is not None and not _continues(op):
         emitter.run(kernel.CommitGroupOp())
         emitter.run(kernel.WaitGroupOp(0))
@@ -199,7 +200,9 @@ def _move(
 ) -> None:
     """Copy `width` elements to these slab coordinates, zeros where they lie outside; `place` places the forms."""
     subscripts = slab.subscripts(coordinates)
-    outside = [place(form) for form in _outside(slab, subscripts)]
+    outside = [
+        place(form) for form in (*_outside(slab, subscripts), *map(coarsened_condition, slab.conditions(coordinates)))
+    ]
     guard = emitter.condition_map(outside) if outside else None
     read = (emitter.value(slab.source), *emitter.map([place(form) for form in subscripts]))
     written = (slab.destination, *emitter.map([place(form) for form in (*slab.at, *coordinates)]))

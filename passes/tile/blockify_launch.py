@@ -15,6 +15,10 @@ in groups: CTAs that run at the same time share a strip of rows and one of colum
 
     (%m_b = 32 : block,      ->  (%m_g = 2 : block, %n_b = 148 : block,
      %n_b = 148 : block, ..)      %m_b = 16 : block, ..)
+
+Bounds and conditions that are the same for all threads of a CTA are written over blocks: `%m floordiv 128 * 4 + 4` is
+`%m_b * 4 + 4` in a tile of 128 rows. Where the loops of later row tiles run longer, the row tiles go first instead, the
+last one first: what is left when most CTAs are done is short.
 """
 
 from __future__ import annotations
@@ -24,14 +28,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.linear import Linear, coarsened, coarsened_condition, fold_map, to_map
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
-from deplodock.dialects import tile
+from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, folded, is_mixed, positive, staged
@@ -101,7 +108,10 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         blocks += outer
         rows += outer if is_row else []
         threads += inner
-    if rows:
+    _settle(launch)
+    if rows and _runs_longer(launch, rows[-1]):
+        blocks = [_backwards(launch, rows[-1]), *(axis for axis in blocks if axis is not rows[-1])]
+    elif rows:
         blocks = _raster(launch, blocks, rows[-1], positive(options, "raster", 1))
     reorder(launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
@@ -157,6 +167,41 @@ def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAVal
         return [], [axis]
     block, thread = split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
     return [block], [thread]
+
+
+def _settle(launch: tile.LaunchOp) -> None:
+    """Rewrite bounds and conditions that are the same for all threads of a CTA, so that they name blocks alone."""
+    for op in list(launch.body.walk()):
+        if isinstance(op, loop.ForOp | loop.ReduceOp) and op.bound_operands:
+            map, op.operands = to_map([coarsened(form) for form in fold_map(op.bound.data, op.bound_operands)])
+            op.properties["bound"] = AffineMapAttr(map)
+        elif isinstance(op, loop.WhereOp):
+            lhs, rhs = fold_map(op.condition.data, op.indices)
+            condition = coarsened_condition(lhs - rhs)
+            if condition != lhs - rhs:
+                positive = Linear(tuple((atom, c) for atom, c in condition.terms if c > 0))
+                map, op.operands = to_map([positive, positive - condition])
+                op.properties["condition"] = AffineMapAttr(map)
+
+
+def _runs_longer(launch: tile.LaunchOp, rows: SSAValue) -> bool:
+    """Whether the bound of a loop grows along an axis."""
+    extent = launch.extent(rows) or 1
+    loops = [op for op in launch.body.walk() if isinstance(op, loop.ForOp | loop.ReduceOp)]
+    forms = [form for op in loops for form in fold_map(op.bound.data, op.bound_operands) if form.depends_on(rows)]
+    ends = [[form.substitute(rows, Linear(constant=at)) for at in (0, extent - 1)] for form in forms]
+    ranges = [(last - first).range() for first, last in ends]
+    return any(bounds is not None and bounds[0] > 0 for bounds in ranges)
+
+
+def _backwards(launch: tile.LaunchOp, axis: SSAValue) -> SSAValue:
+    """Let the last coordinate of an axis be the first. Returns the axis."""
+    index = loop.IndexOp(AffineMap(1, 0, (AffineExpr.dimension(0) * -1 + (launch.extent(axis) or 1) - 1,)), [axis])
+    index.result.name_hint = axis.name_hint
+    axis.replace_all_uses_with(index.result)
+    index.operands = [axis]
+    Rewriter.insert_op(index, InsertPoint.at_start(launch.body.block))
+    return axis
 
 
 def _raster(launch: tile.LaunchOp, blocks: list[SSAValue], rows: SSAValue, most: int) -> list[SSAValue]:

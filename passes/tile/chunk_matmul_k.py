@@ -10,6 +10,12 @@
 
 The nested reductions share one accumulator, so the order of the sum stays that of the loops. With `kv`, each chunk is
 split once more into vectors of `kv` consecutive k, an unrolled loop, for operands that are read as vectors along k.
+
+Chunks of which a `loop.where` leaves out every element do not run:
+
+    %k = 0 to 2048 : f32 {                              %ko = 0 to min(64, %m floordiv 128 * 4 + 4) : f32 {
+      loop.where %k < %m floordiv 128 * 128 + 128  ->     %0 = loop.reduce {arith.addf} %ki = 0 to 32 : f32 {
+      ..                                                    ..
 """
 
 from __future__ import annotations
@@ -18,13 +24,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import AffineMapAttr, ModuleOp, UnitAttr
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
+from deplodock.analysis.dependence import wheres
+from deplodock.analysis.linear import Linear, fold, least, to_map
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction, innermost_reduction
 from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
 from deplodock.dialects import loop, tile
+from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
 
@@ -67,8 +77,25 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip(f"vectors of {kv} do not divide chunks of {bk}")
     if reduction.trips <= bk:
         raise Skip(f"k has {reduction.trips} elements, one chunk of {bk} holds them")
-    _, inner = split_loop(reduction, bk)
+    outer, inner = split_loop(reduction, bk)
+    _leave_out(outer, inner, bk)
     if kv > 1:
         assert isinstance(inner, loop.ReduceOp)
         _, vector = split_loop(inner, kv)
         vector.properties["unroll"] = UnitAttr()
+
+
+def _leave_out(outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.ReduceOp, bk: int) -> None:
+    """Let the loop over chunks end where the conditions of its elements fail for all of a chunk at once."""
+    assert outer.trips is not None
+    bounds = [Linear(constant=outer.trips)]
+    for where in wheres(inner.body.block):
+        ((lhs, rhs),) = condition_pairs(where.condition.data)
+        chunks = (fold(lhs, where.indices) - fold(rhs, where.indices)).floordiv(bk)
+        bound = Linear(((outer.iv, 1),)) - chunks
+        if not any(outer.is_ancestor(root.owner) for root in bound.roots()):
+            bounds.append(bound)
+            Rewriter.erase_op(where)
+    map, operands = to_map(least(bounds))
+    outer.operands = operands
+    outer.properties["bound"] = AffineMapAttr(map)

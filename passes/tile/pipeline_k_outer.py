@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes
 from deplodock.analysis.dependence import wheres
+from deplodock.analysis.linear import fold_map
 from deplodock.analysis.resources import buffer_elements
 from deplodock.analysis.rings import staged_loops
 from deplodock.analysis.schedule import Options
@@ -94,7 +95,6 @@ class Plan:
     stages: tuple[tile.StageOp, ...]
     depth: int
     distance: int
-    trips: int
     is_mbarrier: bool
 
     def apply(self) -> None:
@@ -134,9 +134,15 @@ class Plan:
         dims = [AffineExpr.dimension(d) for d in range(map.num_dims)]
         map = map.replace_dims_and_symbols(dims, shifted, map.num_dims, len(operands))
         operands = [variable if value is iv else value for value in operands]
-        sides = (AffineExpr.dimension(0) + ahead, AffineExpr.constant(self.trips))
-        where = (AffineMap(1, 0, sides), [variable]) if ahead else None
+        where = self._reached(variable, ahead) if ahead else None
         return tile.CopyOp((op.source, map, operands), buffer, ring, _step(variable, ahead), where, engine_of(op))
+
+    def _reached(self, variable: SSAValue, ahead: int) -> tuple[AffineMap, list[SSAValue]]:
+        """That the loop reaches the step `variable + ahead`: it is below each result of the bound."""
+        bound, operands = self.reduction.bound.data, list(self.reduction.bound_operands)
+        results = [expr.replace_dims_and_symbols(_dims(1, len(operands)), []) for expr in bound.results]
+        sides = [side for result in results for side in (AffineExpr.dimension(0) + ahead, result)]
+        return AffineMap(1 + len(operands), 0, tuple(sides)), [variable, *operands]
 
     def _read_slot(self, reader: loop.LoadOp, buffer: SSAValue) -> None:
         """Let a reader of a slab read the slot of the loop's step."""
@@ -166,23 +172,31 @@ def _plan(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Opt
     depths = sorted({op.depth for op in buffered})
     if len(depths) > 1:
         raise Skip(f"the slabs of one loop have {' and '.join(map(str, depths))} buffers; a ring has one depth")
-    if reduction.trips is None:
-        raise Skip(f"the bound of the loop over {name} is not constant")
     if wheres(reduction.body.block):
         raise Skip(f"the loop over {name} has a loop.where of its own, so not every step runs")
     distance = positive(options, "distance", depths[0] - 1)
     if distance >= depths[0]:
         raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
-    if distance >= reduction.trips:
-        raise Skip(f"the loop over {name} has {reduction.trips} steps, copies cannot run {distance} ahead")
+    steps = _fewest_steps(reduction)
+    if distance >= steps:
+        raise Skip(f"the loop over {name} has {steps} steps, copies cannot run {distance} ahead")
     for op in buffered:
         _check_readers(op)
         for index in op.indices:
             _hoisted(index, reduction, [])
-    return Plan(reduction, buffered, depths[0], distance, reduction.trips, _is_mbarrier(buffered, options))
+    return Plan(reduction, buffered, depths[0], distance, _is_mbarrier(reduction, buffered, options))
 
 
-def _is_mbarrier(stages: Sequence[tile.StageOp], options: Options) -> bool:
+def _fewest_steps(reduction: loop.ReduceOp) -> int:
+    """How often a loop runs at least. Raises Skip where that is not known."""
+    ranges = [form.range() for form in fold_map(reduction.bound.data, reduction.bound_operands)]
+    known = [bounds[0] for bounds in ranges if bounds is not None]
+    if len(known) < len(ranges):
+        raise Skip(f"the loop over %{reduction.iv.name_hint or '?'} has a bound of unknown range")
+    return max(0, min(known))
+
+
+def _is_mbarrier(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> bool:
     """Whether phases keep the steps in order. Raises Skip if copies need them otherwise, or cannot arrive at one."""
     boxes = [op for op in stages if op.is_tma is not None]
     barrier = options.get("barrier", "mbarrier" if boxes else "cta")
@@ -193,6 +207,8 @@ def _is_mbarrier(stages: Sequence[tile.StageOp], options: Options) -> bool:
         raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")
     if barrier == "cta":
         return False
+    if reduction.trips is None:
+        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint or '?'} varies, and with it the last phase")
     for op in stages:
         if not engine_of(op):
             raise Skip(f"%{op.slab.name_hint or '?'} is not copied asynchronously, so its copies arrive at no phase")
@@ -206,6 +222,10 @@ def _check_readers(op: tile.StageOp) -> None:
 
 def _readers(op: tile.StageOp) -> list[loop.LoadOp]:
     return [use.operation for use in op.slab.uses if isinstance(use.operation, loop.LoadOp)]
+
+
+def _dims(first: int, count: int) -> list[AffineExpr]:
+    return [AffineExpr.dimension(first + i) for i in range(count)]
 
 
 def _step(variable: SSAValue, ahead: int) -> tuple[AffineMap, list[SSAValue]]:

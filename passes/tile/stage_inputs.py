@@ -11,7 +11,8 @@ outside the chunk. Registers hold it when each thread reads only its own element
 combined what they reduced, and they are few enough to be indexed by constants (the loops over them are unrolled). What
 is read after such a `tile.combine` is filled before the reduction, so that memory does not wait for it.
 Otherwise shared memory holds it, when several warps or several loops read its elements and it fits beside the other
-slabs. Buffers that the kernel writes are left alone.
+slabs. Buffers that the kernel writes are left alone. Elements of a register slab at which no reader counts are not
+copied: `tile.stage %x[%row, d0] where (d0 < %row + 1)` for readers under `loop.where %i < %row + 1`.
 
 A contraction whose operand walks k in memory may have its slab transposed, `%xs = tile.stage %x[%m_b * 128 + d1, %ko *
 32 + d0]`: then threads read vectors along m or n, which the register banks of an FFMA take without conflicts.
@@ -42,6 +43,7 @@ from deplodock.analysis.targets import target_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.rule import Skip, apply_rule
+from deplodock.passes.tile.slab_conditions import with_conditions
 
 
 @dataclass(frozen=True)
@@ -295,7 +297,11 @@ def _rewrite(group: Group, footprint: Footprint, memory: Memory, anchor: Operati
     slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(memory))
     named = tuple(_named(form, _dominating(group.loads[0].indices, anchor)) for form in footprint.origin)
     map, operands = replace(footprint, origin=named).map()
-    stage = tile.StageOp(source, map, operands, slab)
+    where = None
+    if memory is Memory.REGISTER:
+        loops = {reader.load: _loops_inside(reader.load) for reader in footprint.readers}
+        map, operands, where = with_conditions(map, operands, footprint.readers, loops)
+    stage = tile.StageOp(source, map, operands, slab, where)
     stage.slab.name_hint = (
         f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
     )

@@ -22,8 +22,9 @@ class LowerAttention(AtenPattern):
     """`softmax(query @ key.T * scale + mask) @ value`; scale is 1 / sqrt(features) unless given.
 
     A boolean mask says what counts, and -inf is added to all else; a causal one, which replaces scores by -inf, that
-    key j counts for query i if j <= i. A query all of whose scores are -inf, as where nothing counts, gives 0. With
-    `enable_gqa`, neighbouring heads of the query share one of key and value.
+    key j counts for query i if j <= i. A query all of whose scores are -inf, as where nothing counts, gives 0. The
+    value of a key of probability 0 may be left out, NaN too, as the kernels of PyTorch leave out those that `is_causal`
+    hides. With `enable_gqa`, neighbouring heads of the query share one of key and value.
     """
 
     overloads = ("scaled_dot_product_attention",)
@@ -45,7 +46,7 @@ class LowerAttention(AtenPattern):
             scores = build.select(kept, scores, build.constant_like(-inf, scores), name="masked")
         if mask is not None:
             scores = _masked(build, scores, mask)
-        return matmul(build, safe_softmax(build, scores, last), value)
+        return matmul(build, safe_softmax(build, scores, last), value, skips_zeros=True)
 
 
 def _check(op: AtenOp, query: SSAValue, key: SSAValue, value: SSAValue) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdsl.dialects import arith
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.tensor import ElementwiseOp
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+
+SKIPS_ZEROS = arith.FastMathFlagsAttr([FastMathFlag.NO_NANS, FastMathFlag.NO_SIGNED_ZEROS])
+"""What LLVM asks of a product for `x * 0 -> 0`."""
 
 
 class LowerMatmul(AtenPattern):
@@ -92,8 +98,8 @@ class LowerEinsum(AtenPattern):
         return _einsum(build, tensors, inputs, output if arrow else [*broadcast, *output])
 
 
-def matmul(build: TensorBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
-    """The matrix product, with batch dimensions that broadcast."""
+def matmul(build: TensorBuilder, a: SSAValue, b: SSAValue, *, skips_zeros: bool = False) -> SSAValue:
+    """The matrix product, with batch dimensions that broadcast; `skips_zeros` is that of `contract`."""
     (*a_batch, m, k), (*b_batch, b_k, n) = _matrix(shape_of(a), 0), _matrix(shape_of(b), 1)
     if k != b_k:
         raise ValueError(f"the inner dimensions {k} and {b_k} differ")
@@ -105,12 +111,16 @@ def matmul(build: TensorBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
     b_dims = [last, last - 1 if has_n else None]
     a = build.index_map(a, _operand_map(shape_of(a), space, len(batch), a_dims), space)
     b = build.index_map(b, _operand_map(shape_of(b), space, len(batch), b_dims), space)
-    return contract(build, a, b)
+    return contract(build, a, b, skips_zeros=skips_zeros)
 
 
-def contract(build: TensorBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
-    """The sum over the last dimension of a * b."""
+def contract(build: TensorBuilder, a: SSAValue, b: SSAValue, *, skips_zeros: bool = False) -> SSAValue:
+    """The sum over the last dimension of a * b; `skips_zeros` allows that a factor 0 leaves out the other, NaN too."""
     product = build.apply("mul", a, b, name="product")
+    if skips_zeros and isinstance(op := product.owner, ElementwiseOp):
+        for scalar in op.body.block.ops:
+            if isinstance(scalar, arith.MulfOp):
+                scalar.fastmath = SKIPS_ZEROS
     return build.reduce("add", product, [len(shape_of(product)) - 1])
 
 

@@ -504,3 +504,36 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
   %0 = tile.stage %x[0, d0] : memref<8x8xf32> to memref<4xf32, #tile.memory<global>>
   func.return
 }
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.stage: conditions are for register slabs
+func.func @f(%x: memref<8x8xf32>) {
+  %0 = tile.stage %x[0, d0] where (d0 < 3) : memref<8x8xf32> to memref<4xf32, #tile.memory<shared>>
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.stage: the conditions must be pairs of sides `lhs < rhs`, got 1 sides
+func.func @f(%x: memref<8x8xf32>) {
+  %0 = "tile.stage"(%x) <{map = affine_map<(d0) -> (0, d0)>, where = affine_map<(d0) -> (d0)>}> : (memref<8x8xf32>) -> memref<4xf32, #tile.memory<register>>
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.stage: the conditions must be over 1 slab coordinates and 0 operands
+func.func @f(%x: memref<8x8xf32>) {
+  %0 = "tile.stage"(%x) <{map = affine_map<(d0) -> (0, d0)>, where = affine_map<(d0, d1) -> (d0, d1)>}> : (memref<8x8xf32>) -> memref<4xf32, #tile.memory<register>>
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 3]]:21
+// CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
+func.func @f(%x: memref<8x8xf32>) {
+  %0 = tile.stage %x[0, d0] where (d1 < 3) : memref<8x8xf32> to memref<4xf32, #tile.memory<register>>
+  func.return
+}

@@ -55,6 +55,8 @@ func.func @stage(%x: memref<500x3584xf32>) {
       %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0] : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
       // CHECK-NEXT: %row = tile.stage %x[%t, %ko * 4 + d0 * 2 - 1] {tag = "kept"} : memref<500x3584xf32> to memref<4xf32, #tile.memory<register>>
       %row = tile.stage %x[%t, %ko * 4 + d0 * 2 - 1] {tag = "kept"} : memref<500x3584xf32> to memref<4xf32, #tile.memory<register>>
+      // CHECK-NEXT: %some = tile.stage %x[%t, %ko * 4 + d0] where (%ko * 4 + d0 < %mb + 1, d0 < 3) {tag = "kept"} : memref<500x3584xf32> to memref<4xf32, #tile.memory<register>>
+      %some = tile.stage %x[%t, %ko * 4 + d0] where (%ko * 4 + d0 < %mb + 1, d0 < 3) {tag = "kept"} : memref<500x3584xf32> to memref<4xf32, #tile.memory<register>>
       // CHECK-NEXT: %one = tile.stage %x[0, 0] : memref<500x3584xf32> to memref<1x1xf32, #tile.memory<register>>
       %one = tile.stage %x[0, 0] : memref<500x3584xf32> to memref<1x1xf32, #tile.memory<register>>
       // CHECK-NEXT: %flat = tile.stage %x[(%mb * 32 + d0) floordiv 8, d0 mod 8 + %t] : memref<500x3584xf32> to memref<64xf32, #tile.memory<shared>>

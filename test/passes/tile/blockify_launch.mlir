@@ -239,3 +239,54 @@ func.func @staged(%x: memref<512xf32>, %out: memref<512xf32>) attributes {deplod
   }
   func.return
 }
+
+// -----
+
+// Long CTAs start first, and what is the same for all threads of a CTA is written over blocks.
+// CHECK-LABEL: func.func @triangle
+// CHECK-NEXT:    tile.launch (%[[M_B:.*]] = 6 : block, %[[B:.*]] = 2 : block, %[[M_T:.*]] = 16 : thread, %[[N:.*]] = 16 : thread) {
+// CHECK-NEXT:      %[[LAST:.*]] = loop.index [%[[M_B]] * -1 + 5]
+// CHECK-NEXT:      %[[M:.*]] = loop.index [%[[LAST]] * 16 + %[[M_T]]]
+// CHECK-NEXT:      %{{.*}} = loop.reduce {arith.addf} %{{.*}} = 0 to %[[LAST]] floordiv 2 * 32 + 32 : f32 {
+// CHECK-LABEL: func.func @tiles
+// CHECK:         %[[N:.*]] = loop.index [%[[N_B:.*]] * 16 + %{{.*}}]
+// CHECK-NEXT:    %[[M:.*]] = loop.index [%[[M_B:.*]] * 16 + %{{.*}}]
+// CHECK-NEXT:    loop.where %[[N_B]] floordiv 2 < %[[M_B]] floordiv 2 + 1
+func.func @triangle(%x: memref<2x96x96xf32>, %w: memref<2x96x16xf32>, %out: memref<2x96x16xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=16 n=16 raster=4}"} {
+  loop.for %b = 0 to 2 {
+    loop.for %m = 0 to 96 {
+      loop.for %n = 0 to 16 {
+        %acc = loop.reduce {arith.addf} %k = 0 to %m floordiv 32 * 32 + 32 : f32 {
+          %a = loop.load %x[%b, %m, %k] : memref<2x96x96xf32>
+          %c = loop.load %w[%b, %k, %n] : memref<2x96x16xf32>
+          %p = arith.mulf %a, %c : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%b, %m, %n] : memref<2x96x16xf32>
+      }
+    }
+  }
+  func.return
+}
+func.func @tiles(%x: memref<64x4xf32>, %w: memref<4x64xf32>, %out: memref<64x64xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=16 n=16 threads=64}"} {
+  loop.for %m = 0 to 64 {
+    loop.for %n = 0 to 64 {
+      loop.where %n < %m floordiv 32 * 32 + 32
+      %acc = loop.reduce {arith.addf} %k = 0 to 4 : f32 {
+        %a = loop.load %x[%m, %k] : memref<64x4xf32>
+        %c = loop.load %w[%k, %n] : memref<4x64xf32>
+        %p = arith.mulf %a, %c : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<64x64xf32>
+    }
+  }
+  loop.for %m = 0 to 64 {
+    loop.for %n = 0 to 64 {
+      loop.where %m floordiv 32 * 32 + 31 < %n
+      %zero = arith.constant 0.0 : f32
+      loop.store %zero, %out[%m, %n] : memref<64x64xf32>
+    }
+  }
+  func.return
+}

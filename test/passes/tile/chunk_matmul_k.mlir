@@ -122,3 +122,27 @@ func.func @taken(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf3
   }
   func.return
 }
+
+// -----
+
+// Chunks of which a condition leaves out all do not run; a condition that cuts through a chunk stays.
+// CHECK-LABEL: func.func @triangle
+// CHECK:       loop.reduce {arith.addf} %{{.*}} = 0 to min(5, %m floordiv 32 * 2 + 2) : f32 {
+// CHECK-NEXT:    loop.reduce {arith.addf} %{{.*}} = 0 to 16 : f32 {
+// CHECK-NEXT:      %[[K:.*]] = loop.index
+// CHECK-NEXT:      loop.where %[[K]] < %m + 3
+// CHECK-NEXT:      loop.load
+func.func @triangle(%x: memref<96x80xf32>, %w: memref<4x80xf32>, %out: memref<96x4xf32>) {
+  tile.launch (%m = 96 : thread, %n = 4 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 80 : f32 {
+      loop.where %k < %m floordiv 32 * 32 + 32
+      loop.where %k < %m + 3
+      %a = loop.load %x[%m, %k] : memref<96x80xf32>
+      %b = loop.load %w[%n, %k] : memref<4x80xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<96x4xf32>
+  }
+  func.return
+}

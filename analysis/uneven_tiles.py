@@ -1,0 +1,60 @@
+"""How much work conditions leave to the CTA tiles of a contraction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import mul
+
+from xdsl.ir import Block, SSAValue
+
+from deplodock.analysis.dependence import wheres
+from deplodock.analysis.linear import Linear, extent_of, fold
+from deplodock.analysis.roles import Contraction
+from deplodock.dialects.affine_syntax import condition_pairs
+
+
+@dataclass(frozen=True)
+class _End:
+    """Coordinates of an axis of some extent count below a bound that varies along a row axis alone."""
+
+    extent: int
+    bound: Linear
+    row: SSAValue
+
+    def counted(self, row: int, size: int) -> int:
+        """How many groups of `size` coordinates hold one that counts in a row."""
+        bound = self.bound.substitute(self.row, Linear(constant=row)).constant
+        return -(-max(0, min(bound, self.extent)) // size)
+
+
+def work_share(found: Contraction, m: int, n: int, chunk: int) -> float:
+    """The work of all tiles of m x n outputs, where each did as many chunks of k as the longest does: 1 without masks.
+
+    A tile does the chunks of its last row, and none if that row has no column of the tile.
+    """
+    reduction = found.reduction
+    steps = list(_ends(reduction.body.block, [reduction.iv], found.m))
+    around = reduction.parent_block()
+    columns = list(_ends(around, found.n, found.m)) if around is not None else []
+    if not steps and not columns:
+        return 1.0
+    row = (steps or columns)[0].row
+    extent = extent_of(row) or 1
+    lasts = [min(first + m, extent) - 1 for first in range(0, extent, m)]
+    lengths = [min((end.counted(last, chunk) for end in steps if end.row is row), default=1) for last in lasts]
+    widths = [min((end.counted(last, n) for end in columns if end.row is row), default=1) for last in lasts]
+    whole = max(lengths) * len(lasts) * max((-(-end.extent // n) for end in columns), default=1)
+    return sum(map(mul, lengths, widths)) / max(whole, 1)
+
+
+def _ends(block: Block, along: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Iterator[_End]:
+    """The conditions of a block that bound one of some axes along one of the rows."""
+    for where in wheres(block):
+        ((lhs, rhs),) = condition_pairs(where.condition.data)
+        form = fold(lhs, where.indices) - fold(rhs, where.indices)
+        for axis in along:
+            bound = Linear(((axis, 1),)) - form
+            roots = set(bound.roots())
+            if form.coefficient(axis) == 1 and len(roots) == 1 and (row := roots.pop()) in rows:
+                yield _End(extent_of(axis) or 1, bound, row)
