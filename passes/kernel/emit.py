@@ -65,6 +65,10 @@ class Emitter:
         """The activity conditions in force that no branch has checked."""
         self.workspaces: dict[tile.CombineOp, Workspace] = {}
         """The memory of the combines over block axes."""
+        self.folded = {axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes}
+        """The axes that some combine folds."""
+        self.own: list[Condition] = []
+        """That a thread's results are finished by this CTA of the cluster, once a combine has shared them."""
         self.elected: set[SSAValue] = set()
         """The axes of CTAs of which one coordinate goes on, or the stores of one for each thread."""
         self._constants: dict[SSAValue, SSAValue] = {}

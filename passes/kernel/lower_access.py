@@ -14,6 +14,7 @@ from deplodock.analysis.dependence import is_coordinate
 from deplodock.analysis.linear import Linear, extent_of, fold_map, fold_value
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, in_shape, never_fails
 
 Lanes = tuple[int, ...]
@@ -131,8 +132,13 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     destination, type = emitter.value(op.destination), loop.memref_of(op.destination)
     forms = fold_map(op.map.data, op.indices)
     mentioned = emitter.dependence.of(*op.indices)
-    others = [axis for axis in emitter.launch.axes if axis not in mentioned and axis not in emitter.elected]
-    conditions = [_at_origin(condition, others) for condition in emitter.conditions]
+    unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned]
+    others = [axis for axis in unmentioned if axis not in emitter.elected]
+    for axis in emitter.launch.axes:
+        if axis in emitter.elected and axis in mentioned and emitter.extent(axis) > 1:
+            name = axis.name_hint or "?"
+            raise failure(op, f"it writes along %{name}, whose CTAs a combine has folded; write before the combine")
+    conditions = [*(_at_origin(condition, unmentioned) for condition in emitter.conditions), *emitter.own]
     conditions += [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
     conditions = [condition for condition in conditions if not never_fails(condition)]
     axes = emitter.axes_of(op.indices)

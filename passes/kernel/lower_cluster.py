@@ -67,7 +67,7 @@ def fold_cluster(
                 emitter.store(value, array)
         emitter.block = outer
     emitter.run(kernel.ClusterBarrierOp())
-    emitter.conditions = [*emitter.conditions, *own]
+    emitter.own = own
     emitter.elected |= set(ranks)
     return list(arrays) if kept else [emitter.load(array, None) for array in arrays]
 

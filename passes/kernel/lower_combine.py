@@ -40,6 +40,8 @@ def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
     if (ranks or blocks) and emitter.elected:
         raise failure(op, "only one combine of a launch can fold CTAs, as most of them end there")
     combining = Combining(emitter, op)
+    if emitter.own and combining.threads:
+        raise failure(op, "it folds threads, but a combine over the cluster has left a share of them to each CTA")
     combining.fold_registers()
     combining.fold_threads()
     folded = combining.held
@@ -62,6 +64,10 @@ class Combining:
         self.op = op
         self.kept = emitter.axes_of(op.results)
         """The register axes that the result still varies along."""
+        self.wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
+        """The thread axes of more than one thread."""
+        self.threads = [axis for axis in self.wide if axis in op.axes]
+        """Those of them that are folded."""
         self.held: list[Held] = []
         """The values folded so far."""
 
@@ -80,9 +86,7 @@ class Combining:
 
     def fold_threads(self) -> None:
         """Fold over thread axes: by shuffles where the group is a run of lanes, beyond a warp through shared memory."""
-        emitter = self.emitter
-        wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
-        threads = [axis for axis in wide if axis in self.op.axes]
+        emitter, wide, threads = self.emitter, self.wide, self.threads
         if not threads:
             return
         group = math.prod(emitter.extent(axis) for axis in threads)

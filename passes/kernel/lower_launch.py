@@ -192,7 +192,10 @@ def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
 
 
 def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Condition]]:
-    """The activity conditions of a body that can fail: those that are uniform over a CTA, and the others."""
+    """The activity conditions of a body that can fail: those that are uniform over a CTA, and the others.
+
+    CTAs that a combine folds all reach it, so what varies along them is no branch either.
+    """
     uniform: list[Condition] = []
     varying: list[Condition] = []
     for where in wheres(block):
@@ -201,7 +204,7 @@ def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Cond
         if never_fails(form):
             continue
         depends = emitter.dependence.of(*where.indices)
-        lanes = [axis for axis in emitter.launch.axes if axis not in emitter.launch.ctas]
+        lanes = [axis for axis in emitter.launch.axes if axis not in emitter.launch.ctas or axis in emitter.folded]
         is_known = all(is_coordinate(root) for root in form.roots())
         (uniform if is_known and not any(axis in depends for axis in lanes) else varying).append(form)
     return uniform, varying

@@ -42,8 +42,8 @@ def verify_barriers(function: kernel.FuncOp) -> None:
             raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
         if isinstance(op, _COLLECTIVE) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
-                f"verify-barriers: @{name}: {op.name} stands in a {around.name} that not all threads run alike; "
-                "move it out"
+                f"verify-barriers: @{name}: {_position(op)}{op.name} stands in a {around.name} that not all threads "
+                "run alike; move it out"
             )
     _verify_clusters(function)
     hazard = first_hazard(function)

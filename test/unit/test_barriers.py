@@ -58,6 +58,21 @@ def test_a_barrier_that_some_threads_miss_is_refused() -> None:
     assert "kernel.barrier stands in a loop.guard that not all threads run alike; move it out" in str(error.value)
 
 
+@pytest.mark.parametrize(("condition", "is_refused"), [("%b < 1", True), ("%b floordiv 2 < 1", False)])
+def test_a_cluster_barrier_that_some_ctas_miss_is_refused(condition: str, is_refused: bool) -> None:
+    text = f"""
+    kernel.func @k() blocks(%b = 4) threads(%t = 64) cluster 2 {{
+      loop.guard where ({condition}) {{ kernel.cluster_barrier }}
+    }}"""
+    (function,) = Parser(CONTEXT, text).parse_module().ops
+    assert isinstance(function, kernel.FuncOp)
+    if not is_refused:
+        verify_barriers(function)
+        return
+    with pytest.raises(DiagnosticException, match=r"kernel\.cluster_barrier stands in a loop\.guard that not all"):
+        verify_barriers(function)
+
+
 BARRIER, COMMIT, WAIT = "kernel.barrier", "kernel.commit_group", "kernel.wait_group"
 READ_AFTER_WRITE = "%s is written by loop.store and then read by loop.load"
 WRITE_AFTER_READ = "%s is read by loop.load and then overwritten by loop.store"

@@ -19,3 +19,17 @@ func.func @cluster(%x: memref<8x32xf32>, %out: memref<2x8xf32>) {
   }
   func.return
 }
+
+// CTAs that hold no active point reach the combine, too, and what it gives is written wherever it is.
+// CHECK-LABEL: kernel.func @some_ranks
+// CHECK-NOT:     loop.guard where (%s < 3)
+// CHECK:         loop.inside where (%s < 3)
+func.func @some_ranks(%x: memref<4x8xf32>, %out: memref<8xf32>) {
+  tile.launch (%s = 4 : cluster, %t = 8 : thread) {
+    loop.where %s < 3
+    %v = loop.load %x[%s, %t] : memref<4x8xf32>
+    %p = tile.combine {arith.addf} %v over (%s) : f32
+    loop.store %p, %out[%t] : memref<8xf32>
+  }
+  func.return
+}
