@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import logging
 import threading
@@ -218,8 +219,8 @@ def export_graph(graph: fx.GraphModule, args: tuple[Any, ...]) -> torch.export.E
 
 def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
     try:
-        # torch.export writes to stderr what it raises.
-        with contextlib.redirect_stderr(io.StringIO()):
+        # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
+        with contextlib.redirect_stderr(io.StringIO()), _tracing_lock():
             exported = torch.export.export(module, args)
             if not _is_decomposed(exported):
                 exported = exported.run_decompositions(decompositions())
@@ -231,6 +232,11 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
         raise located(UnsupportedError, message, source, raised) from raised
     _refuse_effects(exported, source)
     return exported
+
+
+def _tracing_lock() -> contextlib.AbstractContextManager[object]:
+    """The lock of TorchDynamo, which takes a second to import and which torch.export imports, too."""
+    return importlib.import_module("torch._dynamo.convert_frame").compile_lock
 
 
 def _refuse_effects(exported: torch.export.ExportedProgram, source: Source | None) -> None:

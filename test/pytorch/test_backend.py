@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -101,6 +102,22 @@ def test_new_shapes_are_compiled_anew(runners: list[PartsRunner]) -> None:
         x = torch.randn(extent, 2)
         torch.testing.assert_close(run(x), x.softmax(0) * extent)
     assert len(runners) == 3
+
+
+def test_no_thread_traces_while_another_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.convert_frame import compile_lock
+
+    free: list[bool] = []
+    export = torch.export.export
+
+    def watched(*args: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            free.append(pool.submit(compile_lock.acquire, blocking=False).result())
+        return export(*args)
+
+    monkeypatch.setattr(torch.export, "export", watched)
+    torch.testing.assert_close(compiled(torch.sin)(torch.ones(3)), torch.ones(3).sin())
+    assert free == [False]
 
 
 def test_writes(runners: list[PartsRunner]) -> None:
