@@ -279,8 +279,10 @@ def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[_Input]) ->
     places: dict[str | None, int] = {given.path: place for place, given in enumerate(inputs) if given.path is not None}
     places |= {given.node.name: place for place, given in enumerate(inputs) if given.path is None}
     written = [spec for spec in exported.graph_signature.output_specs if spec.kind != OutputKind.USER_OUTPUT]
-    if any(spec.kind not in _WRITES for spec in written):
-        raise UnsupportedError(f"the program computes a {written[0].kind.name.lower()}, which cannot be returned")
+    for spec in written:
+        if spec.kind not in _WRITES:
+            what = spec.kind.name.lower().replace("_", " ")
+            raise UnsupportedError(f"the program computes a {what} ({spec.target}), which cannot be returned")
     return tuple(places[spec.target] for spec in written)
 
 

@@ -71,7 +71,16 @@ def _index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Te
     return torch.where((last >= 0).reshape(along), taken, x)
 
 
+def _round_decimals(x: torch.Tensor, decimals: int) -> Any:
+    """`round(x * 10 ** decimals) / 10 ** decimals`, with a division where that is exact, as PyTorch computes it."""
+    if x.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    scale = 10.0 ** abs(decimals)
+    return (x * scale).round() / scale if decimals > 0 else (x / scale).round() * scale
+
+
 _OWN: Decompositions = {
+    _ATEN.round.decimals: _round_decimals,
     _ATEN.one_hot.default: _one_hot,
     _ATEN.index_put.default: _index_put,
     _ATEN.index_copy.default: _index_copy,

@@ -28,7 +28,7 @@ def program(x: Any, labels: Any) -> Any:
         *(F.one_hot(labels, 5), written(x), F.elu(x), F.selu(x), F.normalize(x), x.norm(), x.norm(1, dim=0)),
         *(F.interpolate(image, scale_factor=2), F.interpolate(image, size=(3, 5), mode="bilinear")),
         *(F.hardswish(x), F.mish(x), torch.triu_indices(3, 3), F.cosine_similarity(x, x + 1)),
-        x.index_fill(1, torch.tensor([0, 3]), 7),
+        *(x.index_fill(1, torch.tensor([0, 3]), 7), (x * 30).round(decimals=-1), x.round(decimals=2)),
         *(F.batch_norm(x, None, None, training=True), F.instance_norm(image), F.pairwise_distance(x, x + 1)),
         *(F.cross_entropy(x[:3].repeat(1, 2), labels, label_smoothing=0.1), torch.ops.aten.sub.Scalar(x, 2, 3)),
     )
