@@ -7,8 +7,8 @@
 // CHECK-NEXT:    const double exp_1 = exp(p_weight_0);
 // CHECK-NEXT:    const double maximum_1 = maximum(exp_1, exp_1);
 // CHECK-NEXT:    const double out_1 = maximum_1 + maximum_1;
-// CHECK-NEXT:    const double out_1_1 = out_1 + out_1;
-// CHECK-NEXT:    const double v = out_1_1 + out_1_1;
+// CHECK-NEXT:    const double out_2 = out_1 + out_1;
+// CHECK-NEXT:    const double v = out_2 + out_2;
 // CHECK-NEXT:    const double v_1 = v + v;
 // CHECK-NEXT:    out[tid] = v_1;
 kernel.func @k_names(%float: memref<32xf64>, %out: memref<32xf64>) blocks(%0 = 1) threads(%tid = 32) {
