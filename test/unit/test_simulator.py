@@ -481,20 +481,6 @@ def test_a_move_fills_with_zeros_and_touches_nothing_outside() -> None:
     assert simulation.findings == []
 
 
-def test_arguments_that_overlap_are_refused() -> None:
-    text = """
-    func.func @main(%x: memref<4xf32>) {
-      kernel.launch @k(%x, %x) : memref<4xf32>, memref<4xf32>
-      func.return
-    }
-    kernel.func @k(%x: memref<4xf32>, %out: memref<4xf32>) blocks(%b = 1) threads(%t = 4) {
-      %v = loop.load %x[%t] : memref<4xf32>
-      loop.store %v, %out[%t] : memref<4xf32>
-    }"""
-    with pytest.raises(Error, match="@k: an argument that it writes is passed twice"):
-        run(text, randn(4))
-
-
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"takes 2 inputs .*, got 1 arrays"):
         run(RMS_NORM, randn(1, 32, 2048))
