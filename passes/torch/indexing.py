@@ -221,7 +221,8 @@ def _extended(build: TensorBuilder, x: SSAValue, dim: int, before: int, after: i
     """`x` with elements of its own before and after a dimension: the other end, the mirrored ones, or the last one."""
     shape, extent = list(shape_of(x)), shape_of(x)[dim]
     count = before + extent + after
-    fits = {"reflect": max(before, after) < extent, "replicate": extent > 0, "circular": extent > 0}
+    most = max(before, after)
+    fits = {"reflect": most < extent, "replicate": extent > 0, "circular": 1 <= extent >= most}
     if not fits.get(mode) or count < 0:
         raise ValueError(f"mode '{mode}' does not pad {extent} elements by {before} and {after}")
     if mode == "circular":

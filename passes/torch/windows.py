@@ -122,7 +122,8 @@ class LowerMaxPool(AtenPattern):
         names = ("kernel_size", "stride", "padding", "dilation")
         size, stride, padding, dilation = (_spread(op.value(name), spaces) for name in names)
         windows = _windows(size, stride or size, padding, dilation)
-        return build.reduce("maximum", *_read(build, x, windows, -inf, op.value("ceil_mode")), name="max")
+        counts = _counts(x, windows, op.value("ceil_mode"))
+        return build.reduce("maximum", *_read(build, x, windows, -inf, counts), name="max")
 
 
 class LowerAveragePool(AtenPattern):
@@ -134,7 +135,8 @@ class LowerAveragePool(AtenPattern):
         x, spaces = op.operand("self"), int(op.schema().name[-2])
         size, stride, padding = (_spread(op.value(name), spaces) for name in ("kernel_size", "stride", "padding"))
         windows, ceil = _windows(size, stride or size, padding, [1] * spaces), op.value("ceil_mode")
-        total = build.reduce("add", *_read(build, x, windows, 0, ceil), name="sum")
+        counts = _counts(x, windows, ceil)
+        total = build.reduce("add", *_read(build, x, windows, 0, counts), name="sum")
         divisor = op.value("divisor_override") if spaces > 1 else None
         if divisor is not None or (not ceil and (op.value("count_include_pad") or not any(padding))):
             count = build.constant_like(divisor or prod(size), total)
@@ -144,7 +146,7 @@ class LowerAveragePool(AtenPattern):
                 rank = len(shape_of(x))
                 ones = padded(build, ones, {rank - spaces + d: (n, n) for d, n in enumerate(padding)}, 1)
                 windows = _windows(size, stride or size, [0] * spaces, [1] * spaces)
-            count = build.reduce("add", *_read(build, ones, windows, 0, ceil), name="count")
+            count = build.reduce("add", *_read(build, ones, windows, 0, counts), name="count")
         return build.map(arith.DivfOp, total, count)
 
 
@@ -159,7 +161,8 @@ class LowerAdaptiveAveragePool(AtenPattern):
         if any(count < 1 or extent % count for extent, count in zip(extents, wanted, strict=True)):
             raise ValueError(f"{list(extents)} elements do not fall into {list(wanted)} parts of one size")
         size = [extent // count for extent, count in zip(extents, wanted, strict=True)]
-        return build.mean(*_read(build, x, _windows(size, size, [0] * len(size), [1] * len(size)), 0, False))
+        windows = _windows(size, size, [0] * len(size), [1] * len(size))
+        return build.mean(*_read(build, x, windows, 0, wanted))
 
 
 def _spread(values: Any, count: int) -> list[int]:
@@ -190,12 +193,17 @@ def _padded(
     return padded(build, x, pads, value) if pads else x
 
 
+def _counts(x: SSAValue, windows: Sequence[Window], ceil: bool) -> list[int]:
+    """The numbers of windows along the last dimensions."""
+    extents = shape_of(x)[len(shape_of(x)) - len(windows) :]
+    return [window.count(extent, ceil=ceil) for window, extent in zip(windows, extents, strict=True)]
+
+
 def _read(
-    build: TensorBuilder, x: SSAValue, windows: Sequence[Window], outside: float, ceil: bool
+    build: TensorBuilder, x: SSAValue, windows: Sequence[Window], outside: float, counts: Sequence[int]
 ) -> tuple[SSAValue, list[int]]:
-    """The elements of all windows, and the dimensions that hold those of one."""
+    """The elements of so many windows along the last dimensions, and the dimensions that hold those of one."""
     first, spaces = len(shape_of(x)) - len(windows), len(windows)
-    counts = [w.count(extent, ceil=ceil) for w, extent in zip(windows, shape_of(x)[first:], strict=True)]
     space = (*shape_of(x)[:first], *counts, *(window.size for window in windows))
     places = [window.element(first + d, first + spaces + d) for d, window in enumerate(windows)]
     outer = [AffineExpr.dimension(d) for d in range(first)]

@@ -54,6 +54,7 @@ POOLS = {
         lambda x: (
             *(F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)),
             *(F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2, divisor_override=3)),
+            F.avg_pool2d(x[..., :5], (1, 2), 3, (0, 1), ceil_mode=True),
             *(F.avg_pool1d(x[0], 3, 2, 1), F.avg_pool3d(x, (1, 2, 4)), F.avg_pool3d(x, 3, 1, 1, divisor_override=2)),
         )
     ),
