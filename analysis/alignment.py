@@ -47,7 +47,7 @@ def address(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear
     result = Linear(constant=offset)
     for form, stride in zip(subscripts, strides_of(type), strict=True):
         result = result + form * stride
-    return result
+    return result.joined()
 
 
 def flips(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear | None:
@@ -64,21 +64,20 @@ def flips(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear |
 
 
 def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], along: SSAValue, extent: int) -> int:
-    """The largest number of elements (1, 2 or 4) that one aligned access can take along a root of the last subscript.
+    """The largest number of elements (1, 2 or 4) that one aligned access can take along a root of the subscripts.
 
-    The root must step through the last dimension by ones and nothing else; `extent` is its number of values, which the
-    width divides.
+    The root must step through the address by ones and nothing else; `extent` is its number of values, which the width
+    divides. Where it moves more than the last subscript, as in a flattened view, the width divides a row of memory.
     """
     if not subscripts or strides_of(type)[-1] != 1:
         return 1
-    *outer, last = subscripts
-    rest = last - Linear(((along, 1),))
-    if rest.depends_on(along) or any(form.depends_on(along) for form in outer):
+    base = address(type, subscripts) - Linear(((along, 1),))
+    is_split = any(form.depends_on(along) for form in subscripts[:-1]) or subscripts[-1].coefficient(along) != 1
+    if base.depends_on(along) or (is_split and isinstance(type.layout, SwizzleAttr)):
         return 1
-    base = address(type, [*outer, rest])
-    size = element_bytes(type.element_type)
+    size, row = element_bytes(type.element_type), type.get_shape()[-1]
     for width in (4, 2):
-        fits = width * size <= MAX_BYTES and width <= type.get_shape()[-1]
+        fits = width * size <= MAX_BYTES and (row % width == 0 if is_split else width <= row)
         if fits and extent % width == 0 and base.divisor() % width == 0:
             return width
     return 1

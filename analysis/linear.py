@@ -2,8 +2,13 @@
 
 A form is a sum of atoms times coefficients plus a constant. An atom is an SSA index that is not itself computed by
 `loop.index`, or the quotient or remainder of another form. `loop.index` chains are folded on the way, so two subscripts
-can be compared wherever they were written, and ranges simplify quotients: `(%ko * 16 + %t) floordiv 16` is `%ko` when
-`%t` is below 16.
+can be compared wherever they were written. Quotients and remainders are simplified:
+
+* ranges: `(%ko * 16 + %t) floordiv 16` is `%ko` when `%t` is below 16, and `(%i * 4 + %v) floordiv 16` is
+  `%i floordiv 4` when `%v` is below 4;
+* of each other: `(%j + %i floordiv 4) floordiv 8` is `(%j * 4 + %i) floordiv 32`, `(%i mod 32) floordiv 4` is
+  `%i floordiv 4 mod 8`, and `(%i mod 32) mod 4` is `%i mod 4`;
+* in sums: `%i floordiv 4 * 4 + %i mod 4` is `%i`, so the address of an element of a flattened view is linear again.
 """
 
 from __future__ import annotations
@@ -116,25 +121,58 @@ class Linear:
 
     def floordiv(self, divisor: int) -> Linear:
         """The floor quotient by a positive divisor."""
-        whole, rest = self.quotient(divisor)
+        whole, rest = self._divide(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
             return whole + Linear(constant=bounds[0] // divisor)
-        common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms))
-        if common > 1:
-            rest = _form({atom: c // common for atom, c in rest.terms}, rest.constant // common)
-        return whole + Linear(((Division(rest, divisor // common, False), 1),))
+        step, rest, _ = rest._digits(divisor)
+        divisor //= step
+        for atom, coefficient in rest.terms:
+            if isinstance(atom, Division) and not atom.remainder and coefficient == 1:
+                others = rest - Linear(((atom, 1),))
+                return whole + (others * atom.divisor + atom.form).floordiv(atom.divisor * divisor)
+        match rest.terms, rest.constant:
+            case ((Division(form, inner, True), 1),), 0 if inner % divisor == 0:
+                return whole + form.floordiv(divisor).mod(inner // divisor)
+            case _:
+                return whole + Linear(((Division(rest, divisor, False), 1),))
 
     def mod(self, divisor: int) -> Linear:
         """The remainder, from 0 below a positive divisor."""
-        _, rest = self.quotient(divisor)
+        _, rest = self._divide(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
             return rest + Linear(constant=-(bounds[0] // divisor) * divisor)
-        common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms), rest.constant)
-        if common > 1:
-            rest = _form({atom: c // common for atom, c in rest.terms}, rest.constant // common)
-        return Linear(((Division(rest, divisor // common, True), common),))
+        step, rest, below = rest._digits(divisor)
+        divisor //= step
+        match rest.terms, rest.constant:
+            case ((Division(form, inner, True), 1),), 0 if inner % divisor == 0:
+                return form.mod(divisor) * step + below
+            case _:
+                return Linear(((Division(rest, divisor, True), step),)) + below
 
-    def quotient(self, divisor: int) -> tuple[Linear, Linear]:
+    def joined(self) -> Linear:
+        """The same form with `x` where it has `(x floordiv d) * d + x mod d`."""
+        steps = [coefficient for _, coefficient in self.terms]
+        for atom, coefficient in self.terms:
+            if not isinstance(atom, Division) or not atom.remainder:
+                continue
+            times = coefficient * atom.divisor
+            if all(step % times for step in steps):
+                continue
+            quotient = atom.form.floordiv(atom.divisor)
+            if all(self.coefficient(inner) == outer * times for inner, outer in quotient.terms):
+                rest = self - quotient * times - Linear(((atom, coefficient),))
+                return (rest + atom.form * coefficient).joined()
+        return self
+
+    def _digits(self, divisor: int) -> tuple[int, Linear, Linear]:
+        """`step`, `steps` and `below` so that the form is `steps * step + below`, and `below` stays below `step`."""
+        for step in sorted({math.gcd(divisor, coefficient) for _, coefficient in self.terms} - {1}, reverse=True):
+            steps, below = self._divide(step)
+            if (bounds := below.range()) is not None and bounds[0] >= 0 and bounds[1] < step:
+                return step, steps, below
+        return 1, self, Linear()
+
+    def _divide(self, divisor: int) -> tuple[Linear, Linear]:
         """The form as `whole * divisor + rest`."""
         whole: dict[Atom, int] = {}
         rest: dict[Atom, int] = {}
@@ -253,7 +291,7 @@ def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[L
             left, right = fold(lhs, operands, coordinates), fold(rhs, operands, coordinates)
             match kind:
                 case AffineBinaryOpKind.Add:
-                    return left + right
+                    return (left + right).joined()
                 case AffineBinaryOpKind.Mul:
                     return left * right.constant if not right.terms else right * left.constant
                 case AffineBinaryOpKind.FloorDiv:
@@ -302,29 +340,10 @@ def least(forms: Sequence[Linear]) -> list[Linear]:
     return found
 
 
-def coarsened(form: Linear) -> Linear:
-    """The same form without the roots that move none of its quotients: `(%b * 64 + %t) floordiv 128` for `%t < 64`."""
-    result = Linear(constant=form.constant)
-    for atom, coefficient in form.terms:
-        if isinstance(atom, Division) and not atom.remainder:
-            result = result + _coarse_quotient(coarsened(atom.form), atom.divisor) * coefficient
-        else:
-            result = result + Linear(((atom, coefficient),))
-    return result
-
-
-def _coarse_quotient(form: Linear, divisor: int) -> Linear:
-    for step in sorted({math.gcd(divisor, coefficient) for _, coefficient in form.terms} - {1}, reverse=True):
-        steps, below = form.quotient(step)
-        if (bounds := below.range()) is not None and bounds[0] >= 0 and bounds[1] < step:
-            return steps.floordiv(divisor // step)
-    return form.floordiv(divisor)
-
-
 def coarsened_condition(condition: Linear) -> Linear:
     """A form that is below 0 where the condition is, of fewer roots: `%b * 64 + %t < 128` is `%b < 2` if `%t < 64`."""
     for step in sorted({abs(coefficient) for _, coefficient in condition.terms}, reverse=True):
-        quotient = coarsened(condition.floordiv(step))
+        quotient = condition.floordiv(step)
         if set(quotient.roots()) < set(condition.roots()):
             return quotient
     return condition

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
@@ -43,20 +42,17 @@ def _split(form: Linear, slack: int, path: Path, known: dict[Atom, Path]) -> Non
 
 def _join(known: dict[Atom, Path]) -> None:
     """Add the terms of all forms whose quotient and remainder are known."""
-    joined: list[Linear] = []
-    pending = list(known)
-    while pending:
-        atom = pending.pop(0)
-        if not isinstance(atom, Division) or atom.form in joined:
-            continue
-        other = replace(atom, remainder=not atom.remainder)
-        if other not in known:
-            continue
-        parts = (known[atom], known[other]) if atom.remainder else (known[other], known[atom])
-        joined.append(atom.form)
+    count = 0
+    while count < len(known):
         count = len(known)
-        _split(atom.form, 0, ("join", *parts, atom.divisor), known)
-        pending += list(known)[count:]
+        for atom in list(known):
+            if not isinstance(atom, Division) or not atom.remainder:
+                continue
+            match atom.form.floordiv(atom.divisor):
+                case Linear(((quotient, 1),), 0) if quotient in known:
+                    _split(atom.form, 0, ("join", known[quotient], known[atom], atom.divisor), known)
+                case _:
+                    pass
 
 
 def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int | None:

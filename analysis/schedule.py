@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
+from xdsl.ir import Attribute
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
-from deplodock.analysis.alignment import aligned_width, element_bytes
+from deplodock.analysis.alignment import address, aligned_width, element_bytes
 from deplodock.analysis.contractions import contraction_options
 from deplodock.analysis.dependence import varying_bound
 from deplodock.analysis.footprint import shared_footprint
@@ -253,20 +254,21 @@ def _free_width(nest: Nest, sms: int) -> int:
     return min(widths)
 
 
-def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[loop.LoadOp | loop.StoreOp, Sequence[Linear]]]:
-    """The accesses in a loop's body that depend on its variable, with their subscripts."""
-    found: list[tuple[loop.LoadOp | loop.StoreOp, Sequence[Linear]]] = []
+def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[MemRefType[Attribute], Sequence[Linear]]]:
+    """The buffers' types and the subscripts of the accesses in a loop's body that depend on its variable."""
+    found: list[tuple[MemRefType[Attribute], Sequence[Linear]]] = []
     for inner in op.body.walk():
         if isinstance(inner, loop.LoadOp | loop.StoreOp):
+            buffer = inner.source if isinstance(inner, loop.LoadOp) else inner.destination
             forms = fold_map(inner.map.data, inner.indices)
             if any(form.depends_on(op.iv) for form in forms):
-                found.append((inner, forms))
+                found.append((loop.memref_of(buffer), forms))
     return found
 
 
 def _walks_memory(op: loop.ForOp | loop.ReduceOp) -> bool:
     """Whether a loop's accesses step through contiguous memory, or it has none."""
-    return all(forms[-1].coefficient(op.iv) == 1 for _, forms in _accesses(op))
+    return all(address(type, forms).coefficient(op.iv) == 1 for type, forms in _accesses(op))
 
 
 def _row_width(op: loop.ForOp | loop.ReduceOp) -> int:
@@ -274,7 +276,6 @@ def _row_width(op: loop.ForOp | loop.ReduceOp) -> int:
     if varying_bound(op) is not None:
         return 1
     widths = [4]
-    for access, forms in _accesses(op):
-        buffer = access.source if isinstance(access, loop.LoadOp) else access.destination
-        widths.append(aligned_width(loop.memref_of(buffer), forms, op.iv, op.trips or 1))
+    for type, forms in _accesses(op):
+        widths.append(aligned_width(type, forms, op.iv, op.trips or 1))
     return min(widths)

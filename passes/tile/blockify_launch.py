@@ -34,7 +34,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.linear import Linear, coarsened, coarsened_condition, fold_map, to_map
+from deplodock.analysis.linear import Linear, coarsened_condition, fold_map, to_map
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
@@ -173,7 +173,7 @@ def _settle(launch: tile.LaunchOp) -> None:
     """Rewrite bounds and conditions that are the same for all threads of a CTA, so that they name blocks alone."""
     for op in list(launch.body.walk()):
         if isinstance(op, loop.ForOp | loop.ReduceOp) and op.bound_operands:
-            map, op.operands = to_map([coarsened(form) for form in fold_map(op.bound.data, op.bound_operands)])
+            map, op.operands = to_map(fold_map(op.bound.data, op.bound_operands))
             op.properties["bound"] = AffineMapAttr(map)
         elif isinstance(op, loop.WhereOp):
             lhs, rhs = fold_map(op.condition.data, op.indices)

@@ -163,6 +163,20 @@ def test_quotients_simplify() -> None:
     assert Linear(((inner, 4),), 8).mod(16) == ahead * 4
 
 
+def test_quotients_of_quotients_simplify() -> None:
+    """Quotients and remainders of each other are those of the whole; in sums they give it back."""
+    i, j, v = (Linear(((axis, 1),)) for axis in axes(1000, 9, 4))
+    assert (j + i.floordiv(4)).floordiv(8) == (j * 4 + i).floordiv(32)
+    assert i.mod(32).floordiv(4) == i.floordiv(4).mod(8)
+    assert i.mod(32).mod(4) == i.mod(4)
+    assert (i * 4 + v).floordiv(16) == i.floordiv(4)
+    assert (i * 4 + v).mod(16) == i.mod(4) * 4 + v
+    assert (i.floordiv(4) * 4 + i.mod(4)).joined() == i
+    parts = i.floordiv(64), i.floordiv(8).mod(8), i.mod(8)
+    assert (j + parts[0] * 128 + parts[1] * 16 + parts[2] * 2).joined() == j + i * 2
+    assert (parts[0] * 64 + parts[2]).joined() == parts[0] * 64 + parts[2]
+
+
 def test_terms_cancel() -> None:
     """A form less itself is 0, in whatever order its terms appear."""
     a, b = axes(3, 4)

@@ -60,7 +60,7 @@ func.func @shared(%x: memref<30x40xf32>, %out: memref<64x4xf32>) {
 // CHECK-NEXT:    %[[I:.*]] = loop.index [%thread floordiv 8]
 // CHECK-NEXT:    %[[J:.*]] = loop.index [%thread mod 8]
 // CHECK-NEXT:    %[[S:.*]] = kernel.alloc : memref<32x8xf32, #tile.memory<shared>>
-// CHECK-NEXT:    kernel.move 1 %x[%thread floordiv 8 floordiv 4 mod 2 * 4 + %thread floordiv 8 mod 4, %thread floordiv 8 floordiv 4 floordiv 2 * 8 + %thread mod 8] to %[[S]][%thread floordiv 8 floordiv 4 floordiv 2 * 8 + %thread mod 8, %thread floordiv 8 floordiv 4 mod 2 * 4 + %thread floordiv 8 mod 4] : memref<8x32xf32> to memref<32x8xf32, #tile.memory<shared>>
+// CHECK-NEXT:    kernel.move 1 %x[%thread floordiv 32 mod 2 * 4 + %thread floordiv 8 mod 4, %thread floordiv 64 * 8 + %thread mod 8] to %[[S]][%thread floordiv 64 * 8 + %thread mod 8, %thread floordiv 32 mod 2 * 4 + %thread floordiv 8 mod 4] : memref<8x32xf32> to memref<32x8xf32, #tile.memory<shared>>
 // CHECK-NEXT:    %[[A:.*]] = loop.load %[[S]][%[[I]], %[[J]]] : memref<32x8xf32, #tile.memory<shared>>
 // CHECK-NEXT:    loop.store %[[A]], %out[%[[I]], %[[J]]] : memref<32x8xf32>
 // CHECK-LABEL: func.func @run_transposed(%x: memref<8x32xf32>, %out: memref<32x8xf32>) {

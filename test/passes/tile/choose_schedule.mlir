@@ -56,6 +56,22 @@ func.func @rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: memre
 
 // -----
 
+// So does a row of a flattened view, which walks memory through several subscripts.
+// CHECK-LABEL: func.func @flattened
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs"}
+func.func @flattened(%x: memref<32x4x16x32xf32>, %out: memref<32xf32>) {
+  loop.for %i = 0 to 32 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
+      %v = loop.load %x[%i, %k floordiv 512, %k floordiv 32 mod 16, %k mod 32] : memref<32x4x16x32xf32>
+      loop.yield %v : f32
+    }
+    loop.store %sum, %out[%i] : memref<32xf32>
+  }
+  func.return
+}
+
+// -----
+
 // A row of odd length has no aligned vectors; a warp suffices for it.
 // CHECK-LABEL: func.func @odd_row
 // CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=1},blockify-launch{threads=256},stage-inputs"}
