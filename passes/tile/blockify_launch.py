@@ -171,6 +171,7 @@ def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAVal
 
 def _settle(launch: tile.LaunchOp) -> None:
     """Rewrite bounds and conditions that are the same for all threads of a CTA, so that they name blocks alone."""
+    lanes = {axis for axis in launch.axes if axis not in launch.ctas}
     for op in list(launch.body.walk()):
         if isinstance(op, loop.ForOp | loop.ReduceOp) and op.bound_operands:
             map, op.operands = to_map(fold_map(op.bound.data, op.bound_operands))
@@ -178,7 +179,7 @@ def _settle(launch: tile.LaunchOp) -> None:
         elif isinstance(op, loop.WhereOp):
             lhs, rhs = fold_map(op.condition.data, op.indices)
             condition = coarsened_condition(lhs - rhs)
-            if condition != lhs - rhs:
+            if condition != lhs - rhs and lanes.isdisjoint(condition.roots()):
                 positive = Linear(tuple((atom, c) for atom, c in condition.terms if c > 0))
                 map, op.operands = to_map([positive, positive - condition])
                 op.properties["condition"] = AffineMapAttr(map)
