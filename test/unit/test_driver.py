@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from deplodock.analysis.targets import target_of
+from deplodock.dialects.loop import WhereOp
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.passes import driver
@@ -33,6 +34,13 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
     tensor_ext.yield %e : tensor<4xf32>
   }
   func.return %r : tensor<4xf32>
+}
+"""
+CAUSAL = """
+func.func @main(%q: tensor<260x16xf32>) -> tensor<260x16xf32> {
+  %r = torch.aten.scaled_dot_product_attention %q, %q, %q {is_causal = true}
+    : tensor<260x16xf32>, tensor<260x16xf32>, tensor<260x16xf32> -> tensor<260x16xf32>
+  func.return %r : tensor<260x16xf32>
 }
 """
 UNFUSED = """
@@ -316,3 +324,12 @@ def test_torch_ops_are_gone_below_torch_level(parse: Callable[[str], ModuleOp], 
     module = parse(TORCH)
     lower(module, ctx, Level.TENSOR)
     assert not any(isinstance(op, AtenOp) for op in module.walk())
+
+
+@pytest.mark.parametrize("schedule", [None, "tileify"])
+def test_masked_elements_are_skipped_unless_the_schedule_is_given(
+    schedule: str | None, parse: Callable[[str], ModuleOp], ctx: Context
+) -> None:
+    module = parse(CAUSAL)
+    lower(module, ctx, Level.LOOP, schedule=schedule)
+    assert any(isinstance(op, WhereOp) for op in module.walk()) is (schedule is None)
