@@ -8,7 +8,6 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.linear import (
     Linear,
-    coarsened,
     coarsened_condition,
     fold,
     fold_map,
@@ -132,7 +131,7 @@ def test_rewritten_forms(exprs, point) -> None:
     """Forms with fewer roots or narrower ranges have the same values, conditions hold at the same points."""
     forms, here = [fold(expr, AXES) for expr in exprs], at(point)
     wanted = [evaluate(expr, point) for expr in exprs]
-    assert [value_of(coarsened(form), here) for form in forms] == wanted
+    assert [value_of(form.joined(), here) for form in forms] == wanted
     assert [value_of(form.with_remainders(), here) for form in forms] == wanted
     assert [value_of(coarsened_condition(form), here) < 0 for form in forms] == [value < 0 for value in wanted]
     assert min(value_of(form, here) for form in least(forms)) == min(wanted)
@@ -142,8 +141,8 @@ def test_bounds_of_a_tile_name_blocks_alone() -> None:
     """A row rounded up to tiles, and a column before it, are the same for all threads of a tile."""
     rows, row, columns, column = axes(8, 64, 8, 64)
     end = Linear(((rows, 64), (row, 1))).floordiv(128) * 128 + Linear(constant=128)
-    assert list(coarsened(end).roots()) == [rows]
-    assert coarsened(end.floordiv(32)) == Linear(((rows, 1),)).floordiv(2) * 4 + Linear(constant=4)
+    assert list(end.roots()) == [rows]
+    assert end.floordiv(32) == Linear(((rows, 1),)).floordiv(2) * 4 + Linear(constant=4)
     hidden = Linear(((columns, 64), (column, 1))) - end
     assert set(coarsened_condition(hidden).roots()) == {rows, columns}
     last = Linear(((rows, 64), (row, 1)))
