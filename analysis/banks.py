@@ -20,14 +20,12 @@ from functools import lru_cache
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.alignment import MAX_BYTES, aligned_width, element_bytes, strides_of
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import Division, Linear, extent_of, fold, fold_map, value_range
+from deplodock.analysis.linear import Division, Linear, extent_of, fold_conditions, fold_map, value_range
 from deplodock.analysis.slabs import WARP, Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Binding, Memory, memory_of
 from deplodock.dialects.tile_swizzle import LINE_BYTES
 
@@ -286,7 +284,7 @@ def _sides(op: Operation) -> Iterator[tuple[SSAValue, tuple[Linear, ...], int, t
         case loop.StoreOp():
             yield op.destination, tuple(fold_map(op.map.data, op.indices)), 1, ()
         case kernel.MoveOp():
-            where = _conditions(op.where.data, op.where_indices) if op.where else ()
+            where = tuple(fold_conditions(op.where.data, op.where_indices)) if op.where else ()
             yield op.source, tuple(fold_map(op.source_map.data, op.source_indices)), op.elements, where
             yield op.destination, tuple(fold_map(op.destination_map.data, op.destination_indices)), op.elements, ()
         case _:
@@ -302,11 +300,6 @@ def _context(op: Operation, function: kernel.FuncOp) -> tuple[list[SSAValue], li
         if isinstance(around, loop.ForOp):
             loops.append(around.iv)
         elif isinstance(around, loop.GuardOp):
-            guards += _conditions(around.conditions.data, around.indices)
+            guards += fold_conditions(around.conditions.data, around.indices)
         around = around.parent_op()
     return loops, guards
-
-
-def _conditions(map: AffineMap, operands: Sequence[SSAValue]) -> tuple[Linear, ...]:
-    """The conditions `lhs < rhs` of a map as forms that are below 0 where they hold."""
-    return tuple(fold(lhs, operands) - fold(rhs, operands) for lhs, rhs in condition_pairs(map))

@@ -14,7 +14,7 @@ can be compared wherever they were written. Quotients and remainders are simplif
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -30,6 +30,7 @@ from xdsl.ir.affine import (
 )
 
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.affine_syntax import condition_pairs
 
 
 @dataclass(frozen=True)
@@ -314,6 +315,26 @@ def fold_value(value: SSAValue) -> Linear:
 def fold_map(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
     """The forms of all results of a map over `operands`."""
     return [fold(expr, operands) for expr in map.results]
+
+
+def fold_conditions(map: AffineMap, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> list[Linear]:
+    """The conditions `lhs < rhs` of a map, as for `fold`, as forms that are below 0 where they hold."""
+    return [fold(lhs, operands, coordinates) - fold(rhs, operands, coordinates) for lhs, rhs in condition_pairs(map)]
+
+
+def condition_of(where: loop.WhereOp) -> Linear:
+    """The condition of a `loop.where` as a form that is below 0 where it holds."""
+    (condition,) = fold_conditions(where.condition.data, where.indices)
+    return condition
+
+
+def to_sides(conditions: Iterable[Linear]) -> list[Linear]:
+    """Conditions, below 0 where they hold, as sides `lhs < rhs` of positive factors, constants on the right."""
+    sides: list[Linear] = []
+    for form in conditions:
+        positive = Linear(tuple((atom, c) for atom, c in form.terms if c > 0))
+        sides += [positive, positive - form]
+    return sides
 
 
 def to_map(forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:

@@ -26,9 +26,8 @@ from xdsl.ir.affine import AffineExpr
 
 from deplodock.analysis.buffers import Buffers
 from deplodock.analysis.dependence import Dependence, wheres
-from deplodock.analysis.linear import Linear, equal, fold, fold_map, fold_value
+from deplodock.analysis.linear import Linear, condition_of, equal, fold, fold_map, fold_value
 from deplodock.dialects import loop, scalar_regions
-from deplodock.dialects.affine_syntax import condition_pairs
 
 Subscripts: TypeAlias = Sequence[Linear]
 
@@ -64,12 +63,6 @@ class Fact:
     def is_along(self, root: SSAValue, subscripts: Subscripts) -> bool:
         """Whether a loop variable walks a row."""
         return _is_row(root, subscripts, self.row)
-
-
-def condition_of(where: loop.WhereOp) -> Linear:
-    """The condition of a `loop.where` as a form that is below 0 where it holds."""
-    ((lhs, rhs),) = condition_pairs(where.condition.data)
-    return fold(lhs, where.indices) - fold(rhs, where.indices)
 
 
 def over_subscripts(form: Linear, subscripts: Subscripts) -> AffineExpr | None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.linear import Linear, equal, fold, fold_map
+from deplodock.analysis.linear import Linear, equal, fold_conditions, fold_map
 from deplodock.dialects import loop, tile
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile_ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
 
 
@@ -34,10 +33,7 @@ def step_of(op: CopyOp | WaitOp | ReleaseOp) -> Linear:
 
 def conditions_of(copy: CopyOp) -> list[Linear]:
     """The conditions of a copy as forms that are below 0 where they hold."""
-    if copy.where is None:
-        return []
-    pairs = condition_pairs(copy.where.data)
-    return [fold(lhs, copy.where_indices) - fold(rhs, copy.where_indices) for lhs, rhs in pairs]
+    return [] if copy.where is None else fold_conditions(copy.where.data, copy.where_indices)
 
 
 def copies_of(block: Block, like: CopyOp | WaitOp) -> list[CopyOp]:

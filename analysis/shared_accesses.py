@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.linear import Division, Linear, fold, fold_map
+from deplodock.analysis.linear import Division, Linear, fold_conditions, fold_map
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
 from deplodock.dialects.kernel_tma import TmaLoadOp
 from deplodock.dialects.loop import memref_of
@@ -120,7 +119,7 @@ def _box(op: TmaLoadOp) -> tuple[int, ...]:
 
 def conditions_of(op: loop.GuardOp) -> list[Linear]:
     """The conditions of a guard as forms that are below 0 where they hold."""
-    return [fold(lhs, op.indices) - fold(rhs, op.indices) for lhs, rhs in condition_pairs(op.conditions.data)]
+    return fold_conditions(op.conditions.data, op.indices)
 
 
 def slot_of(form: Linear) -> Division | None:

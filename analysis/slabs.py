@@ -11,9 +11,8 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.alignment import aligned_width, element_bytes
-from deplodock.analysis.linear import Linear, fold
+from deplodock.analysis.linear import Linear, fold, fold_conditions
 from deplodock.dialects import loop
-from deplodock.dialects.affine_syntax import condition_pairs
 
 SECTOR_BYTES = 32
 """The bytes of global memory that are read together."""
@@ -50,8 +49,7 @@ class Slab:
 
     def conditions(self, coordinates: Sequence[Linear]) -> list[Linear]:
         """The conditions at these coordinates of the slab, as forms that are below 0 where they hold."""
-        pairs = [] if self.where is None else condition_pairs(self.where)
-        return [fold(lhs, self.indices, coordinates) - fold(rhs, self.indices, coordinates) for lhs, rhs in pairs]
+        return [] if self.where is None else fold_conditions(self.where, self.indices, coordinates)
 
     def copy_order(self) -> list[int]:
         """The slab's dimensions with the one that walks the source's last dimension last."""

@@ -9,9 +9,8 @@ from operator import mul
 from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import Linear, extent_of, fold
+from deplodock.analysis.linear import Linear, condition_of, extent_of
 from deplodock.analysis.roles import Contraction
-from deplodock.dialects.affine_syntax import condition_pairs
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ def work_share(found: Contraction, m: int, n: int, chunk: int) -> float:
 def _ends(block: Block, along: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Iterator[_End]:
     """The conditions of a block that bound one of some axes along one of the rows."""
     for where in wheres(block):
-        ((lhs, rhs),) = condition_pairs(where.condition.data)
-        form = fold(lhs, where.indices) - fold(rhs, where.indices)
+        form = condition_of(where)
         for axis in along:
             bound = Linear(((axis, 1),)) - form
             roots = set(bound.roots())

@@ -216,6 +216,11 @@ def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 
 def results_of(graph: fx.GraphModule) -> list[Any]:
     """What a graph gives but for None: fake tensors, which have no values, and constants."""
+    values = output_values(graph)
+    return [value.meta["val"] if isinstance(value, fx.Node) else value for value in values if value is not None]
+
+
+def output_values(graph: fx.GraphModule) -> Sequence[Any]:
+    """The nodes and constants that a graph returns, None among them."""
     (values,) = graph.graph.output_node().args
-    listed = values if isinstance(values, tuple | list) else [values]
-    return [value.meta["val"] if isinstance(value, fx.Node) else value for value in listed if value is not None]
+    return values if isinstance(values, tuple | list) else [values]

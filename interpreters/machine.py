@@ -189,11 +189,7 @@ class Machine:
 
     def holds(self, conditions: AffineMap, indices: Sequence[SSAValue]) -> Array:
         """Where all conditions `lhs < rhs` hold."""
-        dims = self.arrays(indices)
-        result: Array = np.asarray(True)
-        for lhs, rhs in condition_pairs(conditions):
-            result = result & (affine(lhs, dims) < affine(rhs, dims))
-        return result
+        return holds(conditions, self.arrays(indices))
 
     def load(self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], space: Space) -> Array:
         """The elements at the subscripts; poison at inactive points.
@@ -382,6 +378,14 @@ def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
 
 
 _ORDER_FREE = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp)
+
+
+def holds(conditions: AffineMap, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:
+    """Where all conditions `lhs < rhs` hold."""
+    result: Array = np.asarray(True)
+    for lhs, rhs in condition_pairs(conditions):
+        result = result & (affine(lhs, dims, symbols) < affine(rhs, dims, symbols))
+    return result
 
 
 def affine(expr: AffineExpr, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
-from deplodock.interpreters.machine import Machine, Space, outside_as_false
+from deplodock.interpreters.machine import Machine, Space, holds, outside_as_false
 from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 
@@ -39,9 +39,8 @@ def slab_of(
     if inside is not None:
         subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, source.shape, strict=True)]
     if isinstance(op, tile.StageOp) and op.where is not None:
-        sides = machine.affine(op.where.data, dims, symbols)
-        holds = np.logical_and.reduce(np.broadcast_arrays(*map(np.less, sides[::2], sides[1::2])))
-        inside = holds if inside is None else inside & holds
+        read = holds(op.where.data, dims, symbols)
+        inside = read if inside is None else inside & read
     if copied is not None:
         owners = [*owners, copied := _owned(copied, space)]
         copied = copied.reshape(*copied.shape, *(1,) * len(slab))

@@ -14,6 +14,7 @@ from torch import fx
 
 from deplodock.errors import UnsupportedError
 from deplodock.frontend.capture import captured_graph, export_graph
+from deplodock.frontend.program import output_values
 from deplodock.pytorch.compiled import CompiledProgram
 from deplodock.pytorch.parts import PartsRunner
 
@@ -121,9 +122,7 @@ class _Recomputed(torch.autograd.Function):
 
 def _noted_results(graph: fx.GraphModule) -> list[Any]:
     """The results of a graph of TorchDynamo as it noted them: fake tensors, which know whether they have a gradient."""
-    (values,) = graph.graph.output_node().args
-    assert isinstance(values, tuple | list)
-    return [value.meta.get("example_value") if isinstance(value, fx.Node) else value for value in values]
+    return [value.meta.get("example_value") if isinstance(value, fx.Node) else value for value in output_values(graph)]
 
 
 def _without_grad_modes(graph: fx.GraphModule) -> fx.GraphModule:

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
-from deplodock.frontend.program import CapturedGraph, results_of
+from deplodock.frontend.program import CapturedGraph, output_values, results_of
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, share_memory
 from deplodock.runtime.device import device_target, missing
@@ -108,9 +108,7 @@ class CompiledProgram:
         self.runner = runner
         self._captured = captured
         self._example, self._form = pytree.tree_flatten(captured.args)
-        (values,) = captured.graph.graph.output_node().args
-        assert isinstance(values, tuple | list)
-        self._nones = [value is None for value in values[len(captured.writes) :]]
+        self._nones = [value is None for value in output_values(captured.graph)[len(captured.writes) :]]
         self._state = [
             _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
         ]

@@ -18,13 +18,13 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import Linear, fold_value
+from deplodock.analysis.linear import Linear, fold_value, to_sides
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.workspace import Workspace, constant_extent
+from deplodock.passes.kernel.workspace import Workspace, positive_extent
 
 PARTS_AT_ONCE = 256
 """The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
@@ -101,7 +101,7 @@ class Emitter:
 
         Raises PassFailedException where it is not constant.
         """
-        return max(constant_extent(axis), 1)
+        return positive_extent(axis)
 
     def map(self, forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
         """The forms as a map over the kernel's values, and its operands."""
@@ -122,12 +122,7 @@ class Emitter:
 
     def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
         """Conditions as a map of sides `lhs < rhs`, constants on the right."""
-        sides: list[Linear] = []
-        for form in conditions:
-            positive = Linear(tuple((atom, c) for atom, c in form.terms if c > 0))
-            negative = Linear(tuple((atom, -c) for atom, c in form.terms if c < 0), -form.constant)
-            sides += [positive, negative]
-        return self.map(sides)
+        return self.map(to_sides(conditions))
 
     def value(self, old: SSAValue) -> SSAValue:
         """What stands for a value of the launch at this point of the kernel."""

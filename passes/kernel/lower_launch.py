@@ -13,12 +13,10 @@ from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.dependence import is_coordinate, wheres
 from deplodock.analysis.effects import is_arithmetic
-from deplodock.analysis.linear import fold as fold_expr
-from deplodock.analysis.linear import fold_map
+from deplodock.analysis.linear import condition_of, fold_map
 from deplodock.analysis.padding import adds_zero
 from deplodock.analysis.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
@@ -199,8 +197,7 @@ def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Cond
     uniform: list[Condition] = []
     varying: list[Condition] = []
     for where in wheres(block):
-        ((lhs, rhs),) = condition_pairs(where.condition.data)
-        form = fold_expr(lhs, where.indices) - fold_expr(rhs, where.indices)
+        form = condition_of(where)
         if never_fails(form):
             continue
         depends = emitter.dependence.of(*where.indices)

@@ -50,7 +50,7 @@ def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineO
         others = [axis for axis in launch.ctas if axis not in folded]
         depends = Dependence().of(*op.results)
         kept = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in depends]
-        shape = [_size(others), _size(folded), *map(_positive, kept), _size(launch.bound_to(Binding.THREAD))]
+        shape = [_size(others), _size(folded), *map(positive_extent, kept), _size(launch.bound_to(Binding.THREAD))]
         made = [memref.AllocOp.get(result.type, shape=shape) for result in op.results]
         for alloc, result in zip(made, op.results, strict=True):
             alloc.memref.name_hint = f"{result.name_hint or 'fold'}_part"
@@ -80,10 +80,11 @@ def cluster_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[BlockArgument]
 
 
 def _size(axes: Sequence[SSAValue]) -> int:
-    return math.prod(map(_positive, axes))
+    return math.prod(map(positive_extent, axes))
 
 
-def _positive(axis: SSAValue) -> int:
+def positive_extent(axis: SSAValue) -> int:
+    """The extent of an axis or loop, at least 1. Raises PassFailedException if it is not constant."""
     return max(constant_extent(axis), 1)
 
 

@@ -36,8 +36,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.buffers import Buffers
 from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import Linear, equal, fold, fold_map, to_map
-from deplodock.analysis.masks import Mask, Masks, condition_of, over_subscripts
+from deplodock.analysis.linear import Linear, condition_of, equal, fold, fold_map, to_map, to_sides
+from deplodock.analysis.masks import Mask, Masks, over_subscripts
 from deplodock.analysis.nest import kernels
 from deplodock.dialects import loop
 
@@ -132,7 +132,6 @@ def _add(block: Block, condition: Linear) -> bool:
     """Put a condition at the start of a loop's body, unless it is there. Returns whether it was not."""
     if any(equal(condition_of(where), condition) for where in wheres(block)):
         return False
-    positive = Linear(tuple((atom, c) for atom, c in condition.terms if c > 0))
-    map, operands = to_map([positive, positive - condition])
+    map, operands = to_map(to_sides([condition]))
     Rewriter.insert_op(loop.WhereOp(map, operands), InsertPoint.at_start(block))
     return True

@@ -34,7 +34,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.linear import Linear, coarsened_condition, fold_map, to_map
+from deplodock.analysis.linear import Linear, coarsened_condition, condition_of, fold_map, to_map, to_sides
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
@@ -177,11 +177,10 @@ def _settle(launch: tile.LaunchOp) -> None:
             map, op.operands = to_map(fold_map(op.bound.data, op.bound_operands))
             op.properties["bound"] = AffineMapAttr(map)
         elif isinstance(op, loop.WhereOp):
-            lhs, rhs = fold_map(op.condition.data, op.indices)
-            condition = coarsened_condition(lhs - rhs)
-            if condition != lhs - rhs and lanes.isdisjoint(condition.roots()):
-                positive = Linear(tuple((atom, c) for atom, c in condition.terms if c > 0))
-                map, op.operands = to_map([positive, positive - condition])
+            given = condition_of(op)
+            condition = coarsened_condition(given)
+            if condition != given and lanes.isdisjoint(condition.roots()):
+                map, op.operands = to_map(to_sides([condition]))
                 op.properties["condition"] = AffineMapAttr(map)
 
 

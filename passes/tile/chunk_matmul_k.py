@@ -29,12 +29,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import Linear, fold, least, to_map
+from deplodock.analysis.linear import Linear, condition_of, least, to_map
 from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction, innermost_reduction
 from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
 from deplodock.dialects import loop, tile
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
 
@@ -90,9 +89,7 @@ def _leave_out(outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.Reduc
     assert outer.trips is not None
     bounds = [Linear(constant=outer.trips)]
     for where in wheres(inner.body.block):
-        ((lhs, rhs),) = condition_pairs(where.condition.data)
-        chunks = (fold(lhs, where.indices) - fold(rhs, where.indices)).floordiv(bk)
-        bound = Linear(((outer.iv, 1),)) - chunks
+        bound = Linear(((outer.iv, 1),)) - condition_of(where).floordiv(bk)
         if not any(outer.is_ancestor(root.owner) for root in bound.roots()):
             bounds.append(bound)
             Rewriter.erase_op(where)

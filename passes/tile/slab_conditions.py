@@ -9,9 +9,8 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.dependence import wheres
 from deplodock.analysis.footprint import Reader
-from deplodock.analysis.linear import Linear, equal, fold, fold_map
+from deplodock.analysis.linear import Linear, condition_of, equal, fold_map, to_sides
 from deplodock.dialects import loop
-from deplodock.dialects.affine_syntax import condition_pairs
 
 Loops = Mapping[loop.LoadOp, Sequence[loop.ForOp | loop.ReduceOp]]
 """For each reader of a slab, the loops around it that the slab spans."""
@@ -21,7 +20,7 @@ def with_conditions(
     map: AffineMap, operands: Sequence[SSAValue], readers: Sequence[Reader], loops: Loops
 ) -> tuple[AffineMap, list[SSAValue], AffineMap | None]:
     """The map of a register slab and its operands, with the conditions of its elements; None if there are none."""
-    operands, sides = list(operands), list[AffineExpr]()
+    operands = list(operands)
     coordinates = [form.terms[0][0] for form in readers[0].subscripts]
 
     def position(root: SSAValue) -> AffineExpr:
@@ -31,9 +30,7 @@ def with_conditions(
             operands.append(root)
         return AffineExpr.symbol(operands.index(root))
 
-    for form in _common(readers, loops):
-        positive = Linear(tuple((atom, c) for atom, c in form.terms if c > 0))
-        sides += [positive.affine(position), (positive - form).affine(position)]
+    sides = [side.affine(position) for side in to_sides(_common(readers, loops))]
     where = AffineMap(map.num_dims, len(operands), tuple(sides)) if sides else None
     return AffineMap(map.num_dims, len(operands), map.results), operands, where
 
@@ -58,8 +55,7 @@ def _common(readers: Sequence[Reader], loops: Loops) -> list[Linear]:
 
 
 def _conditions(loops: Sequence[loop.ForOp | loop.ReduceOp]) -> list[Linear]:
-    pairs = [(where, *condition_pairs(where.condition.data)[0]) for op in loops for where in wheres(op.body.block)]
-    return [fold(lhs, where.indices) - fold(rhs, where.indices) for where, lhs, rhs in pairs]
+    return [condition_of(where) for op in loops for where in wheres(op.body.block)]
 
 
 def _is_in_shape(form: Linear, load: loop.LoadOp) -> bool:
