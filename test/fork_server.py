@@ -65,6 +65,7 @@ def main() -> None:
     os.chdir(workplace)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.exit(mains[Path(sys.argv[0]).name]())
 
 

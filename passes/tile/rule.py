@@ -2,7 +2,8 @@
 
 A rule is a pass whose fields are its options, all None by default. An option comes from the pass, else from the
 kernel's `deplodock.schedule` attribute, else from the heuristic of `analysis/schedule.py`. A kernel whose attribute
-leaves a rule out is skipped. An option given to the pass that no kernel of the module can take is an error.
+leaves a rule out is skipped. An option given to the pass that no kernel of the module can take is an error. A rule that
+no schedule may name, as one of another package, has the options given to the pass alone, and is left out by none.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ def positive(options: Options, name: str, default: int) -> int:
 
 
 def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | str]) -> Options:
+    if rule.name not in RULES:
+        return given
     scheduled = schedule_of(function)
     try:
         _check_names(scheduled)
