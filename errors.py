@@ -1,8 +1,13 @@
 """The errors that deplodock raises; every message says where, what is wrong and what to do."""
 
+from xdsl.utils.exceptions import DiagnosticException
 
-class Error(Exception):
-    """Base of all errors that deplodock raises on purpose; tools print its text without a traceback."""
+
+class Error(DiagnosticException):
+    """Base of all errors that deplodock raises on purpose; tools print its text without a traceback.
+
+    To xDSL's tools they are diagnostics, which `--verify-diagnostics` prints to go on with the next part of the input.
+    """
 
 
 class UnsupportedError(Error):

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 import numpy as np
 import torch
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from deplodock.analysis.nest import kernels
 from deplodock.analysis.reductions import longest_reduction
@@ -21,7 +21,7 @@ from deplodock.analysis.targets import nvcc_arch, target, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
-from deplodock.errors import CompileError, Error
+from deplodock.errors import CompileError
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.expression import read_expression
 from deplodock.frontend.program import CapturedProgram
@@ -130,7 +130,7 @@ class Checker:
             raise
         except ExceedsTarget as error:
             raise NotDrawn("the schedule is too large for the target") from error
-        except (Error, DiagnosticException, VerifyException, ParseError) as error:
+        except (DiagnosticException, ParseError) as error:
             if self._doing == "capture" and any(text in str(error) for text in _REFUSED_BY_PYTORCH):
                 raise NotDrawn("PyTorch refuses the program") from error
             kind = Kind.NVCC if isinstance(error, CompileError) else Kind.REFUSED

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.arg_spec import ArgSpec
-from xdsl.utils.exceptions import DiagnosticException, VerifyException
+from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.nest import kernels, launches
 from deplodock.analysis.schedule import ATTRIBUTE as SCHEDULE
@@ -24,7 +24,7 @@ from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
 from deplodock.dialects import kernel, loop, tensor, tile
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
-from deplodock.errors import Error, InvalidInputError
+from deplodock.errors import InvalidInputError
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
@@ -99,14 +99,14 @@ def lower(
 
     Raises:
         InvalidInputError: the module is already below `to_level`, or the target is unknown.
-        Error, DiagnosticException, VerifyException: a stage fails, or what it leaves does not verify; a note names it.
+        DiagnosticException: a stage fails, or what it leaves does not verify; a note names it.
     """
     set_target(module, target)
     skipped: tuple[Remark, ...] = ()
     for stage in stages(level_of(module), to_level):
         try:
             run = _run(stage, schedule, module, ctx, verify, verifiers)
-        except (Error, DiagnosticException, VerifyException) as error:
+        except DiagnosticException as error:
             error.add_note(f"note: in pass {stage.name}")
             if stage.name == "materialize":
                 unlaunched = [function.sym_name.data for function in kernels(module) if not launches(function)]

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import DiagnosticException, VerifyException
+from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
@@ -54,7 +54,9 @@ def compile(
     owner = function if isinstance(function, nn.Module) else None
     try:
         runner = make_runner(captured.module, captured.graph, place, target, schedule)
-    except (DiagnosticException, VerifyException) as error:
+    except Error:
+        raise
+    except DiagnosticException as error:
         raise UnsupportedError(str(error)) from error
     return CompiledProgram(captured, owner, runner)
 

@@ -11,9 +11,8 @@ from torch import fx, nn
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from xdsl.context import Context
-from xdsl.utils.exceptions import DiagnosticException, VerifyException
+from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.errors import Error
 from deplodock.frontend.capture import quiet
 from deplodock.frontend.importer import import_graph, import_node, overload_of
 from deplodock.frontend.program import CapturedGraph
@@ -21,7 +20,6 @@ from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import device_of, make_runner
 from deplodock.pytorch.runners import Runner
 
-_FAILURES = (Error, DiagnosticException, VerifyException)
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 
 
@@ -49,14 +47,14 @@ class Support(OperatorSupportBase):
         """Why an operation cannot be compiled; empty if it can."""
         try:
             module = import_node(node)
-        except _FAILURES as error:
+        except DiagnosticException as error:
             return _first_line(error)
         text = str(module)
         if text not in self._known:
             try:
                 DecomposePass().apply(Context(), module)
                 self._known[text] = ""
-            except _FAILURES as error:
+            except DiagnosticException as error:
                 self._known[text] = _first_line(error)
         return self._known[text]
 
@@ -115,7 +113,7 @@ class PartsRunner:
         try:
             module = import_graph(part, [(node, node.name) for node in placeholders], None)
             runner = make_runner(module, part, self.device)
-        except _FAILURES as error:
+        except DiagnosticException as error:
             self.reasons[f"a part of {len(part.graph.nodes)} operations"] = _first_line(error)
             return
         (result,) = part.graph.output_node().args

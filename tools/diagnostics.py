@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import (
 )
 from xdsl.utils.lexer import Span
 
-from deplodock.errors import DeviceError, Error, InvalidInputError
+from deplodock.errors import DeviceError, InvalidInputError
 
 _MAX_EXCERPT_LINES = 12
 _MAX_COLUMNS = 160
@@ -45,7 +45,7 @@ def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
         print(describe(error, name), file=sys.stderr, flush=True)
         sys.stdout.flush()
         os._exit(1)
-    except (Error, DiagnosticException, ParseError, ArgSpecParseError, OSError) as error:
+    except (DiagnosticException, ParseError, ArgSpecParseError, OSError) as error:
         print(describe(error, name), file=sys.stderr)
         sys.exit(1)
     sys.exit(code)

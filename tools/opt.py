@@ -9,7 +9,8 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
-from io import BytesIO
+from io import BytesIO, StringIO
+from pathlib import Path
 from typing import IO, ClassVar, NoReturn, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -21,7 +22,7 @@ from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 import deplodock
-from deplodock.errors import Error, InvalidInputError
+from deplodock.errors import InvalidInputError
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
 from deplodock.tools.diagnostics import explain, run_tool
 from deplodock.tools.source import LocatingFrontend
@@ -39,6 +40,7 @@ class OptMain(xDSLOptMain):
     def __init__(self, args: Sequence[str] | None = None) -> None:
         self._source = b""
         self._running: ModulePass | None = None
+        self._output = _Output()
         super().__init__("deplodock's optimizer driver: runs passes over IR text", args)
 
     def register_all_frontends(self) -> None:
@@ -100,6 +102,16 @@ class OptMain(xDSLOptMain):
         """Chunks padded with the lines before them, so that positions in them are positions in the file."""
         chunks, extension = super().prepare_input()
         return [(BytesIO(b"\n" * offset + chunk.read()), 0) for chunk, offset in chunks], extension
+
+    def prepare_output(self) -> IO[str]:
+        """Standard output, or text for the file, which is written only once all of it is there."""
+        return sys.stdout if self.args.output_file is None else self._output
+
+    def run(self) -> None:
+        """Run all steps. Where one fails, the output file stays as it was: it may be the input."""
+        super().run()
+        if self.args.output_file is not None:
+            Path(self.args.output_file).write_text(self._output.text, encoding="utf-8")
 
     def setup_pipeline(self) -> None:
         """Make the pipeline of `--passes` or `--pass-pipeline`.
@@ -166,7 +178,7 @@ class OptMain(xDSLOptMain):
     def _run_verifier(self, verifier: Stage, module: ModuleOp, after: str | None) -> None:
         try:
             verifier.load()().apply(self.ctx, module)
-        except (Error, DiagnosticException) as error:
+        except DiagnosticException as error:
             error.add_note(
                 f"note: found by {verifier.name} " + ("in the input" if after is None else f"after pass {after}")
             )
@@ -203,6 +215,16 @@ class OptMain(xDSLOptMain):
             cast("Callable[[], type[Target]]", factory)().from_spec(spec)
         except ValueError as error:
             raise InvalidInputError(f"target '{spec}': {error}") from None
+
+
+class _Output(StringIO):
+    """Text that can still be had when it is closed."""
+
+    text = ""
+
+    def close(self) -> None:
+        self.text = self.getvalue()
+        super().close()
 
 
 class _ShowPasses(argparse.Action):

@@ -106,6 +106,23 @@ def test_bad_usage_exits_with_2(tool: Tool, args: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_output_file_of_a_failing_run_stays(tool: Tool, tmp_path: Path) -> None:
+    source = tmp_path / "in.mlir"
+    source.write_text(VALID)
+    assert tool("deplodock-opt", str(source), "-t", "cuda", "-o", str(source)).returncode == 1
+    assert source.read_text() == VALID
+
+
+@pytest.mark.parametrize("name", ["deplodock-opt", "xdsl-opt"])
+def test_our_errors_are_diagnostics(tool: Tool, name: str) -> None:
+    kernel = "func.func @k(%x: memref<4xf32>) { loop.for %i = 0 to 4 {} func.return }"
+    text = f"{kernel}\n// -----\nfunc.func @second() {{ func.return }}"
+    done = tool(name, "--split-input-file", "--verify-diagnostics", "-p", "materialize", input=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "@k holds no launch" in done.stdout
+    assert "func.func @second()" in done.stdout
+
+
 def test_text_that_is_not_utf8(tool: Tool, tmp_path: Path) -> None:
     source = tmp_path / "in.mlir"
     source.write_bytes(b"builtin.module {\n  \xff\n}")
