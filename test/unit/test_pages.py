@@ -1,0 +1,60 @@
+"""What README and docs/ show is what the tools print, and the files that they name exist."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deplodock.tools.cli_app import app
+from deplodock.tools.opt import OptMain
+
+TO_WRITE = {"draw.py", "mutants.toml"}
+"""Files that docs/testing.md tells the reader to write."""
+
+
+@pytest.fixture(scope="module")
+def readme(repository: Path) -> str:
+    return (repository / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def expression(readme: str) -> str:
+    return re.findall(r"^    E='(.*)'$", readme, re.MULTILINE)[0]
+
+
+def printed(expression: str, level: str) -> str:
+    return CliRunner().invoke(app, ["compile", "-c", expression, "--ir", level]).stdout
+
+
+def test_the_readme_shows_what_the_compiler_prints(readme: str, expression: str) -> None:
+    pytest.importorskip("torch")
+    shown = re.findall(r"^```mlir\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    assert shown
+    text = printed(expression, "tile")
+    assert all(textwrap.indent(part, "    ") in text for part in shown)
+
+
+def test_the_optimizer_runs_what_the_readme_tells(
+    readme: str, expression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "loop.mlir").write_text(printed(expression, "loop"))
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    deplodock-opt (loop\.mlir [^#\n]*)", readme, re.MULTILINE)
+    assert commands
+    for command in commands:
+        OptMain([word.strip("'") for word in command.split()]).run()
+
+
+def test_files_that_a_page_names_exist(repository: Path) -> None:
+    folders = [entry for entry in repository.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    known = [path.as_posix() for folder in folders for path in folder.rglob("*.*")]
+    for page in (repository / "README.md", *sorted((repository / "docs").glob("*.md"))):
+        text = page.read_text()
+        links = re.findall(r"\]\(([^):#]+)", text)
+        missing = [link for link in links if not (page.parent / link).exists()]
+        named = set(re.findall(r"`([\w/]+\.(?:py|mlir|toml|md))`", text)) - TO_WRITE
+        missing += sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known))
+        assert not missing, page.name
