@@ -129,15 +129,11 @@ class Lanes:
         groups = [list(form.roots()) for form in self.conditions]
         for form in self.subscripts:
             groups += [list(atom.form.roots()) for atom, _ in form.terms if isinstance(atom, Division)]
-        met = [root for group in groups if any(_is_in(root, self.threads) for root in group) for root in group]
-        return [root for root in self.repeats if every or _is_in(root, met)]
+        met = {root for group in groups if not set(group).isdisjoint(self.threads) for root in group}
+        return [root for root in self.repeats if every or root in met]
 
     def _roots(self) -> list[SSAValue]:
         return [root for form in (*self.subscripts, *self.conditions) for root in form.roots()]
-
-
-def _is_in(root: SSAValue, roots: Sequence[SSAValue]) -> bool:
-    return any(root is other for other in roots)
 
 
 def warp_wavefronts(lanes: Sequence[int | None], bytes: int) -> Wavefronts:

@@ -72,7 +72,7 @@ def _walk(subscripts: list[Linear], root: SSAValue) -> tuple[int, int] | None:
     if len(found) != 1:
         return None
     ((place, form),) = found
-    is_term = sum(value is root for value in form.roots()) == 1 and form.coefficient(root) > 0
+    is_term = list(form.roots()).count(root) == 1 and form.coefficient(root) > 0
     return (place, form.coefficient(root)) if is_term else None
 
 

@@ -59,12 +59,10 @@ class Footprint:
 
     def map(self) -> tuple[AffineMap, list[SSAValue]]:
         """The affine map of a `tile.stage` that fills the slab, and its operands."""
-        operands: list[SSAValue] = []
+        operands: dict[SSAValue, int] = {}
 
         def symbol(root: SSAValue) -> AffineExpr:
-            if not any(value is root for value in operands):
-                operands.append(root)
-            return AffineExpr.symbol(next(i for i, value in enumerate(operands) if value is root))
+            return AffineExpr.symbol(operands.setdefault(root, len(operands)))
 
         results: list[AffineExpr] = []
         for origin, steps in zip(self.origin, self.steps, strict=True):
@@ -72,7 +70,7 @@ class Footprint:
             inner = [(AffineExpr.dimension(d), step) for d, step in enumerate(steps) if step]
             outer = [(fixed, 1)] if origin.terms else []
             results.append(affine_sum([*outer, *inner], origin.constant))
-        return AffineMap(len(self.shape), len(operands), tuple(results)), operands
+        return AffineMap(len(self.shape), len(operands), tuple(results)), list(operands)
 
 
 def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
@@ -119,11 +117,11 @@ def register_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footpri
 
 
 def _split(form: Linear, inside: Sequence[SSAValue]) -> tuple[Linear, Linear]:
-    return form.split(lambda root: not any(root is axis for axis in inside))
+    return form.split(lambda root: root not in inside)
 
 
 def _is_separable(origin: Linear, inner: Linear, inside: Sequence[SSAValue]) -> bool:
     """Whether the inner part runs over inside axes only, and the origin over other axes and loop variables."""
     if not all(is_coordinate(root) for root in (*origin.roots(), *inner.roots())):
         return False
-    return all(any(root is axis for axis in inside) for root in inner.roots())
+    return all(root in inside for root in inner.roots())

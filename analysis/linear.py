@@ -82,7 +82,7 @@ class Linear:
 
     def depends_on(self, root: SSAValue) -> bool:
         """Whether `root` appears in the form."""
-        return any(value is root for value in self.roots())
+        return root in self.roots()
 
     def split(self, keep: Callable[[SSAValue], bool]) -> tuple[Linear, Linear]:
         """The part whose roots all satisfy `keep`, and the rest; the constant goes with the first."""
@@ -339,15 +339,13 @@ def to_sides(conditions: Iterable[Linear]) -> list[Linear]:
 
 def to_map(forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
     """A map with these results, and its operands."""
-    operands: list[SSAValue] = []
+    operands: dict[SSAValue, int] = {}
 
     def position(root: SSAValue) -> AffineExpr:
-        if not any(value is root for value in operands):
-            operands.append(root)
-        return AffineExpr.dimension(next(i for i, value in enumerate(operands) if value is root))
+        return AffineExpr.dimension(operands.setdefault(root, len(operands)))
 
     exprs = tuple(form.affine(position) for form in forms)
-    return AffineMap(len(operands), 0, exprs), operands
+    return AffineMap(len(operands), 0, exprs), list(operands)
 
 
 def least(forms: Sequence[Linear]) -> list[Linear]:

@@ -105,7 +105,7 @@ class Emitter:
 
     def map(self, forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
         """The forms as a map over the kernel's values, and its operands."""
-        operands: list[SSAValue] = []
+        operands: dict[SSAValue, int] = {}
 
         def position(root: SSAValue) -> AffineExpr:
             value = self.coordinates.get(root, root)
@@ -113,12 +113,10 @@ class Emitter:
                 return AffineExpr.constant(value)
             if value is root:
                 value = self.value(root)
-            if not any(known is value for known in operands):
-                operands.append(value)
-            return AffineExpr.dimension(next(i for i, known in enumerate(operands) if known is value))
+            return AffineExpr.dimension(operands.setdefault(value, len(operands)))
 
         exprs = tuple(form.affine(position) for form in forms)
-        return AffineMap(len(operands), 0, exprs), operands
+        return AffineMap(len(operands), 0, exprs), list(operands)
 
     def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
         """Conditions as a map of sides `lhs < rhs`, constants on the right."""

@@ -59,7 +59,8 @@ def reorder(launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:
     """Put the axes in this order. Returns the axes of the launch, which are new values."""
     block = launch.body.block
     old = list(launch.axes)
-    positions = [next(i for i, axis in enumerate(old) if axis is wanted) for wanted in order]
+    place: dict[SSAValue, int] = {axis: i for i, axis in enumerate(old)}
+    positions = [place[axis] for axis in order]
     for position in positions:
         new = block.insert_arg(IndexType(), len(block.args))
         new.name_hint = old[position].name_hint

@@ -164,7 +164,7 @@ def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: Tile, placement: 
     if placement == "strided":
         index = loop.IndexOp(AffineMap(2, 0, (t * found.threads + first,)), [found.register, found.thread])
     else:
-        place = next(i for i, axis in enumerate(axes) if axis is found.register)
+        place = axes.index(found.register)
         hint = found.register.name_hint or "r"
         outer, inner = split_axis(launch, found.register, vec, Binding.REGISTER, Binding.REGISTER)
         outer.name_hint, inner.name_hint = f"{hint}o", f"{hint}v"
@@ -228,7 +228,7 @@ def _order_lanes(
         is_whole = digit.size == launch.extent(threads[digit.letter])
         name = hint if is_whole else f"{hint.removesuffix('_t')}_l{digit.weight}"
         parts.append((digit.letter, append_axis(launch, Axis(digit.size, Binding.THREAD, name)), digit.weight))
-    place = min(i for i, axis in enumerate(axes) if any(axis is thread for thread in threads.values()))
+    place = min(axes.index(thread) for thread in threads.values())
     for letter, thread in threads.items():
         own = [(part, weight) for name, part, weight in parts if name == letter]
         if len(own) == 1:
@@ -236,5 +236,5 @@ def _order_lanes(
         else:
             recompute(thread, own, launch.body.block, None)
         drop_axis(launch, thread)
-    axes[:] = [axis for axis in axes if not any(axis is thread for thread in threads.values())]
+    axes[:] = [axis for axis in axes if axis not in threads.values()]
     axes[place:place] = [part for _, part, _ in parts]

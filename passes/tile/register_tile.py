@@ -70,7 +70,7 @@ def _tile(launch: tile.LaunchOp, options: Options) -> None:
     order: list[SSAValue] = list(launch.axes)
     registers: list[SSAValue] = []
     for axis, size in cells:
-        place = next(i for i, other in enumerate(order) if other is axis)
+        place = order.index(axis)
         order[place : place + 1], register = _split(launch, axis, size)
         registers.append(register)
     reorder(launch, [*(axis for axis in order if launch.binding(axis) is not Binding.REGISTER), *registers])
