@@ -58,9 +58,8 @@ def flips(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear |
     if not isinstance(type.layout, SwizzleAttr):
         return None
     size, (row, *_) = element_bytes(type.element_type), reversed(type.get_shape())
-    rows = address(type, [*subscripts[:-1], Linear()]).floordiv(row)
-    flipped = type.layout.flips(rows.floordiv(LINE_BYTES // type.layout.span))
-    return flipped.floordiv(size)
+    rows = address(type, [*subscripts[:-1], Linear()]) // row
+    return type.layout.flips(rows // (LINE_BYTES // type.layout.span)) // size
 
 
 def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], along: SSAValue, extent: int) -> int:
@@ -71,7 +70,7 @@ def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], alo
     """
     if not subscripts or strides_of(type)[-1] != 1:
         return 1
-    base = address(type, subscripts) - Linear(((along, 1),))
+    base = address(type, subscripts) - Linear.of(along)
     is_split = any(form.depends_on(along) for form in subscripts[:-1]) or subscripts[-1].coefficient(along) != 1
     if base.depends_on(along) or (is_split and isinstance(type.layout, SwizzleAttr)):
         return 1
@@ -119,4 +118,4 @@ def steps_along(form: Linear, root: SSAValue, extent: int) -> tuple[Linear, list
         return None
     steps = [moving.substitute(root, Linear(constant=value)).constant for value in range(extent)]
     least = min(steps, default=0)
-    return rest + Linear(constant=least), [step - least for step in steps]
+    return rest + least, [step - least for step in steps]

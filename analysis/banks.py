@@ -206,8 +206,8 @@ class SlabBanks:
             return Wavefronts()
         number, thread, trip = stand_in(copies), stand_in(threads), stand_in(-(-copies // threads))
         flat = Linear(((trip, threads), (thread, 1)))
-        subscripts = [form.substitute(number, flat) for form in slab.coordinates(Linear(((number, 1),)), threads)]
-        beyond = (flat - Linear(constant=copies),) if copies % threads else ()
+        subscripts = [form.substitute(number, flat) for form in slab.coordinates(Linear.of(number), threads)]
+        beyond = (flat - copies,) if copies % threads else ()
         return Lanes((thread,), tuple(subscripts), beyond, (trip,)).wavefronts(type, slab.copy_width()) or Wavefronts()
 
     def reading(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> Wavefronts:
@@ -217,7 +217,7 @@ class SlabBanks:
         repeats = [*self._registers_of(load), *self._loops_around(load)]
         if along is not None:
             step = stand_in((extent_of(along) or 1) // width)
-            subscripts = [form.substitute(along, Linear(((step, width),))) for form in subscripts]
+            subscripts = [form.substitute(along, Linear.of(step, width)) for form in subscripts]
             repeats = [step if root is along else root for root in repeats]
         lanes = Lanes(self._threads, tuple(subscripts), repeats=tuple(repeats))
         return lanes.wavefronts(type, width) or Wavefronts()

@@ -258,7 +258,7 @@ class _Walk:
     def _period(self, op: loop.ForOp) -> int | None:
         """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
         slots = {
-            period(Linear(((atom, 1),)))
+            period(Linear.of(atom))
             for inner in op.body.walk()
             for access in self._accesses.get(inner, ())
             for form, *rest in [access.subscripts or [Linear()]]

@@ -48,7 +48,7 @@ def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:
 def boxes_of(slab: Slab) -> Boxes | str:
     """The boxes that copy a slab, or the reason why none do."""
     roots = [stand_in(extent) for extent in slab.shape]
-    subscripts = slab.subscripts([Linear(((root, 1),)) for root in roots])
+    subscripts = slab.subscripts([Linear.of(root) for root in roots])
     walked = [_walk(subscripts, root) for root in roots]
     wide = [dim for dim, extent in enumerate(slab.shape) if extent > 1]
     if any(walked[dim] is None for dim in wide):

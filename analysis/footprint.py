@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.dependence import is_coordinate
-from deplodock.analysis.linear import Division, Linear, affine_sum, extent_of, fold_map
+from deplodock.analysis.linear import Division, Linear, affine_sum, equal, extent_of, fold_map
 from deplodock.dialects import loop
 
 
@@ -44,10 +44,7 @@ class Footprint:
 
     def same_slab(self, other: Footprint) -> bool:
         """Whether two footprints are the same elements in the same places."""
-        return (self.shape, self.steps) == (other.shape, other.steps) and all(
-            a.constant == b.constant and dict(a.terms) == dict(b.terms)
-            for a, b in zip(self.origin, other.origin, strict=True)
-        )
+        return (self.shape, self.steps) == (other.shape, other.steps) and all(map(equal, self.origin, other.origin))
 
     def reordered(self, order: Sequence[int]) -> Footprint:
         """The same elements with slab coordinate `order[d]` at place d."""
@@ -85,10 +82,10 @@ def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint
         if bounds is None or not _is_separable(origin, inner, inside):
             return None
         varying.append(bool(inner.terms))
-        origins.append(origin + Linear(constant=bounds[0]))
+        origins.append(origin + bounds[0])
         if inner.terms:
             shape.append(bounds[1] - bounds[0] + 1)
-            subscripts.append(inner - Linear(constant=bounds[0]))
+            subscripts.append(inner - bounds[0])
     places = [sum(varying[:dim]) for dim in range(len(varying))]
     steps = [
         tuple(int(varies and place == d) for d in range(len(shape)))
@@ -112,7 +109,7 @@ def register_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footpri
         steps.append(tuple(inner.coefficient(root) for root in roots))
     if any(extent is None for extent in shape):
         return None
-    subscripts = tuple(Linear(((root, 1),)) for root in roots)
+    subscripts = tuple(Linear.of(root) for root in roots)
     return Footprint(tuple(extent or 0 for extent in shape), tuple(origins), tuple(steps), (Reader(load, subscripts),))
 
 

@@ -16,7 +16,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.fusion_index import ZERO, Index, along, compose
+from deplodock.analysis.fusion_index import ZERO, Index, compose
+from deplodock.analysis.linear import Linear
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
 
@@ -103,7 +104,7 @@ class Demand:
             case IndexMapOp():
                 return [(op.source, self.normal(op.source, compose(op.map.data, index)))]
             case ReduceOp():
-                inner = dict(zip(long_axes(op), map(along, axes), strict=True))
+                inner = dict(zip(long_axes(op), map(Linear.of, axes), strict=True))
                 outer = iter(index)
                 dims = range(len(shape_of(op.inputs[0])))
                 whole = tuple(inner.get(d, ZERO) if d in op.reduced else next(outer) for d in dims)

@@ -25,11 +25,6 @@ def new_loop(extent: int) -> loop.ForOp:
     return loop.ForOp(extent, Region(Block(arg_types=[IndexType()])))
 
 
-def along(axis: SSAValue) -> Linear:
-    """The coordinate on an axis."""
-    return Linear(((axis, 1),))
-
-
 def axis_of(form: Linear) -> SSAValue | None:
     """The axis whose coordinate a form is, or None if it is something else."""
     if form.constant or len(form.terms) != 1:
@@ -54,14 +49,14 @@ def rejoin(form: Linear) -> Linear:
     for atom, low in form.terms:
         if not isinstance(atom, Division) or not atom.remainder:
             continue
-        quotient = atom.form.floordiv(atom.divisor)
+        quotient = atom.form // atom.divisor
         for other, high in form.terms:
             if high != low * atom.divisor:
                 continue
             if quotient.terms == ((other, 1),) and not quotient.constant:
                 whole = atom.form
             elif isinstance(other, Division) and other.remainder and other.form == quotient:
-                whole = atom.form.mod(atom.divisor * other.divisor)
+                whole = atom.form % (atom.divisor * other.divisor)
             else:
                 continue
             rest = {key: c for key, c in coefficients.items() if key not in (atom, other)}
@@ -75,9 +70,9 @@ def substitute(form: Linear, values: Mapping[SSAValue, Linear]) -> Linear:
     for atom, coefficient in form.terms:
         if isinstance(atom, Division):
             inner = substitute(atom.form, values)
-            term = inner.mod(atom.divisor) if atom.remainder else inner.floordiv(atom.divisor)
+            term = inner % atom.divisor if atom.remainder else inner // atom.divisor
         else:
-            term = values.get(atom) or along(atom)
+            term = values.get(atom) or Linear.of(atom)
         result = result + term * coefficient
     return rejoin(result)
 
@@ -93,13 +88,13 @@ def walked_axes(index: Index, shape: Sequence[int]) -> list[SSAValue] | None:
         flat = rejoin(flat * max(extent, 1) + form)
     reach = 0
     for atom, coefficient in sorted(flat.terms, key=lambda term: abs(term[1])):
-        bounds = Linear(((atom, 1),)).range()
+        bounds = Linear.of(atom).range()
         if bounds is None or abs(coefficient) <= reach:
             return None
         reach += abs(coefficient) * (bounds[1] - bounds[0])
     digits = dict(flat.terms)
     for axis in axes_in(index):
-        form = along(axis)
+        form = Linear.of(axis)
         divisors = [atom.divisor for atom in digits if isinstance(atom, Division) and atom.form == form]
         if axis not in digits and len(divisors) == len(set(divisors)):
             return None

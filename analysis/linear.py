@@ -53,20 +53,27 @@ class Linear:
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
 
-    def __add__(self, other: Linear) -> Linear:
+    @staticmethod
+    def of(atom: Atom, coefficient: int = 1) -> Linear:
+        """An atom times a nonzero coefficient."""
+        return Linear(((atom, coefficient),))
+
+    def __add__(self, other: Linear | int) -> Linear:
+        if isinstance(other, int):
+            return Linear(self.terms, self.constant + other)
         coefficients = dict(self.terms)
         for atom, coefficient in other.terms:
             coefficients[atom] = coefficients.get(atom, 0) + coefficient
         return _form(coefficients, self.constant + other.constant)
 
-    def __sub__(self, other: Linear) -> Linear:
-        return self + other * -1
+    def __neg__(self) -> Linear:
+        return self * -1
+
+    def __sub__(self, other: Linear | int) -> Linear:
+        return self + -other
 
     def __mul__(self, factor: int) -> Linear:
         return _form({atom: coefficient * factor for atom, coefficient in self.terms}, self.constant * factor)
-
-    def __mod__(self, divisor: int) -> Linear:
-        return self.mod(divisor)
 
     def coefficient(self, atom: Atom) -> int:
         """The coefficient of an atom, 0 where it does not appear."""
@@ -99,9 +106,9 @@ class Linear:
         for atom, coefficient in self.terms:
             if isinstance(atom, Division):
                 inner = atom.form.substitute(root, form)
-                part = inner.mod(atom.divisor) if atom.remainder else inner.floordiv(atom.divisor)
+                part = inner % atom.divisor if atom.remainder else inner // atom.divisor
             else:
-                part = form if atom is root else Linear(((atom, 1),))
+                part = form if atom is root else Linear.of(atom)
             result = result + part * coefficient
         return result
 
@@ -120,35 +127,35 @@ class Linear:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
-    def floordiv(self, divisor: int) -> Linear:
+    def __floordiv__(self, divisor: int) -> Linear:
         """The floor quotient by a positive divisor."""
         whole, rest = self._divide(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
-            return whole + Linear(constant=bounds[0] // divisor)
+            return whole + bounds[0] // divisor
         step, rest, _ = rest._digits(divisor)
         divisor //= step
         for atom, coefficient in rest.terms:
             if isinstance(atom, Division) and not atom.remainder and coefficient == 1:
-                others = rest - Linear(((atom, 1),))
-                return whole + (others * atom.divisor + atom.form).floordiv(atom.divisor * divisor)
+                others = rest - Linear.of(atom)
+                return whole + (others * atom.divisor + atom.form) // (atom.divisor * divisor)
         match rest.terms, rest.constant:
             case ((Division(form, inner, True), 1),), 0 if inner % divisor == 0:
-                return whole + form.floordiv(divisor).mod(inner // divisor)
+                return whole + form // divisor % (inner // divisor)
             case _:
-                return whole + Linear(((Division(rest, divisor, False), 1),))
+                return whole + Linear.of(Division(rest, divisor, False))
 
-    def mod(self, divisor: int) -> Linear:
+    def __mod__(self, divisor: int) -> Linear:
         """The remainder, from 0 below a positive divisor."""
         _, rest = self._divide(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
-            return rest + Linear(constant=-(bounds[0] // divisor) * divisor)
+            return rest - bounds[0] // divisor * divisor
         step, rest, below = rest._digits(divisor)
         divisor //= step
         match rest.terms, rest.constant:
             case ((Division(form, inner, True), 1),), 0 if inner % divisor == 0:
-                return form.mod(divisor) * step + below
+                return form % divisor * step + below
             case _:
-                return Linear(((Division(rest, divisor, True), step),)) + below
+                return Linear.of(Division(rest, divisor, True), step) + below
 
     def joined(self) -> Linear:
         """The same form with `x` where it has `(x floordiv d) * d + x mod d`."""
@@ -159,9 +166,9 @@ class Linear:
             times = coefficient * atom.divisor
             if all(step % times for step in steps):
                 continue
-            quotient = atom.form.floordiv(atom.divisor)
+            quotient = atom.form // atom.divisor
             if all(self.coefficient(inner) == outer * times for inner, outer in quotient.terms):
-                rest = self - quotient * times - Linear(((atom, coefficient),))
+                rest = self - quotient * times - Linear.of(atom, coefficient)
                 return (rest + atom.form * coefficient).joined()
         return self
 
@@ -191,8 +198,8 @@ class Linear:
             if isinstance(atom, Division) and not atom.remainder and coefficient % atom.divisor == 0:
                 whole, times = atom.form, -(coefficient // atom.divisor)
                 if all(result.coefficient(inner) == outer * times for inner, outer in whole.terms):
-                    rest = result - whole * times - Linear(((atom, coefficient),))
-                    result = rest + Linear(((Division(whole, atom.divisor, True), times),))
+                    rest = result - whole * times - Linear.of(atom, coefficient)
+                    result = rest + Linear.of(Division(whole, atom.divisor, True), times)
         return result
 
     def affine(self, position: Callable[[SSAValue], AffineExpr]) -> AffineExpr:
@@ -296,11 +303,11 @@ def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[L
                 case AffineBinaryOpKind.Mul:
                     return left * right.constant if not right.terms else right * left.constant
                 case AffineBinaryOpKind.FloorDiv:
-                    return left.floordiv(right.constant)
+                    return left // right.constant
                 case AffineBinaryOpKind.CeilDiv:
-                    return (left + Linear(constant=right.constant - 1)).floordiv(right.constant)
+                    return (left + (right.constant - 1)) // right.constant
                 case AffineBinaryOpKind.Mod:
-                    return left.mod(right.constant)
+                    return left % right.constant
         case _:
             raise ValueError(f"unknown affine expression {expr}")
 
@@ -309,7 +316,7 @@ def fold_value(value: SSAValue) -> Linear:
     """The form of an SSA index."""
     if isinstance(value.owner, loop.IndexOp):
         return fold(value.owner.map.data.results[0], value.owner.indices)
-    return Linear(((value, 1),))
+    return Linear.of(value)
 
 
 def fold_map(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
@@ -362,7 +369,7 @@ def least(forms: Sequence[Linear]) -> list[Linear]:
 def coarsened_condition(condition: Linear) -> Linear:
     """A form that is below 0 where the condition is, of fewer roots: `%b * 64 + %t < 128` is `%b < 2` if `%t < 64`."""
     for step in sorted({abs(coefficient) for _, coefficient in condition.terms}, reverse=True):
-        quotient = condition.floordiv(step)
+        quotient = condition // step
         if set(quotient.roots()) < set(condition.roots()):
             return quotient
     return condition

@@ -68,7 +68,7 @@ class Fact:
 def over_subscripts(form: Linear, subscripts: Subscripts) -> AffineExpr | None:
     """A form over loop variables as one over the subscripts that they are; None where one is no subscript alone."""
     dims = {form.terms[0][0]: d for d, form in enumerate(subscripts) if form.terms}
-    dims = {root: d for root, d in dims.items() if subscripts[d] == Linear(((root, 1),))}
+    dims = {root: d for root, d in dims.items() if subscripts[d] == Linear.of(root)}
     if any(root not in dims for root in form.roots()):
         return None
     return form.affine(lambda root: AffineExpr.dimension(dims[root]))
@@ -171,7 +171,7 @@ class Masks:
         match op:
             case arith.CmpiOp() if (form := _comparison(op)) is not None:
                 yield form
-                yield form * -1 - Linear(constant=1)
+                yield -form - 1
             case loop.LoadOp():
                 yield from (fact.at(fold_map(op.map.data, op.indices)) for fact in self._facts(op.source))
             case _:
@@ -203,7 +203,7 @@ class Masks:
 def _is_row(along: SSAValue, subscripts: Subscripts, row: int) -> bool:
     """Whether a loop variable is the subscript of a dimension, and moves along no other."""
     others = [form for d, form in enumerate(subscripts) if d != row]
-    return subscripts[row] == Linear(((along, 1),)) and not any(form.depends_on(along) for form in others)
+    return subscripts[row] == Linear.of(along) and not any(form.depends_on(along) for form in others)
 
 
 def _number(value: SSAValue) -> float | None:
@@ -248,7 +248,7 @@ def _truth(value: SSAValue, mask: Mask) -> bool | None:
         case arith.CmpiOp() as op if (form := _comparison(op)) is not None:
             if mask.hides(form):
                 return False
-            return True if mask.hides(form * -1 - Linear(constant=1)) else None
+            return True if mask.hides(-form - 1) else None
         case arith.AndIOp() as op:
             sides = _truth(op.lhs, mask), _truth(op.rhs, mask)
             return False if False in sides else True if None not in sides else None
@@ -264,16 +264,15 @@ def _comparison(op: arith.CmpiOp) -> Linear | None:
     lhs, rhs = _coordinate(op.lhs), _coordinate(op.rhs)
     if lhs is None or rhs is None:
         return None
-    one = Linear(constant=1)
     match arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]:
         case "slt":
             return lhs - rhs
         case "sle":
-            return lhs - rhs - one
+            return lhs - rhs - 1
         case "sgt":
             return rhs - lhs
         case "sge":
-            return rhs - lhs - one
+            return rhs - lhs - 1
         case _:
             return None
 
@@ -316,5 +315,5 @@ def _same(a: SSAValue, b: SSAValue, a_along: SSAValue, b_along: SSAValue) -> boo
 
 
 def _same_forms(a: Subscripts, b: Subscripts, a_along: SSAValue, b_along: SSAValue) -> bool:
-    renamed = [form.substitute(a_along, Linear(((b_along, 1),))) for form in a]
+    renamed = [form.substitute(a_along, Linear.of(b_along)) for form in a]
     return all(equal(x, y) for x, y in zip(renamed, b, strict=True))

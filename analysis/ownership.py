@@ -48,7 +48,7 @@ def _join(known: dict[Atom, Path]) -> None:
         for atom in list(known):
             if not isinstance(atom, Division) or not atom.remainder:
                 continue
-            match atom.form.floordiv(atom.divisor):
+            match atom.form // atom.divisor:
                 case Linear(((quotient, 1),), 0) if quotient in known:
                     _split(atom.form, 0, ("join", known[quotient], known[atom], atom.divisor), known)
                 case _:
@@ -60,7 +60,7 @@ def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int |
 
     `slack` is how far past the form's value an access reaches.
     """
-    bounds = Linear(((atom, 1),)).range()
+    bounds = Linear.of(atom).range()
     if coefficient <= 0 or bounds is None or bounds[0] != 0:
         return None
     size = bounds[1] + 1
@@ -68,7 +68,7 @@ def _digit_size(form: Linear, atom: Atom, coefficient: int, slack: int) -> int |
     for other, step in form.terms:
         if other is atom or step % (coefficient * size) == 0:
             continue
-        reach = Linear(((other, step),)).range()
+        reach = Linear.of(other, step).range()
         if reach is None or reach[0] < 0:
             return None
         low += reach[1]

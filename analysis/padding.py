@@ -66,7 +66,7 @@ def _read_of_slot(copy: CopyOp, subscripts: Sequence[Linear]) -> tuple[SSAValue,
         case _:
             read = slot
     forms = [fold(expr, copy.indices, inside) for expr in copy.map.data.results]
-    return copy.source, [form.substitute(root, read - Linear(constant=step.constant)) for form in forms]
+    return copy.source, [form.substitute(root, read - step.constant) for form in forms]
 
 
 def _leaves(buffer: SSAValue, subscripts: Sequence[Linear], condition: Linear) -> bool:
@@ -77,7 +77,7 @@ def _leaves(buffer: SSAValue, subscripts: Sequence[Linear], condition: Linear) -
     """
     for form, extent in zip(subscripts, loop.memref_of(buffer).get_shape(), strict=True):
         multiples = [form.coefficient(atom) // step for atom, step in condition.terms[:1]]
-        beyond = (form - Linear(constant=extent) - condition * max([1, *multiples])).range()
+        beyond = (form - extent - condition * max([1, *multiples])).range()
         if beyond is not None and beyond[0] >= 0:
             return True
     return False

@@ -73,7 +73,7 @@ def is_mbarrier(ring: SSAValue) -> bool:
 
 def phase_of(step: Linear, depth: int) -> tuple[Linear, Linear]:
     """The slot of a step, and how often it was filled before: the number of its phase, which has that parity."""
-    return step.mod(depth), step.floordiv(depth)
+    return step % depth, step // depth
 
 
 def groups_behind(wait: WaitOp) -> int | None:
@@ -115,7 +115,7 @@ def faults(ring: RingOp) -> Iterator[Fault]:
         return
     (wait,) = waits
     around = wait.parent_op()
-    if not isinstance(around, loop.ForOp | loop.ReduceOp) or not equal(step_of(wait), Linear(((around.iv, 1),))):
+    if not isinstance(around, loop.ForOp | loop.ReduceOp) or not equal(step_of(wait), Linear.of(around.iv)):
         yield Fault(wait, "it must stand in a loop and wait for the step of the loop's variable")
         return
     releases = [op for op in users if isinstance(op, ReleaseOp) and op.parent is wait.parent]
@@ -168,7 +168,7 @@ class _Loop:
         if around is None or not self.wait.is_before_in_block(around) or not around.is_before_in_block(self.release):
             yield Fault(op, "it reads a slot outside the wait and the release of its step")
         slot = fold_map(op.map.data, op.indices)[0]
-        if not equal(slot, step_of(self.wait).mod(self.depth)):
+        if not equal(slot, step_of(self.wait) % self.depth):
             yield Fault(op, f"it must read the slot of the step that is waited for, step mod {self.depth}")
 
     @property
@@ -199,7 +199,7 @@ class _Loop:
             return
         last = trips - 1 - ahead
         for condition in conditions:
-            rest = condition - Linear(((self.op.iv, condition.coefficient(self.op.iv)),))
+            rest = condition - Linear.of(self.op.iv) * condition.coefficient(self.op.iv)
             if rest.terms or condition.coefficient(self.op.iv) < 0:
                 yield Fault(copy, "its conditions must bound the loop's variable from above")
             elif last >= 0 and condition.coefficient(self.op.iv) * last + condition.constant >= 0:
@@ -235,7 +235,7 @@ def _steps(copy: CopyOp, around: Operation) -> list[int] | None:
         return None if step.terms else [step.constant]
     if not isinstance(around, loop.ForOp) or copy.parent_op() is not around or around.trips is None:
         return None
-    rest = step - Linear(((around.iv, 1),))
+    rest = step - Linear.of(around.iv)
     return None if rest.terms else [rest.constant + i for i in range(around.trips)]
 
 

@@ -68,7 +68,7 @@ class Slab:
         """The elements along a dimension that move together: contiguous, aligned and inside the buffer alike."""
         destination = loop.memref_of(self.destination)
         roots = Block(arg_types=[IndexType()] * len(self.shape)).args
-        coordinates = [Linear(((root, 1),)) for root in roots]
+        coordinates = [Linear.of(root) for root in roots]
         subscripts = self.subscripts(coordinates)
         extent = self.shape[along]
         width = min(
@@ -98,8 +98,8 @@ class Slab:
         """
         coordinates = [Linear()] * len(self.shape)
         for dim, extent, step in self._digits(threads):
-            coordinates[dim] = coordinates[dim] + copy.mod(extent) * step
-            copy = copy.floordiv(extent)
+            coordinates[dim] = coordinates[dim] + copy % extent * step
+            copy = copy // extent
         return coordinates
 
     def _digits(self, threads: int) -> list[tuple[int, int, int]]:

@@ -232,7 +232,7 @@ class _KernelPrinter:
                 self._line(f"mbarrier_arrive_copies({self._barrier(op)});")
             case kernel.WaitPhaseOp():
                 (parity,) = forms(op.parity.data, op.parity_indices)
-                self._line(f"mbarrier_wait({self._barrier(op)}, {self.indices.text(parity.mod(2))});")
+                self._line(f"mbarrier_wait({self._barrier(op)}, {self.indices.text(parity % 2)});")
             case kernel.TmaLoadOp():
                 subscripts = [self.indices.text(form) for form in forms(op.source_map.data, op.source_indices)]
                 start = offset(op.destination, forms(op.destination_map.data, op.destination_indices))

@@ -25,7 +25,7 @@ _ANY: Range = (-(2**63), 2**63 - 1)
 
 def forms(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
     """The results of a map as sums over its operands themselves, which are not folded further, except constants."""
-    atoms = [Linear(((value, 1),)) if (n := _constant(value)) is None else Linear((), n) for value in operands]
+    atoms = [Linear.of(value) if (n := _constant(value)) is None else Linear((), n) for value in operands]
     return [fold(expr, (), atoms) for expr in map.results]
 
 

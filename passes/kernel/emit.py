@@ -247,7 +247,7 @@ def place_of(emitter: Emitter, axes: Sequence[SSAValue]) -> Linear:
     """The linear coordinate of some axes, the last one fastest."""
     place, stride = Linear(), 1
     for axis in reversed(axes):
-        place, stride = Linear(((axis, stride),)) + place, stride * emitter.extent(axis)
+        place, stride = Linear.of(axis, stride) + place, stride * emitter.extent(axis)
     return place
 
 
@@ -265,7 +265,7 @@ def in_shape(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> list[
         if bounds is None:
             continue
         if bounds[1] >= extent:
-            conditions.append(form - Linear(constant=extent))
+            conditions.append(form - extent)
         if bounds[0] < 0:
-            conditions.append(form * -1 - Linear(constant=1))
+            conditions.append(-form - 1)
     return conditions

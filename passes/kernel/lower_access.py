@@ -101,7 +101,7 @@ def _lane(lane: int) -> tuple[AffineMap, list[SSAValue]]:
 
 
 def _moved(places: Sequence[Linear], offset: int) -> list[Linear]:
-    return [*places[:-1], places[-1] + Linear(constant=offset)]
+    return [*places[:-1], places[-1] + offset]
 
 
 def _first(forms: Sequence[Linear], lanes: Lanes) -> list[Linear]:
@@ -166,7 +166,7 @@ def _at_origin(condition: Condition, axes: Sequence[SSAValue]) -> Condition:
 
 
 def _only_first(axis: SSAValue) -> Condition:
-    return Linear(((axis, 1),), -1)
+    return Linear.of(axis) - 1
 
 
 def vectorize(
@@ -230,5 +230,5 @@ def vector_nest(emitter: Emitter, axes: Sequence[SSAValue], width: int) -> Gener
         trips = emitter.extent(along) // width
         first = Linear()
         if trips > 1:
-            first = Linear(((emitter.enter_loop(trips, along.name_hint), width),))
+            first = Linear.of(emitter.enter_loop(trips, along.name_hint), width)
         yield lambda form: form.substitute(along, first)

@@ -50,7 +50,7 @@ def copy_boxes(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab, ful
     coordinates = [Linear()] * len(slab.shape)
     for dim, count in enumerate(boxes.counts):
         if count > 1:
-            coordinates[dim] = Linear(((emitter.enter_loop(count, f"d{dim}"), 1),))
+            coordinates[dim] = Linear.of(emitter.enter_loop(count, f"d{dim}"))
     source = (emitter.value(emitter.maps[op.source, boxes.map]), *emitter.map(slab.subscripts(coordinates)))
     written = (slab.destination, *emitter.map([*slab.at, *coordinates]))
     emitter.run(kernel.TmaLoadOp(source, written, full[0], emitter.map([full[1]])))
@@ -59,7 +59,7 @@ def copy_boxes(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab, ful
 
 def first_thread(emitter: Emitter) -> Linear:
     """The condition that leaves the first thread."""
-    return Linear(((emitter.function.thread_id, 1),), -1)
+    return Linear.of(emitter.function.thread_id) - 1
 
 
 def _boxes(op: tile.StageOp | tile.CopyOp) -> Boxes:

@@ -45,7 +45,7 @@ def fold_cluster(
     buffers = [emitter.add(kernel.AllocOp(type), "part") for type in types]
 
     def place() -> tuple[AffineMap, list[SSAValue]]:
-        return emitter.map([*(fold_value(axis) for axis in kept), Linear(((thread, 1),))])
+        return emitter.map([*(fold_value(axis) for axis in kept), Linear.of(thread)])
 
     with emitter.nest(kept):
         for value, buffer in zip(held, buffers, strict=True):
@@ -59,7 +59,7 @@ def fold_cluster(
             emitter.store(emitter.literal(identity), array)
     with emitter.guarded(own):
         outer = emitter.block
-        rank = emitter.map([Linear(((emitter.enter_loop(count, "rank", unroll=count * cells <= PARTS_AT_ONCE), 1),))])
+        rank = emitter.map([Linear.of(emitter.enter_loop(count, "rank", unroll=count * cells <= PARTS_AT_ONCE))])
         with emitter.nest(kept):
             parts = [emitter.add(kernel.ClusterLoadOp(buffer, place(), rank)) for buffer in buffers]
             results = emitter.combine(op.combiner, [emitter.load(array, None) for array in arrays], parts)
@@ -74,5 +74,5 @@ def fold_cluster(
 
 def _own_threads(rank: Linear, thread: SSAValue, share: int) -> list[Condition]:
     """That a thread is among those that the CTA of a rank finishes, `share` of them."""
-    first, own = rank * share, Linear(((thread, 1),))
-    return [own - first - Linear(constant=share), first - own - Linear(constant=1)]
+    first, own = rank * share, Linear.of(thread)
+    return [own - first - share, first - own - 1]

@@ -152,23 +152,21 @@ class Combining:
 
     def _across_warps(self, warps: int) -> None:
         """The first lane of each warp publishes its fold; every thread folds those of its group in order."""
-        thread = Linear(((self.emitter.function.thread_id, 1),))
-        published = self._publish(
-            self.emitter.function.num_threads // WARP, thread.floordiv(WARP), [thread.mod(WARP) - Linear(constant=1)]
-        )
-        first = thread.floordiv(warps * WARP) * warps
-        self._fold_published(published, [(warps, "warp")], lambda loops: first + Linear(((loops[0], 1),)))
+        thread = Linear.of(self.emitter.function.thread_id)
+        published = self._publish(self.emitter.function.num_threads // WARP, thread // WARP, [thread % WARP - 1])
+        first = thread // (warps * WARP) * warps
+        self._fold_published(published, [(warps, "warp")], lambda loops: first + Linear.of(loops[0]))
 
     def _through_shared(self, threads: Sequence[SSAValue]) -> None:
         """Every thread publishes its fold, and folds those of the threads that differ along the folded axes only."""
         emitter = self.emitter
-        published = self._publish(emitter.function.num_threads, Linear(((emitter.function.thread_id, 1),)), [])
+        published = self._publish(emitter.function.num_threads, Linear.of(emitter.function.thread_id), [])
 
         def address(loops: Sequence[SSAValue]) -> Linear:
             total, stride = Linear(), 1
             for axis in reversed(emitter.launch.bound_to(Binding.THREAD)):
                 coordinate = loops[threads.index(axis)] if axis in threads else axis
-                total = Linear(((coordinate, stride),)) + total
+                total = Linear.of(coordinate, stride) + total
                 stride *= emitter.extent(axis)
             return total
 

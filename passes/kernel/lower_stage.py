@@ -96,7 +96,7 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
         return
     with emitter.guarded(conditions):
         if barriers is not None and refills(op):
-            before = (phase + Linear(constant=1)).mod(2)
+            before = (phase + 1) % 2
             emitter.run(kernel.WaitPhaseOp(barriers[1], emitter.map([slot]), emitter.map([before])))
         if op.is_tma is None:
             _fill(emitter, op, slab)
@@ -124,7 +124,7 @@ def lower_wait(emitter: Emitter, op: tile.WaitOp) -> None:
     """Emit the wait for the groups up to the step's, or for its phase."""
     if (barriers := emitter.rings.get(op.ring)) is not None:
         slot, phase = phase_of(step_of(op), tile.depth_of(op.ring))
-        emitter.run(kernel.WaitPhaseOp(barriers[0], emitter.map([slot]), emitter.map([phase.mod(2)])))
+        emitter.run(kernel.WaitPhaseOp(barriers[0], emitter.map([slot]), emitter.map([phase % 2])))
     elif (groups := groups_behind(op)) is not None:
         emitter.run(kernel.WaitGroupOp(groups))
 
@@ -132,7 +132,7 @@ def lower_wait(emitter: Emitter, op: tile.WaitOp) -> None:
 def lower_release(emitter: Emitter, op: tile.ReleaseOp) -> None:
     """Emit the arrivals of the warps, which have read the step."""
     if (barriers := emitter.rings.get(op.ring)) is not None:
-        slot = step_of(op).mod(tile.depth_of(op.ring))
+        slot = step_of(op) % tile.depth_of(op.ring)
         emitter.run(kernel.ArriveOp(barriers[1], emitter.map([slot]), is_warp=True))
 
 
@@ -169,7 +169,7 @@ def _fill_registers(emitter: Emitter, slab: Slab) -> None:
             width = slab.width_along(dim)
         trips = extent // width
         name = f"d{dim}"
-        coordinates.append(Linear(((emitter.enter_loop(trips, name), width),)) if trips > 1 else Linear())
+        coordinates.append(Linear.of(emitter.enter_loop(trips, name), width) if trips > 1 else Linear())
     _move(emitter, slab, coordinates, width)
 
 
@@ -179,13 +179,13 @@ def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
     if not total:
         return
     trips = -(-total // threads)
-    flat = Linear(((emitter.function.thread_id, 1),))
+    flat = Linear.of(emitter.function.thread_id)
     if trips > 1:
         unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
-        flat = Linear(((emitter.enter_loop(trips, "c", unroll=unroll), threads),)) + flat
+        flat = Linear.of(emitter.enter_loop(trips, "c", unroll=unroll), threads) + flat
     chunk = stand_in(total)
-    coordinates = slab.coordinates(Linear(((chunk, 1),)), threads)
-    beyond: list[Condition] = [flat - Linear(constant=total)] if total % threads else []
+    coordinates = slab.coordinates(Linear.of(chunk), threads)
+    beyond: list[Condition] = [flat - total] if total % threads else []
     with emitter.guarded(beyond):
         _move(emitter, slab, coordinates, slab.copy_width(), is_async, lambda form: form.substitute(chunk, flat))
 
@@ -213,10 +213,10 @@ def _outside(slab: Slab, subscripts: Sequence[Linear]) -> list[Condition]:
     """When subscripts lie inside the source, less what always holds under the slab's facts."""
     narrowed = _narrowed(slab.facts)
     for root, other in narrowed:
-        subscripts = [form.substitute(root, Linear(((other, 1),))) for form in subscripts]
+        subscripts = [form.substitute(root, Linear.of(other)) for form in subscripts]
     conditions = in_shape(slab.type, subscripts)
     for root, other in narrowed:
-        conditions = [form.substitute(other, Linear(((root, 1),))) for form in conditions]
+        conditions = [form.substitute(other, Linear.of(root)) for form in conditions]
     return conditions
 
 

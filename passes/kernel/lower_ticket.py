@@ -35,7 +35,7 @@ def fold_blocks(
     """
     workspace, kept = emitter.workspaces[op], emitter.axes_of(op.results)
     others = [axis for axis in emitter.launch.ctas if axis not in blocks]
-    tile_place, thread = place_of(emitter, others), Linear(((emitter.function.thread_id, 1),))
+    tile_place, thread = place_of(emitter, others), Linear.of(emitter.function.thread_id)
     count, cells = (math.prod(emitter.extent(axis) for axis in axes) for axes in (blocks, kept))
 
     def place(part: Linear) -> tuple[AffineMap, list[SSAValue]]:
@@ -53,7 +53,7 @@ def fold_blocks(
         for array, identity in zip(arrays, op.identities, strict=True):
             emitter.store(emitter.literal(identity), array)
     outer = emitter.block
-    part = Linear(((emitter.enter_loop(count, "s", unroll=count * cells <= PARTS_AT_ONCE), 1),))
+    part = Linear.of(emitter.enter_loop(count, "s", unroll=count * cells <= PARTS_AT_ONCE))
     with emitter.nest(kept):
         parts = [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
         results = emitter.combine(op.combiner, [emitter.load(array, None) for array in arrays], parts)

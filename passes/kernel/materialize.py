@@ -140,8 +140,8 @@ def _take_apart(emitter: Emitter, axes: Sequence[SSAValue], id: SSAValue) -> Non
     forms: list[tuple[SSAValue, Linear]] = []
     for axis in reversed(axes):
         extent = emitter.extent(axis)
-        digit = Linear(((id, 1),)).floordiv(stride)
-        forms.append((axis, digit if axis is axes[0] else digit.mod(extent)))
+        digit = Linear.of(id) // stride
+        forms.append((axis, digit if axis is axes[0] else digit % extent))
         stride *= extent
     for axis, form in reversed(forms):
         map, operands = emitter.map([form])

@@ -15,7 +15,6 @@ from deplodock.analysis.fusion import Demand, TensorOp, long_axes, shape_of, spl
 from deplodock.analysis.fusion_index import (
     ZERO,
     Index,
-    along,
     axes_in,
     axis_of,
     is_permutation,
@@ -162,7 +161,7 @@ class Nest:
         self._needs = Needs(demand)
         self._loops = [new_loop(extent) for extent in shape_of(value) if extent != 1]
         ivs = iter([free.iv for free in self._loops])
-        index = tuple(ZERO if extent == 1 else along(next(ivs)) for extent in shape_of(value))
+        index = tuple(ZERO if extent == 1 else Linear.of(next(ivs)) for extent in shape_of(value))
         self.outputs = [Output(main, index)]
         self._needs.add(value, index)
         self._place_others([target for target in targets if target is not main])
@@ -201,7 +200,7 @@ class Nest:
         axes: list[SSAValue] = [free.iv for free in self._loops]
         own: list[SSAValue] = [new_loop(extent).iv for extent in shape if extent != 1]
         ivs = iter(own)
-        index = tuple(ZERO if extent == 1 else along(next(ivs)) for extent in shape)
+        index = tuple(ZERO if extent == 1 else Linear.of(next(ivs)) for extent in shape)
         needs = Needs(self._needs.demand)
         needs.add(value, index)
         for site, indices in needs.indices.items():
@@ -227,7 +226,7 @@ class Nest:
         for output in self.outputs:
             target = output.target
             value = self._read(target.value, self._needs.demand.normal(target.value, output.index))
-            place = [form + Linear(constant=start) for form, start in zip(output.index, target.offsets, strict=True)]
+            place = [form + start for form, start in zip(output.index, target.offsets, strict=True)]
             map, indices = to_map(place)
             self._scope(output.index).block.add_op(loop.StoreOp(value, target.buffer, map, indices))
         for block, free in reversed(enclosing):

@@ -109,12 +109,12 @@ def _rounded(mask: Mask, op: loop.ReduceOp) -> Linear | None:
 
     A mask counts the elements `n` up to `last`, which varies along outer loops: n < last floordiv 128 * 128 + 128.
     """
-    along = Linear(((mask.along, 1),))
-    last = along - mask.form - Linear(constant=1)
+    along = Linear.of(mask.along)
+    last = along - mask.form - 1
     bounds = last.range()
     if op.trips is None or bounds is None or bounds[0] < 0 or any(op.is_ancestor(root.owner) for root in last.roots()):
         return None
-    end = last.floordiv(STEP) * STEP + Linear(constant=STEP)
+    end = last // STEP * STEP + STEP
     least = end.range()
     return along - end if least is not None and least[0] < op.trips else None
 

@@ -15,14 +15,13 @@ from deplodock.analysis.fusion import Demand, TensorOp, is_contraction, long_axe
 from deplodock.analysis.fusion_index import (
     ZERO,
     Index,
-    along,
     axes_in,
     is_permutation,
     new_loop,
     substitute,
     walked_axes,
 )
-from deplodock.analysis.linear import extent_of
+from deplodock.analysis.linear import Linear, extent_of
 from deplodock.analysis.schedule import CELLS, CTA_THREADS, THREAD_VALUES, WARP
 from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, tensor_of
 
@@ -226,7 +225,7 @@ class Group:
 
     def absorb(self, other: Group, values: Mapping[SSAValue, SSAValue]) -> None:
         """Take over all operations of `other`, whose axes become the axes `values`."""
-        forms = {axis: along(value) for axis, value in values.items()}
+        forms = {axis: Linear.of(value) for axis, value in values.items()}
 
         def moved(index: Index) -> Index:
             return tuple(substitute(form, forms) for form in index)
@@ -252,7 +251,7 @@ class Group:
 
 def _new_index(value: SSAValue) -> Index:
     """An index with an axis of its own along each dimension that is not 1."""
-    return tuple(ZERO if extent == 1 else along(new_loop(extent).iv) for extent in shape_of(value))
+    return tuple(ZERO if extent == 1 else Linear.of(new_loop(extent).iv) for extent in shape_of(value))
 
 
 def _volume(axes: Iterable[SSAValue]) -> int:

@@ -89,7 +89,7 @@ def _leave_out(outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.Reduc
     assert outer.trips is not None
     bounds = [Linear(constant=outer.trips)]
     for where in wheres(inner.body.block):
-        bound = Linear(((outer.iv, 1),)) - condition_of(where).floordiv(bk)
+        bound = Linear.of(outer.iv) - condition_of(where) // bk
         if not any(outer.is_ancestor(root.owner) for root in bound.roots()):
             bounds.append(bound)
             Rewriter.erase_op(where)

@@ -75,7 +75,7 @@ class Tile:
     @property
     def is_blocked(self) -> bool:
         """Whether each thread owns neighbours."""
-        form = fold(self.index.map.data.results[0], (), [Linear(((value, 1),)) for value in self.index.indices])
+        form = fold(self.index.map.data.results[0], (), [Linear.of(value) for value in self.index.indices])
         return form.coefficient(self.thread) == self.registers and form.coefficient(self.register) == 1
 
 

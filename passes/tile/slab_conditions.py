@@ -62,4 +62,4 @@ def _is_in_shape(form: Linear, load: loop.LoadOp) -> bool:
     """Whether a condition only says that a subscript of a load is below the extent of its dimension."""
     extents = loop.memref_of(load.source).get_shape()
     subscripts = fold_map(load.map.data, load.indices)
-    return any(equal(form, s - Linear(constant=n)) for s, n in zip(subscripts, extents, strict=True))
+    return any(equal(form, s - n) for s, n in zip(subscripts, extents, strict=True))

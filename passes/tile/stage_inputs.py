@@ -35,7 +35,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
-from deplodock.analysis.linear import Linear, extent_of, fold_value, to_map
+from deplodock.analysis.linear import Linear, equal, extent_of, fold_value, to_map
 from deplodock.analysis.nest import Nest, launches
 from deplodock.analysis.roles import Contraction, contraction, shares_accumulator
 from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
@@ -345,9 +345,8 @@ def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:
     pending = list(indices)
     while pending:
         value = pending.pop(0)
-        known = fold_value(value)
-        if known.constant == form.constant and dict(known.terms) == dict(form.terms):
-            return Linear(((value, 1),))
+        if equal(fold_value(value), form):
+            return Linear.of(value)
         if isinstance(value.owner, loop.IndexOp):
             pending.extend(value.owner.indices)
     return form

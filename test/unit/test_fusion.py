@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.fusion import dependence, is_contraction
-from deplodock.analysis.fusion_index import Index, along, compose, is_permutation, new_loop, unify, walked_axes
+from deplodock.analysis.fusion_index import Index, compose, is_permutation, new_loop, unify, walked_axes
 from deplodock.analysis.linear import Linear
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, IndexMapOp, KernelOp, ReduceOp
 from deplodock.passes import remarks
@@ -32,7 +32,7 @@ def axes(*extents: int) -> tuple[SSAValue, ...]:
 
 
 def index(*forms: SSAValue | Linear) -> Index:
-    return tuple(form if isinstance(form, Linear) else along(form) for form in forms)
+    return tuple(form if isinstance(form, Linear) else Linear.of(form) for form in forms)
 
 
 class TestIndices:
@@ -76,11 +76,11 @@ class TestIndices:
         assert is_permutation(index(j, i), (6, 4))
         assert not is_permutation(index(j, i), (6, 8))
         assert not is_permutation(index(i, i), (4, 4))
-        assert not is_permutation(index(i, along(j) + Linear(constant=1)), (4, 6))
+        assert not is_permutation(index(i, Linear.of(j) + 1), (4, 6))
 
     def test_unify_needs_all_axes(self) -> None:
         i, j, m, n = axes(4, 6, 4, 6)
-        assert unify(index(i, j), index(n, m), (i, j)) == {i: along(n), j: along(m)}
+        assert unify(index(i, j), index(n, m), (i, j)) == {i: Linear.of(n), j: Linear.of(m)}
         assert unify(index(i), index(m), (i, j)) is None
         assert unify(index(i, i), index(m, n), (i,)) is None
 

@@ -111,8 +111,8 @@ def test_arithmetic(left, right, factor, divisor, point) -> None:
     assert value_of(a + b, here) == x + y
     assert value_of(a - b, here) == x - y
     assert value_of(a * factor, here) == x * factor
-    assert value_of(a.floordiv(divisor), here) == x // divisor
-    assert value_of(a.mod(divisor), here) == x % divisor
+    assert value_of(a // divisor, here) == x // divisor
+    assert value_of(a % divisor, here) == x % divisor
 
 
 @CASES
@@ -140,38 +140,38 @@ def test_rewritten_forms(exprs, point) -> None:
 def test_bounds_of_a_tile_name_blocks_alone() -> None:
     """A row rounded up to tiles, and a column before it, are the same for all threads of a tile."""
     rows, row, columns, column = axes(8, 64, 8, 64)
-    end = Linear(((rows, 64), (row, 1))).floordiv(128) * 128 + Linear(constant=128)
+    end = Linear(((rows, 64), (row, 1))) // 128 * 128 + 128
     assert list(end.roots()) == [rows]
-    assert end.floordiv(32) == Linear(((rows, 1),)).floordiv(2) * 4 + Linear(constant=4)
+    assert end // 32 == Linear.of(rows) // 2 * 4 + 4
     hidden = Linear(((columns, 64), (column, 1))) - end
     assert set(coarsened_condition(hidden).roots()) == {rows, columns}
     last = Linear(((rows, 64), (row, 1)))
-    assert (last - last.floordiv(128) * 128).with_remainders().range() == (0, 127)
+    assert (last - last // 128 * 128).with_remainders().range() == (0, 127)
 
 
 def test_quotients_simplify() -> None:
     """Ranges give back the parts of a split coordinate."""
     outer, inner = axes(7, 16)
     whole = Linear(((outer, 16), (inner, 1)))
-    assert whole.floordiv(16) == Linear(((outer, 1),))
-    assert whole.mod(16) == Linear(((inner, 1),))
-    assert whole.floordiv(8).floordiv(2) == Linear(((outer, 1),))
-    assert (whole * 4).floordiv(64) == Linear(((outer, 1),))
-    assert (whole * 4).mod(64) == Linear(((inner, 4),))
-    ahead = Linear(((inner, 1),), 2).mod(4)
-    assert Linear(((inner, 4),), 8).mod(16) == ahead * 4
+    assert whole // 16 == Linear.of(outer)
+    assert whole % 16 == Linear.of(inner)
+    assert whole // 8 // 2 == Linear.of(outer)
+    assert (whole * 4) // 64 == Linear.of(outer)
+    assert (whole * 4) % 64 == Linear(((inner, 4),))
+    ahead = Linear(((inner, 1),), 2) % 4
+    assert Linear(((inner, 4),), 8) % 16 == ahead * 4
 
 
 def test_quotients_of_quotients_simplify() -> None:
     """Quotients and remainders of each other are those of the whole; in sums they give it back."""
-    i, j, v = (Linear(((axis, 1),)) for axis in axes(1000, 9, 4))
-    assert (j + i.floordiv(4)).floordiv(8) == (j * 4 + i).floordiv(32)
-    assert i.mod(32).floordiv(4) == i.floordiv(4).mod(8)
-    assert i.mod(32).mod(4) == i.mod(4)
-    assert (i * 4 + v).floordiv(16) == i.floordiv(4)
-    assert (i * 4 + v).mod(16) == i.mod(4) * 4 + v
-    assert (i.floordiv(4) * 4 + i.mod(4)).joined() == i
-    parts = i.floordiv(64), i.floordiv(8).mod(8), i.mod(8)
+    i, j, v = (Linear.of(axis) for axis in axes(1000, 9, 4))
+    assert (j + i // 4) // 8 == (j * 4 + i) // 32
+    assert i % 32 // 4 == i // 4 % 8
+    assert i % 32 % 4 == i % 4
+    assert (i * 4 + v) // 16 == i // 4
+    assert (i * 4 + v) % 16 == i % 4 * 4 + v
+    assert (i // 4 * 4 + i % 4).joined() == i
+    parts = i // 64, i // 8 % 8, i % 8
     assert (j + parts[0] * 128 + parts[1] * 16 + parts[2] * 2).joined() == j + i * 2
     assert (parts[0] * 64 + parts[2]).joined() == parts[0] * 64 + parts[2]
 
@@ -204,5 +204,5 @@ def test_unknown_range() -> None:
     """An index from elsewhere has no range, and neither has a form with one."""
     unknown = Block(arg_types=[IndexType()]).args[0]
     assert value_range(unknown) is None
-    assert Linear(((unknown, 1),)).range() is None
-    assert Linear(((unknown, 1),)).mod(4).range() == (0, 3)
+    assert Linear.of(unknown).range() is None
+    assert (Linear.of(unknown) % 4).range() == (0, 3)
