@@ -50,7 +50,8 @@ def test_the_optimizer_runs_what_the_readme_tells(
 
 def test_files_that_a_page_names_exist(repository: Path) -> None:
     folders = [entry for entry in repository.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
-    known = [path.as_posix() for folder in folders for path in folder.rglob("*.*")]
+    files = (*repository.glob("*.*"), *(path for folder in folders for path in folder.rglob("*.*")))
+    known = [path.as_posix() for path in files]
     for page in (repository / "README.md", *sorted((repository / "docs").glob("*.md"))):
         text = page.read_text()
         links = re.findall(r"\]\(([^):#]+)[)#]", text)
