@@ -32,34 +32,38 @@ app = typer.Typer(
 File = Annotated[
     str | None,
     typer.Argument(
-        metavar="[FILE]",
+        metavar="FILE",
         help="a Python file (.py), IR text of any level (- is stdin), or a model: a folder or a Hugging Face id",
     ),
 ]
-Layer = Annotated[int | None, typer.Option(min=0, help="of a model, only the layer of this number, from 0")]
-SeqLen = Annotated[int | None, typer.Option(min=1, help="tokens that a model gets  [default: 128]")]
+Layer = Annotated[int | None, typer.Option(min=0, metavar="N", help="of a model, only this layer, counted from 0")]
+SeqLen = Annotated[int | None, typer.Option(min=1, metavar="N", help="tokens that a model gets  [default: 128]")]
 Expression = Annotated[
     str | None,
     typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
 ]
+_TARGET = "architecture or card to compile for, such as sm_90 or h100"
 Target = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="architecture or card to compile for, such as sm_90 or h100  [default: sm_90]"),
+    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else sm_90]")
 ]
+TargetOfRun = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else the GPU's or sm_90]")
+]
+TargetOfRows = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: the GPU's, else sm_90]")]
 Schedule = Annotated[
     str | None,
-    typer.Option(metavar="PIPELINE", help="the rules for every kernel, as a{x=1 y=2},b  [default: chosen for each]"),
+    typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
 ]
 Verbose = Annotated[
     int,
-    typer.Option("-v", count=True, show_default=False, help="note times, and what nvcc says; -vv: trace each pass"),
+    typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
 ]
 Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
 DumpDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="write the module after each pass, and each kernel, to a folder")
+    Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="seed of the inputs: of torch.manual_seed before -c runs")]
-Colors = Annotated[Color, typer.Option(help="colour IR and traces")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
+Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
 
 
 class Device(StrEnum):
@@ -91,7 +95,7 @@ def compile_command(
     ir: Annotated[Level, typer.Option(help="level to print")] = Level.CUDA,
     target: Target = None,
     schedule: Schedule = None,
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="write there instead of to stdout")] = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
     print_op_generic: Generic = False,
@@ -100,7 +104,10 @@ def compile_command(
     layer: Layer = None,
     seq_len: SeqLen = None,
 ) -> None:
-    """Compile a program and print it at a level; of a model, which needs no weights for it, also what it amounts to."""
+    """Compile a program and print it at a level.
+
+    A model is compiled without its weights; what it amounts to, such as kernels and bytes, is printed to stderr.
+    """
     if schedule is not None and ir in (Level.TORCH, Level.TENSOR, Level.LOOP):
         raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
     options = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
@@ -130,20 +137,22 @@ def run_command(
     replacement: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="FILE", help="run this IR text in place of the program, on its inputs, against its result"
+            "--from", metavar="FILE", help="IR text to run in place of the program, on its inputs, against its result"
         ),
     ] = None,
     device: Annotated[
-        Device, typer.Option(help="where to run: on a GPU, or in the simulator; auto is the GPU if there is one")
+        Device, typer.Option(help="where to run: on the GPU, or in the simulator; auto is the GPU if there is one")
     ] = Device.AUTO,
     bench: Annotated[bool, typer.Option("--bench", help="time the program on the GPU beside PyTorch")] = False,
     profile: Annotated[
         bool, typer.Option("--profile", help="time each kernel on the GPU, with ncu's counters if it is there")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print what --bench and --profile measure as JSON")] = False,
-    limit: Annotated[float, typer.Option(min=1, help="seconds that a run on the GPU, or --bench, may take")] = 300.0,
+    limit: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="time that a run on the GPU, or --bench, may take")
+    ] = 300.0,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
-    target: Target = None,
+    target: TargetOfRun = None,
     schedule: Schedule = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
@@ -153,10 +162,11 @@ def run_command(
     layer: Layer = None,
     seq_len: SeqLen = None,
 ) -> None:
-    """Compile a program, run it on a GPU or in the simulator of one, and check the result.
+    """Compile a program, run it, and check the result.
 
-    A Python program is compared with PyTorch, IR text with the evaluator of the same text, both in float64. The exit
-    code is 1 if an output is wrong or the simulator finds a mistake such as a data race.
+    It runs on the GPU, or in a simulator of one. A Python program is compared with PyTorch, IR text with the evaluator
+    of the same text, both in float64. The exit code is 1 if an output is wrong or the simulator finds a mistake such as
+    a data race.
     """
     given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
     session = _session(context, given)
@@ -189,31 +199,37 @@ def run_command(
 
 @app.command("bench")
 def bench_command(
-    name: Annotated[list[str] | None, typer.Option(help="rows whose name contains this; may be repeated")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="rows of this model; may be repeated")] = None,
-    s: Annotated[list[int] | None, typer.Option("-s", help="rows of this sequence length; may be repeated")] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", metavar="DIR", help="the results  [default: bench/results/CARD]")
+    name: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="rows whose name contains this; may be repeated")
     ] = None,
-    limit: Annotated[float, typer.Option(min=1, help="seconds that a row may take")] = 120.0,
-    budget: Annotated[float, typer.Option(min=1, help="seconds after which no row is started")] = 3600.0,
+    model: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="rows of this model; may be repeated")] = None,
+    s: Annotated[
+        list[int] | None, typer.Option("-s", metavar="N", help="rows of this sequence length; may be repeated")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="DIR", help="folder of the results  [default: bench/results/CARD]")
+    ] = None,
+    limit: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="time that a row may take")] = 120.0,
+    budget: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="time after which no row is started")
+    ] = 3600.0,
     listing: Annotated[bool, typer.Option("--list", help="print the rows, measure nothing")] = False,
     replacement: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE", help="run this IR text in place of the program of the one row"),
+        typer.Option("--from", metavar="FILE", help="IR text to run in place of the program of the one row"),
     ] = None,
     autotune: Annotated[
-        bool, typer.Option("--max-autotune", help="torch.compile in that mode, too; its times are kept in the results")
+        bool, typer.Option("--max-autotune", help="time torch.compile in that mode, too; the results keep its times")
     ] = False,
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
-    target: Target = None,
+    target: TargetOfRows = None,
 ) -> None:
-    """Measure the rows of the benchmark on the GPU beside PyTorch.
+    """Measure the benchmark on the GPU beside PyTorch.
 
-    The results, JSON lines and Markdown, are written after each row. The exit code is 1 if a row is wrong, below the
-    floor of its time, or not measured.
+    It has a row for each program. The results, JSON lines and Markdown, are written after each row. The exit code is 1
+    if a row is wrong, below the floor of its time, or not measured.
     """
     rows = bench_rows.chosen(bench_rows.read_rows(), name or [], model or [], s or [])
     if listing:
@@ -241,23 +257,31 @@ def bench_command(
 
 @app.command("ops")
 def ops_command() -> None:
-    """List the operations of PyTorch that programs may use, with their element types; also in docs/ops.md."""
+    """List the operations of PyTorch that programs may use.
+
+    A line has the name, the element types, and what the operation becomes. docs/ops.md has the same table.
+    """
     print(importlib.import_module("deplodock.tools.operations").listing(), end="")
 
 
 @app.command("fuzz")
 def fuzz_command(
-    count: Annotated[int | None, typer.Option(min=1, help="cases to check  [default: 100]")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="seconds after which no case is started")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="number of the first case; each case is seeded with its own")] = 0,
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="cases to check  [default: 100]")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="time after which no case is started")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="number of the first case; each case is seeded with its own")
+    ] = 0,
     compile_every: Annotated[
-        int, typer.Option(min=0, help="let nvcc compile every n-th case, and a GPU run it; 0 for none")
+        int, typer.Option(min=0, metavar="N", help="let nvcc compile every n-th case, and a GPU run it; 0 for none")
     ] = 10,
-    most_failures: Annotated[int, typer.Option(min=1, help="kinds of failures after which to stop")] = 10,
+    most_failures: Annotated[int, typer.Option(min=1, metavar="N", help="kinds of failures after which to stop")] = 10,
 ) -> None:
-    """Check random PyTorch programs at every level, under random decisions of fusion and random schedules.
+    """Check random PyTorch programs at every level.
 
-    A failure is shrunk and printed as a command and as the IR before the first wrong pass; the exit code is 1 then.
+    Decisions of fusion and schedules are random, too. A failure is shrunk and printed as a command and as the IR before
+    the first wrong pass; the exit code is 1 then.
     """
     cli_fuzz = importlib.import_module("deplodock.tools.cli_fuzz")
     count = 100 if count is None and seconds is None else count

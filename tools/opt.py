@@ -31,6 +31,29 @@ _ALL = "all"
 
 _QUOTES = "'\""
 
+_HELP = {
+    "input_file": "IR text; stdin if it is - or missing",
+    "frontend": "format of the input; mlir, IR text, is the only one",
+    "disable_verify": "do not verify operations, neither of the input nor after a pass",
+    "allow_unregistered_dialect": "read operations of unknown dialects, too",
+    "no_implicit_module": "do not wrap the input in a module",
+    "target": "what to print: mlir, which is IR text and the default, cuda, or another target of xDSL",
+    "output_file": "file to write instead of stdout",
+    "passes": "passes in order: a,b{x=1 y=2}; --show-passes lists deplodock's, xdsl-opt --help all",
+    "print_between_passes": "print the IR between passes to stdout",
+    "time_passes": "print the time of each pass",
+    "verify_diagnostics": "print the message of an error of a verifier or pass, and exit with 0",
+    "parsing_diagnostics": "print the message of an error of the parser, and exit with 0",
+    "split_input_file": "process the parts of the input between lines `// -----` one by one",
+    "print_op_generic": "print IR in generic form",
+    "print_no_properties": "print properties as attributes",
+    "print_debuginfo": "print locations",
+    "syntax_highlight": "colour the IR",
+    "version": "print the version and exit",
+    "shrink": "exit with 0 if a pass raises ShrinkException, for xDSL's shrinker",
+}
+"""What `--help` says of xdsl-opt's options, whose own words list 170 passes and leave some options out."""
+
 
 class OptMain(xDSLOptMain):
     """xDSL's optimizer driver with deplodock's flags and one-message errors."""
@@ -41,7 +64,7 @@ class OptMain(xDSLOptMain):
         self._source = b""
         self._running: ModulePass | None = None
         self._output = _Output()
-        super().__init__("deplodock's optimizer driver: runs passes over IR text", args)
+        super().__init__("Run passes over IR text and print it, as text or for a target.", args)
 
     def register_all_frontends(self) -> None:
         """Register xDSL's frontends, but for IR text the one that records positions."""
@@ -51,14 +74,16 @@ class OptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """Register xdsl-opt's arguments and ours."""
         super().register_all_arguments(arg_parser)
+        for action in arg_parser._actions:
+            action.help = _HELP.get(action.dest, action.help)
         arg_parser.add_argument(
             "--pass-pipeline",
             dest="passes",
             type=_pipeline_text,
             metavar="PIPELINE",
-            help="passes in order: a,b{x=1 y=2} or builtin.module(a,b{x=1 y=2})",
+            help="as -p, or builtin.module(a,b{x=1 y=2}) as mlir-opt takes it",
         )
-        arg_parser.add_argument("--show-passes", nargs=0, action=_ShowPasses, help="list deplodock's passes in order")
+        arg_parser.add_argument("--show-passes", nargs=0, action=_ShowPasses, help="list deplodock's passes and exit")
         for moment in ("before", "after"):
             arg_parser.add_argument(
                 f"--print-ir-{moment}",

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import deplodock
@@ -417,6 +419,11 @@ def test_help_and_version() -> None:
         assert command in succeed("--help")
         assert "-c EXPR" in succeed(command, "--help")
     assert cli()[1].startswith("Usage: deplodock")
+    summaries = succeed("--help").partition("Commands:")[2]
+    assert "..." not in summaries
+    for name, command in cast(Any, get_command(app)).commands.items():
+        assert name in summaries
+        assert all(parameter.help for parameter in command.params)
 
 
 def test_errors_of_the_process(process: Tool) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import deplodock
 from deplodock.passes.pipeline import PASSES, STAGES
+from deplodock.tools.opt import _HELP, OptMain
 
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -35,6 +37,15 @@ def test_public_names() -> None:
         assert getattr(deplodock, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         _ = deplodock.nope
+
+
+def test_every_option_has_a_help_text_in_one_style() -> None:
+    parser = ArgumentParser()
+    OptMain(["-"]).register_all_arguments(parser)
+    assert {action.dest for action in parser._actions} >= set(_HELP)
+    for action in parser._actions:
+        assert action.help, action.dest
+        assert not action.help.endswith("."), action.dest
 
 
 def test_textual_pipeline_imports_neither_numpy_nor_torch(tmp_path: Path) -> None:
