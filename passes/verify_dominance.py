@@ -1,4 +1,4 @@
-"""verify-dominance: check that every value is defined before the operations that use it.
+"""v:001 verify-dominance: check that every value is defined before the operations that use it.
 
 xDSL reads and verifies a use before its definition; here `%b` is used too early:
 

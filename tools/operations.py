@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 
 from xdsl.ir import Attribute
 
@@ -37,9 +38,10 @@ def page() -> str:
         for name, schema in sorted(SCHEMAS.items())
     ]
     aliases = ", ".join(f"`{alias}` is `{name}`" for alias, name in sorted(ALIASES.items()))
+    others = textwrap.fill(f"Other names: {aliases}.", 120, break_on_hyphens=False)
     return f"""# Operations
 
-Made by `make docs`; `deplodock ops` prints the same. These are the overloads of ATen that the `torch` dialect has.
+Made by `make docs`; `deplodock ops` prints this table. These are the overloads of ATen that the `torch` dialect has.
 An operation that is not among them is decomposed by PyTorch where it can be, and else refused by name with its line.
 
 Floats are {listed(FLOAT)}, integers {listed(INTEGERS)} (ui8 is uint8), numbers both, all also i1 (bool).
@@ -50,7 +52,7 @@ Results of a comparison are i1; of operations marked `to`, operands are of any t
 |---|---|---|
 {chr(10).join(rows)}
 
-Other names: {aliases}.
+{others}
 """
 
 

@@ -1,4 +1,4 @@
-"""verify-resources: check that every kernel keeps to the limits of its module's target, and has what it needs there.
+"""k:006 verify-resources: check that kernels keep to the limits of the module's target, and have what they need there.
 
 Each refusal gives the figure and the limit; the figures come from the kernel alone:
 

@@ -1,4 +1,4 @@
-"""verify-rings: check that every slot of a ring is filled before it is read, and read before it is filled again."""
+"""v:002 verify-rings: check that every slot of a ring is filled before it is read, and read before it is filled again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Lowers the `torch` dialect to `tensor_ext`."""
+"""d:001 decompose: lower every operation of the `torch` dialect to `tensor_ext`, by the pattern of its family.
+
+    %y = torch.aten.relu %x : tensor<4xf32> -> tensor<4xf32>
+    ->
+    %zero = arith.constant dense<0.0> : tensor<f32>
+    %zeros = tensor_ext.index_map %zero affine_map<(d0) -> ()> : tensor<f32> -> tensor<4xf32>
+    %y = tensor_ext.elementwise {arith.maximumf} %x, %zeros : tensor<4xf32>
+
+Composite operations become the formula by which PyTorch computes them, broadcasts become explicit index maps. A
+function returns fresh tensors: an argument that it returns, or a value that it returns twice, is copied by an identity
+index map.
+"""
 
 from __future__ import annotations
 
@@ -116,20 +127,7 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
 
 @dataclass(frozen=True)
 class DecomposePass(ModulePass):
-    """Lowers every operation of the `torch` dialect to `tensor_ext` operations and splat constants.
-
-    Composite operations become the formula by which PyTorch computes them, broadcasts become explicit index maps:
-
-        %0 = torch.aten.relu %x : tensor<4xf32> -> tensor<4xf32>
-
-    becomes
-
-        %zero = arith.constant dense<0.0> : tensor<4xf32>
-        %0 = tensor_ext.elementwise {arith.maximumf} %x, %zero : tensor<4xf32>
-
-    A function returns fresh tensors: an argument that it returns, or a value that it returns twice, is copied by an
-    identity index map.
-    """
+    """Lower every operation of the `torch` dialect to `tensor_ext` operations and splat constants."""
 
     name = "decompose"
 

@@ -14,7 +14,7 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of
 
 
 class LowerUnary(AtenPattern):
-    """One scalar operation, the same for every float: `exp(x)`."""
+    """The scalar function of that name at every index."""
 
     op_classes: ClassVar[dict[str, type[Operation]]] = {
         "exp": math.ExpOp,
@@ -65,7 +65,7 @@ class LowerRounding(AtenPattern):
 
 
 class LowerBinary(AtenPattern):
-    """Broadcast both operands, then one scalar operation: `add(x, y, alpha) = x + alpha * y`."""
+    """Broadcast both operands, then the scalar operation of that name; `alpha` multiplies the second."""
 
     operations: ClassVar[dict[str, str]] = {
         "add.Tensor": "add",
