@@ -1,4 +1,4 @@
-"""k:005 verify-barriers: check that barriers order accesses of shared memory, and that all threads reach each barrier."""
+"""k:005 verify-barriers: check that barriers order accesses of shared memory and are reached by all threads."""
 
 from __future__ import annotations
 

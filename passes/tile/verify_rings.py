@@ -1,4 +1,4 @@
-"""v:002 verify-rings: check that every slot of a ring is filled before it is read, and read before it is filled again."""
+"""v:002 verify-rings: check that slots of rings are filled before they are read, and read before filled again."""
 
 from __future__ import annotations
 
