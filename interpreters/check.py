@@ -11,12 +11,13 @@ from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType
 from xdsl.ir import Attribute
 
 from deplodock.analysis.arguments import Function, entry_functions
+from deplodock.dialects.elements import FLOATS, WIDE
 from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.evaluate import input_types, run
 from deplodock.interpreters.simulator import simulate
-from deplodock.interpreters.values import Array, Precision, bits, dtype_of, is_float
+from deplodock.interpreters.values import Array, Precision, bits, dtype_of, epsilon, is_float
 
 Kind = Literal["integers", "normal"]
 """`integers`: floats hold integers from -4 to 4, so that sums are exact; `normal`: floats are normally distributed."""
@@ -24,6 +25,8 @@ Kind = Literal["integers", "normal"]
 _LARGEST = 4
 _FLOAT64_ERROR = 1e-9
 _FLOAT32_ERROR = 1e-4
+_NARROW_STEPS = 8
+"""How many steps of a float of fewer than 32 bits its roundings may add up to."""
 
 
 def draw_inputs(types: Sequence[Attribute], seed: int, kind: Kind, *, lowest: int = -_LARGEST) -> list[Array]:
@@ -36,9 +39,7 @@ def draw_inputs(types: Sequence[Attribute], seed: int, kind: Kind, *, lowest: in
 
 
 def _draw(type: Attribute, position: int, seed: int, kind: Kind, lowest: int) -> Array:
-    shape, element = (), type
-    if isinstance(type, MemRefType | TensorType):
-        shape, element = type.get_shape(), cast(MemRefType[Attribute] | TensorType[Attribute], type).element_type
+    shape, element = _shape_and_element(type)
     if any(extent < 0 for extent in shape):
         raise InvalidInputError(f"cannot draw input {position}: {type} has a dynamic shape; write its extents")
     random, dtype = np.random.default_rng([seed, position]), dtype_of(element)
@@ -53,6 +54,12 @@ def _draw(type: Attribute, position: int, seed: int, kind: Kind, lowest: int) ->
     ).astype(dtype)
 
 
+def _shape_and_element(type: Attribute) -> tuple[tuple[int, ...], Attribute]:
+    if not isinstance(type, MemRefType | TensorType):
+        return (), type
+    return type.get_shape(), cast(MemRefType[Attribute] | TensorType[Attribute], type).element_type
+
+
 @dataclass(frozen=True)
 class _Outcome:
     outputs: list[Array]
@@ -65,8 +72,8 @@ def check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str, *, seed: 
 
     Small integers are compared bitwise (where the order of a reduction matters even so, as after `exp`, to 1e-4 of the
     output's size), normal inputs in float64 to 1e-9. Kernel level runs in the simulator, in its own precision, so to
-    1e-4; so do small integers from kernel level to kernel level, where multiplications and additions are fused. Modules
-    with torch operations are not compared.
+    1e-4; so do small integers from kernel level to kernel level, where multiplications and additions are fused. Where
+    the modules compute f16 or bf16, 1e-4 becomes 8 steps of those. Modules with torch operations are not compared.
 
     Raises Error, naming the pass, the function, the output, the first position and both values, if they differ; or
     if either module cannot be run.
@@ -77,14 +84,15 @@ def check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str, *, seed: 
     if len(old) != len(new):
         raise Error(f"{pass_name}: the module had {len(old)} entry points and has {len(new)} after the pass")
     kernels = _is_kernel_level(before) and _is_kernel_level(after)
+    rounding = max(_rounding(before), _rounding(after))
     for function, changed in zip(old, new, strict=True):
         lowest = _lowest_integer(before, function, seed)
         for kind in ("integers", "normal"):
             inputs = draw_inputs(input_types(function), seed, kind, lowest=lowest)
             what = f"{pass_name}: @{changed.sym_name.data}"
-            expected = _outcome(f"{what}: before the pass", before, function, inputs, kind)
-            got = _outcome(f"{what}: after the pass", after, changed, inputs, kind)
-            error = _FLOAT32_ERROR if kernels else max(expected.error, got.error)
+            expected = _outcome(f"{what}: before the pass", before, function, inputs, kind, rounding)
+            got = _outcome(f"{what}: after the pass", after, changed, inputs, kind, rounding)
+            error = rounding if kernels else max(expected.error, got.error)
             _compare(f"{what} ({kind} inputs, seed {seed})", expected.outputs, got.outputs, error)
 
 
@@ -110,18 +118,27 @@ def _lowest_integer(module: ModuleOp, function: Function, seed: int) -> int:
     return -_LARGEST
 
 
-def _outcome(what: str, module: ModuleOp, function: Function, inputs: Sequence[Array], kind: Kind) -> _Outcome:
+def _rounding(module: ModuleOp) -> float:
+    """The relative error that roundings of the types in a module may make."""
+    types = {_shape_and_element(result.type)[1] for op in module.walk() for result in op.results}
+    narrow = [_NARROW_STEPS * epsilon(dtype_of(type)) for type in FLOATS if type in types and type in WIDE]
+    return max((_FLOAT32_ERROR, *narrow))
+
+
+def _outcome(
+    what: str, module: ModuleOp, function: Function, inputs: Sequence[Array], kind: Kind, rounding: float
+) -> _Outcome:
     try:
         if _is_kernel_level(module):
             simulation = simulate(module, inputs, entry=function.sym_name.data, check=False)
-            return _Outcome(simulation.outputs, _FLOAT32_ERROR if kind == "normal" else 0.0)
+            return _Outcome(simulation.outputs, rounding if kind == "normal" else 0.0)
         precision: Precision = "float64" if kind == "normal" else "native"
         result = run(module, inputs, entry=function.sym_name.data, precision=precision)
     except Error as error:
         raise Error(f"{what}: {error}") from error
     if kind == "normal":
         return _Outcome(result.outputs, _FLOAT64_ERROR)
-    return _Outcome(result.outputs, 0.0 if result.exact else _FLOAT32_ERROR)
+    return _Outcome(result.outputs, 0.0 if result.exact else rounding)
 
 
 def _compare(what: str, before: Sequence[Array], after: Sequence[Array], error: float) -> None:

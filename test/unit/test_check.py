@@ -145,6 +145,16 @@ def pointwise(body: str) -> str:
     """
 
 
+def test_narrow_floats_may_round() -> None:
+    """The simulator rounds to bf16, a run in float64 does not."""
+    narrow = "%r = arith.truncf %s : f32 to bf16  loop.store %r, %out"
+    loops, kernel = (
+        text.replace("memref<5xf32>", "memref<5xbf16>").replace("loop.store %s, %out", narrow)
+        for text in (ROW_SUMS_TILE, ROW_SUMS_KERNEL)
+    )
+    check_semantics(parse(loops), parse(kernel), "materialize")
+
+
 def test_a_small_difference_on_normal_inputs_is_found() -> None:
     """Equal at the integers from -4 to 4, different between them."""
     before = pointwise("%y = math.absf %v : f32")
