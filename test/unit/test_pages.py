@@ -1,6 +1,7 @@
 """What README and docs/ show is what the tools print, and the files that they name exist."""
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -21,7 +22,12 @@ def readme(repository: Path) -> str:
 
 @pytest.fixture(scope="module")
 def expression(readme: str) -> str:
-    return re.findall(r"^    E='(.*)'$", readme, re.MULTILINE)[0]
+    return variables(readme)["E"]
+
+
+def variables(readme: str) -> dict[str, str]:
+    """What the commands of the README set."""
+    return dict(re.findall(r"^    (\w)='(.*)'$", readme, re.MULTILINE))
 
 
 def printed(expression: str, level: str) -> str:
@@ -45,7 +51,17 @@ def test_the_optimizer_runs_what_the_readme_tells(
     commands = re.findall(r"^    deplodock-opt (loop\.mlir [^#\n]*)", readme, re.MULTILINE)
     assert commands
     for command in commands:
-        OptMain([word.strip("'") for word in command.split()]).run()
+        OptMain(shlex.split(command)).run()
+
+
+def test_the_schedule_in_the_readme_is_right(readme: str) -> None:
+    pytest.importorskip("torch")
+    (command,) = re.findall(r"^    deplodock (run .*--schedule .*)$", readme, re.MULTILINE)
+    for name, value in variables(readme).items():
+        command = command.replace(f"${name}", value)
+    result = CliRunner().invoke(app, [*shlex.split(command), "--device", "sim"])
+    assert result.exit_code == 0
+    assert "tile.ring 2" in result.stdout
 
 
 def test_files_that_a_page_names_exist(repository: Path) -> None:
