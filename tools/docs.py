@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 from xdsl.ir import Dialect, Operation
@@ -51,7 +52,7 @@ def passes_page() -> str:
 
 
 def _table(dialect: Dialect) -> list[str]:
-    rows = [f"- `{op.name}`: {' '.join((inspect.getdoc(op) or '').split())}" for op in dialect.operations]
+    rows = [_item(f"`{op.name}`: {inspect.getdoc(op) or ''}") for op in dialect.operations]
     return ["All operations have no memory effects.", "\n".join(rows)]
 
 
@@ -75,18 +76,23 @@ def _effects(op: type[Operation]) -> str:
 
 def _pass(stage: Stage) -> str:
     cls = stage.load()
-    doc = _module_doc(cls)
-    parts = [f"## {stage.label}: {stage.name}", _markdown(doc)]
-    meanings = dict(re.findall(r"^    (\w+): (.+)", inspect.getdoc(cls) or "", re.MULTILINE))
+    doc = _module_doc(cls).removeprefix(f"{stage.label[:5]} {stage.name}: ")
+    parts = [f"## {stage.label}: {stage.name}", _markdown(doc[0].upper() + doc[1:])]
+    described = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(cls) or "", re.MULTILINE)
+    meanings = dict(described)
     options = [
-        f"- `{name}: {_plain(type_)}"
-        + ("`" if default is None else f" = {default}`")
-        + f": {meanings.get(name, 'see above.')}"
+        _item(f"`{name}: {_plain(type_)}" + ("`" if default is None else f" = {default}`") + f": {meanings[name]}")
         for name, type_, default in get_pass_option_infos(cls)
     ]
     if options:
         parts += ["Options:", "\n".join(options)]
     return "\n\n".join(parts)
+
+
+def _item(text: str) -> str:
+    """An item of a list, in lines of 120 columns."""
+    words = " ".join(text.split())
+    return textwrap.fill(f"- {words}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _plain(type: str) -> str:

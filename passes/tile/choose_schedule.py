@@ -1,7 +1,8 @@
 """t:000 choose-schedule: write the schedule of each kernel on it, so that the rules after it have nothing to decide.
 
-func.func @k(..) {..}
-  ->  func.func @k(..) attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},.."} {..}
+    func.func @k(..) {..}
+    ->
+    func.func @k(..) attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},.."} {..}
 
 A given schedule is written on every kernel, also in place of the one that a kernel has. Options that it leaves out are
 those that the heuristics choose, so what is written says all of them.

@@ -68,7 +68,7 @@ class SplitMatmulKPass(ModulePass):
     Parameters:
         s: parts of k.
         over: how the parts are combined: by a second launch (block), by the last CTA of a tile (ticket), or each CTA of
-            a cluster for some threads (cluster).
+            a cluster for some threads (cluster); stream is not built.
     """
 
     name = "split-matmul-k"

@@ -75,3 +75,10 @@ def test_files_that_a_page_names_exist(repository: Path) -> None:
         named = set(re.findall(r"`(?!acme/)([\w/]+\.(?:py|mlir|toml|md))`", text)) - TO_WRITE
         missing += sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known))
         assert not missing, page.name
+
+
+def test_every_option_of_a_pass_is_described_to_its_end(repository: Path) -> None:
+    text = (repository / "docs/passes.md").read_text()
+    options = re.findall(r"^- (`\w+: .+(?:\n  .+)*)", text, re.MULTILINE)
+    assert options
+    assert all(option.endswith(".") for option in options)
