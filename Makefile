@@ -2,7 +2,7 @@
 # make test   everything that CI checks
 # make docs   write the reference pages of dialects and passes
 # make clean  remove what the targets above made
-# Both do all the set-up themselves in .venv; PYTHON=python3.12 chooses another interpreter (3.11 or newer).
+# All but clean set up .venv first; PYTHON=python3.12 chooses another interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -61,9 +61,6 @@ class GatherOp(IRDLOperation):
 
         %row = tensor_ext.gather %t at %i affine_map<(d0, d1)[s0] -> (s0, d1)>
           : tensor<9x4xf32> at tensor<3x4xi64> -> tensor<3x4xf32>
-
-        %row = tensor_ext.gather %t at %ids affine_map<(d0, d1)[s0] -> (s0, d1)>
-          : tensor<9x4xf32> at tensor<3x4xi64> -> tensor<3x4xf32>
     """
 
     name = "tensor_ext.gather"
