@@ -254,7 +254,7 @@ class Launch:
         self._memory.wait(frame, op.pending.value.data)
 
     def _mbarrier(self, op: MbarrierOp, frame: Frame) -> None:
-        self._sync.initialise(op)
+        self._sync.initialise(op, frame)
 
     def _arrive(self, op: ArriveOp, frame: Frame) -> None:
         self._sync.arrive(op, frame, self._slot(op))

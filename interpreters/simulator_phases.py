@@ -64,6 +64,8 @@ class Barrier:
     """The barriers that one operation makes, as arrays [CTAs, slots]."""
 
     arrivals: int
+    makers: Array
+    """The CTAs that initialised them."""
     arrived: Array
     bytes: Array
     """The bytes that the current phase still expects."""
@@ -115,13 +117,13 @@ class Phases:
         self.barriers: dict[Operation, Barrier] = {}
         self._ctas = ctas
 
-    def initialise(self, op: MbarrierOp) -> bool:
-        """Initialise barriers. Returns whether threads may still use them from before."""
+    def initialise(self, op: MbarrierOp, ctas: Array) -> bool:
+        """Initialise barriers of some CTAs. Returns whether threads may still use them from before."""
         known = self.barriers.get(op)
         counts = (self.clocks.copies, op.slots.value.data)
         arrived, bytes, completed = (np.zeros(counts, np.int64) for _ in range(3))
         given, past = (np.zeros((*counts, 2 * self.clocks.threads), np.int32) for _ in range(2))
-        self.barriers[op] = Barrier(op.arrivals.value.data, arrived, bytes, completed, given, past)
+        self.barriers[op] = Barrier(op.arrivals.value.data, ctas, arrived, bytes, completed, given, past)
         return known is not None and known.is_used
 
     def synchronise(self) -> None:
@@ -132,7 +134,7 @@ class Phases:
     def fence(self, lanes: Array) -> None:
         """Lanes fence the barriers that they initialised; the first thread initialises them."""
         for barrier in self.barriers.values():
-            barrier.is_fenced |= not barrier.is_visible and bool(lanes[:, 0].all())
+            barrier.is_fenced |= not barrier.is_visible and bool(lanes[barrier.makers, 0].all())
 
     def rows(self, lanes: Array, slot: Array) -> list[tuple[int, int, Array]]:
         """The CTAs (0 for all while they do the same), slots and threads of lanes, all arrays as [CTAs, threads]."""

@@ -30,9 +30,9 @@ class SyncUnit:
         self._report = report
         self._check = check
 
-    def initialise(self, op: MbarrierOp) -> None:
+    def initialise(self, op: MbarrierOp, frame: Frame) -> None:
         """Make barriers, each in its first phase."""
-        if self._phases.initialise(op):
+        if self._phases.initialise(op, np.asarray(all_lanes(frame).any(axis=1))):
             self._add(
                 kinds.UNINITIALISED_BARRIER,
                 op,

@@ -173,6 +173,32 @@ def test_a_slot_released_early_is_named() -> None:
         verify(RING.replace(RELEASE, "").replace(FULL, f"{FULL} {RELEASE}"))
 
 
+def test_ctas_may_make_barriers_in_loops_of_different_length() -> None:
+    text = f"""
+    kernel.func @k(%x: {MAP}, %out: memref<3x16x8xf32>) blocks(%block = 3) threads(%thread = 128) {{
+      %s = kernel.alloc : memref<16x8xf32, #tile.memory<shared>>
+      loop.for %k = 0 to %block + 1 {{
+        %full = kernel.mbarrier 1 arrivals 1
+        {FENCE}
+        kernel.barrier
+        loop.guard where (%thread < 1) {{
+          kernel.arrive %full[0] expect 512
+          kernel.tma_load %x[%k * 16, 0] to %s[0, 0] signal %full[0] : {MAP} to memref<16x8xf32, #tile.memory<shared>>
+        }}
+        kernel.wait_phase %full[0], 0
+        kernel.barrier
+      }}
+      %v = loop.load %s[%thread floordiv 8, %thread mod 8] : memref<16x8xf32, #tile.memory<shared>>
+      loop.store %v, %out[%block, %thread floordiv 8, %thread mod 8] : memref<3x16x8xf32>
+    }}"""
+    main = RING[RING.index("func.func") :].replace("5x3x16x8", "3x16x8")
+    simulation = simulate(module_of(text + main), [X])
+    assert not simulation.findings
+    np.testing.assert_array_equal(simulation.outputs[0], X[:48, :8].reshape(3, 16, 8))
+    unfenced = simulate(module_of((text + main).replace(FENCE, "")), [X])
+    assert [found.kind for found in unfenced.findings] == ["missing proxy fence"]
+
+
 def test_the_text_counts_coordinates_from_the_last_dimension_and_aligns_slots() -> None:
     text = print_module(
         module_of(RING.replace("%s = ", "%r = kernel.alloc : memref<4xf32, #tile.memory<shared>> %s = "))
