@@ -20,11 +20,13 @@ Chunks of which a `loop.where` leaves out every element do not run:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import AffineMapAttr, ModuleOp, UnitAttr
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -34,6 +36,7 @@ from deplodock.analysis.nest import Nest
 from deplodock.analysis.roles import contraction, innermost_reduction
 from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
 from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
 
@@ -77,20 +80,25 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
     if reduction.trips <= bk:
         raise Skip(f"k has {reduction.trips} elements, one chunk of {bk} holds them")
     outer, inner = split_loop(reduction, bk)
-    _leave_out(outer, inner, bk)
+    _leave_out(outer, inner, bk, launch.bound_to(Binding.REGISTER))
     if kv > 1:
         assert isinstance(inner, loop.ReduceOp)
         _, vector = split_loop(inner, kv)
         vector.properties["unroll"] = UnitAttr()
 
 
-def _leave_out(outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.ReduceOp, bk: int) -> None:
-    """Let the loop over chunks end where the conditions of its elements fail for all of a chunk at once."""
+def _leave_out(
+    outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.ReduceOp, bk: int, registers: Sequence[SSAValue]
+) -> None:
+    """Let the loop over chunks end where the conditions of its elements fail for all of a chunk at once.
+
+    The registers of a thread run it together, so its bound does not vary along their axes.
+    """
     assert outer.trips is not None
     bounds = [Linear(constant=outer.trips)]
     for where in wheres(inner.body.block):
         bound = Linear.of(outer.iv) - condition_of(where) // bk
-        if not any(outer.is_ancestor(root.owner) for root in bound.roots()):
+        if not any(root in registers or outer.is_ancestor(root.owner) for root in bound.roots()):
             bounds.append(bound)
             Rewriter.erase_op(where)
     map, operands = to_map(least(bounds))

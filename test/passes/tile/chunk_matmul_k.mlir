@@ -146,3 +146,26 @@ func.func @triangle(%x: memref<96x80xf32>, %w: memref<4x80xf32>, %out: memref<96
   }
   func.return
 }
+
+// -----
+
+// The registers of a thread run the loop over chunks together: a condition that varies along them stays, too.
+// CHECK-LABEL: func.func @registers
+// CHECK:       loop.reduce {arith.addf} %{{.*}} = 0 to 5 : f32 {
+// CHECK-NEXT:    loop.reduce {arith.addf} %{{.*}} = 0 to 16 : f32 {
+// CHECK-NEXT:      %[[K:.*]] = loop.index
+// CHECK-NEXT:      loop.where %[[K]] < %m floordiv 2 * 16 + 16
+func.func @registers(%x: memref<32x80xf32>, %w: memref<4x80xf32>, %out: memref<32x4xf32>) {
+  tile.launch (%t = 8 : thread, %n = 4 : thread, %r = 4 : register) {
+    %m = loop.index [%t * 4 + %r]
+    %acc = loop.reduce {arith.addf} %k = 0 to 80 : f32 {
+      loop.where %k < %m floordiv 2 * 16 + 16
+      %a = loop.load %x[%m, %k] : memref<32x80xf32>
+      %b = loop.load %w[%n, %k] : memref<4x80xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<32x4xf32>
+  }
+  func.return
+}
