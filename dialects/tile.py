@@ -327,12 +327,13 @@ class StageOp(IRDLOperation):
     """Copies a slab of a read-only buffer on chip: slab[d0, d1, ...] = source[subscripts].
 
     The subscripts are affine in the slab's own coordinates, written bare (`d0`, `d1`), and in SSA indices, so one form
-    says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero. `shared`
-    slabs are filled by the whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register`
-    slabs belong to one thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of
-    a stage in a loop; `async` fills a shared slab beside the program, by copies of all threads, and `tma` by copies of
-    boxes that one thread issues to the tensor memory accelerator. A register slab may have conditions on its
-    coordinates: an element where one fails is not read, and zero.
+    says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero; one that
+    nobody wrote has no value in the slab either, so only inactive points may load it. `shared` slabs are filled by the
+    whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register` slabs belong to one
+    thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of a stage in a loop;
+    `async` fills a shared slab beside the program, by copies of all threads, and `tma` by copies of boxes that one
+    thread issues to the tensor memory accelerator. A register slab may have conditions on its coordinates: an element
+    where one fails is not read, and zero.
 
         %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
           : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>

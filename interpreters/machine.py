@@ -196,6 +196,20 @@ class Machine:
 
         Raises Error if an active point reads outside the buffer, or an element that nobody wrote.
         """
+        value, missing = self.copy(op, buffer, subscripts, space)
+        if missing is not None and missing.any():
+            first, *points = (point.reshape(-1) for point in np.broadcast_arrays(missing, *subscripts))
+            where = [int(point[first.argmax()]) for point in points]
+            raise Error(f"{describe(op)}: reads element {where}, which nobody wrote")
+        return value
+
+    def copy(
+        self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], space: Space
+    ) -> tuple[Array, Array | None]:
+        """As `load`, but elements that nobody wrote may be copied: the second array says which are, None: none.
+
+        Raises Error if an active point reads outside the buffer, or what this launch wrote.
+        """
         inside = outside_as_false(subscripts, buffer.shape)
         if inside is not None:
             self._check_inside(op, buffer, subscripts, inside, space)
@@ -203,11 +217,15 @@ class Machine:
         if buffer.guard is not None:
             buffer.guard(op, subscripts)
         if not buffer.data.size:
-            return poison(buffer.data.dtype)
+            return poison(buffer.data.dtype), None
         address = buffer.address(subscripts)
-        self._check_readable(op, buffer, address, space)
+        self._check_launch(op, buffer, address, space)
         value = buffer.flat.take(address)
-        return value if space.active is None else np.where(space.active, value, poison(value.dtype))
+        missing = None if buffer.initialised is None else ~buffer.initialised.reshape(-1)[address]
+        if space.active is None:
+            return value, missing
+        missing = None if missing is None else missing & space.active
+        return np.where(space.active, value, poison(value.dtype)), missing
 
     def store(self, op: Operation, value: Array, buffer: Buffer, subscripts: Sequence[Array], space: Space) -> None:
         """Store at the active points.
@@ -303,23 +321,17 @@ class Machine:
         at = ", ".join(str(point.reshape(-1)[outside.argmax()]) for point in points)
         raise Error(f"{describe(op)}: the element [{at}] is outside the buffer of shape {list(buffer.shape)}")
 
-    def _check_readable(self, op: Operation, buffer: Buffer, address: Array, space: Space) -> None:
-        for flags, wrong, reason in (
-            (buffer.initialised, False, "nobody wrote"),
-            (
-                buffer.written if self._launching else None,
-                True,
-                "was written in this launch; launches order memory, so",
-            ),
-        ):
-            if flags is None:
-                continue
-            bad = flags.reshape(-1)[address] == wrong
-            if space.active is not None:
-                bad, address = np.broadcast_arrays(bad & space.active, address)
-            if bad.any():
-                where = element(buffer, address.reshape(-1)[bad.argmax()])
-                raise Error(f"{describe(op)}: reads element {where}, which {reason}")
+    def _check_launch(self, op: Operation, buffer: Buffer, address: Array, space: Space) -> None:
+        if buffer.written is None or not self._launching:
+            return
+        bad = buffer.written.reshape(-1)[address]
+        if space.active is not None:
+            bad, address = np.broadcast_arrays(bad & space.active, address)
+        if bad.any():
+            where = element(buffer, address.reshape(-1)[bad.argmax()])
+            raise Error(
+                f"{describe(op)}: reads element {where}, which was written in this launch; launches order memory"
+            )
 
     def _start_writing(self, buffer: Buffer) -> Array:
         if buffer.written is None:

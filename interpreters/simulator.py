@@ -150,7 +150,7 @@ class _Host:
 
     def _check_output(self, function: Function, value: SSAValue, buffer: Buffer) -> None:
         """Report elements of an output that nobody wrote, at the launch that should have."""
-        missing = None if buffer.written is None else ~buffer.written[: buffer.layout.size]
+        missing = None if buffer.written is None else ~buffer.written.flags[: buffer.layout.size]
         if missing is None or not missing.any():
             return
         count = int(missing.sum())

@@ -16,7 +16,7 @@ from deplodock.interpreters.simulator_cluster import Clusters
 from deplodock.interpreters.simulator_flight import Copies, Flight
 from deplodock.interpreters.simulator_grid import Grid
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes
-from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
+from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers, Values, origin_at
 from deplodock.interpreters.simulator_nests import Access
 from deplodock.interpreters.simulator_phases import Phases
 from deplodock.interpreters.simulator_proxy import Proxies
@@ -44,11 +44,11 @@ class MemoryUnit:
         self._report = report
         self._counters = counters
         self._check = check
-        self._ops = list(kernel.body.walk())
-        self._numbers = {op: number for number, op in enumerate(self._ops)}
+        self.ops = list(kernel.body.walk())
+        self._numbers = {op: number for number, op in enumerate(self.ops)}
         self._shared: dict[Operation, Buffer] = {}
-        self._has_phases = any(isinstance(op, MbarrierOp) for op in self._ops)
-        self._boxed = {op.destination.owner for op in self._ops if isinstance(op, TmaLoadOp)}
+        self._has_phases = any(isinstance(op, MbarrierOp) for op in self.ops)
+        self._boxed = {op.destination.owner for op in self.ops if isinstance(op, TmaLoadOp)}
         self.flight = Flight(0, 0)
         self.proxies = Proxies(0)
         self.phases: Phases | None = None
@@ -67,7 +67,7 @@ class MemoryUnit:
         self.flight = Flight(ctas, self._threads)
         self.proxies = Proxies(ctas)
         self.phases = Phases(ctas, self._threads) if self._has_phases else None
-        self.clusters = Clusters(ids, self._cluster_size, self._ops, self._report)
+        self.clusters = Clusters(ids, self._cluster_size, self.ops, self._report)
 
     def shared(self, op: Operation, layout: Layout) -> Buffer:
         """The shared memory that an allocation gives, the same each time it runs; what was in it is lost."""
@@ -89,31 +89,33 @@ class MemoryUnit:
         subscripts: Sequence[Array],
         frame: Frame,
         rank: Array | None = None,
-    ) -> Array:
+    ) -> Values:
         """The values that lanes read; with a width, their first dimension is that of the elements.
 
         `rank`: the CTAs of the cluster whose shared memory is read, if it is not that of the lanes' own.
         """
         place = self._place(access, buffer, subscripts, frame)
         element = self._elements(access, buffer, place, rank)
-        if isinstance(buffer, Registers):
-            value, written = buffer.read(element)
-        else:
-            value = np.asarray(buffer.data[element])
-            written = None if buffer.written is None else np.asarray(buffer.written[element])
+        value = buffer.read(element)
+        origin = self.origin(access.op, buffer, element)
         if self._check and isinstance(buffer, Buffer):
-            written = self._check_landed(access, buffer, element, written, place)
-        if self._check and written is not None and not written.all():
-            self._report_unwritten(access, buffer.layout, ~written, place)
+            origin = self._check_landed(access, buffer, element, origin, place)
+        if origin is not None and place.frame.mask is not None:
+            origin = np.where(place.frame.mask, origin, 0)
         if isinstance(buffer, Buffer) and buffer.log is not None and rank is None:
             self._record(access, buffer, buffer.log, place)
         elif isinstance(buffer, Buffer) and rank is not None and self._check:
             self._in_cluster.check_rank(access.op, rank)
             self._record_in_cluster(access, buffer, element, place.frame)
-        return value if place.inside is None else np.where(place.inside, value, poison(value.dtype))
+        return Values(value if place.inside is None else np.where(place.inside, value, poison(value.dtype)), origin)
+
+    def origin(self, op: Operation, buffer: Buffer | Registers, element: Array) -> Array | None:
+        """The origins of elements that an op reads, unless nothing is checked; None if they all hold a value."""
+        origin = buffer.origin(element) if self._check else None
+        return None if origin is None else np.where(origin < 0, origin_at(self._numbers[op], element), origin)
 
     def write(
-        self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], value: Array, frame: Frame
+        self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], value: Values, frame: Frame
     ) -> None:
         """Write the values of lanes; with a width, their first dimension is that of the elements."""
         place = self._place(access, buffer, subscripts, frame)
@@ -125,27 +127,25 @@ class MemoryUnit:
         if self._check and self._cluster_size > 1 and self._is_shared(buffer):
             self._record_in_cluster(access, buffer, element, frame)
         lanes = _select(element, access, frame.shape, frame.mask)
-        buffer.data[lanes] = _select(value, access, frame.shape, frame.mask)
-        if buffer.written is not None:
-            buffer.written[lanes] = True
+        buffer.write(lanes, _select_values(value, access, frame.shape, frame.mask))
         if self._boxed:
             self.proxies.write(buffer, lanes, _select(np.arange(self._threads), access, frame.shape, frame.mask))
         if buffer.log is not None:
             self._check_overwritten(access, buffer, place)
             self._record(access, buffer, buffer.log, place)
 
-    def copy(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], value: Array, frame: Frame) -> None:
+    def copy(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], value: Values, frame: Frame) -> None:
         """Start to copy the values of lanes to shared memory; they arrive when the lanes wait for them."""
         self.flight.issue(self._started(access, buffer, value, self._place(access, buffer, subscripts, frame)))
 
-    def box(self, access: Access, buffer: Buffer, start: Array, value: Array, frame: Frame) -> Copies:
+    def box(self, access: Access, buffer: Buffer, start: Array, value: Values, frame: Frame) -> Copies:
         """Start to copy as many elements as the access is wide, from element `start` of each lane on."""
         self._counters.shared_bytes_written += frame.active * access.width * buffer.layout.dtype.itemsize
         self._counters.global_bytes_read += frame.active * access.width * buffer.layout.dtype.itemsize
         place = _Place(start, start * buffer.layout.dtype.itemsize, frame, None)
         return replace(self._started(access, buffer, value, place), is_box=True)
 
-    def _started(self, access: Access, buffer: Buffer, value: Array, place: _Place) -> Copies:
+    def _started(self, access: Access, buffer: Buffer, value: Values, place: _Place) -> Copies:
         """The copies of lanes, which nothing before must conflict with."""
         if buffer.log is not None:
             self._check_overwritten(access, buffer, place)
@@ -154,10 +154,10 @@ class MemoryUnit:
         cta, thread = np.arange(self.ctas).reshape(-1, 1), np.arange(self._threads)
         stamp = thread if self.phases is None else self.phases.clocks.stamp(copies=True)
         tag = AccessLog.tag(2 * self._numbers[access.op] + 1, stamp)
-        lanes = (self._elements(access, buffer, place), value, tag, cta, thread)
-        copies = (_select(array, access, shape, mask) for array in lanes)
+        lanes = (self._elements(access, buffer, place), tag, cta, thread)
+        element, tag, cta, thread = (_select(array, access, shape, mask) for array in lanes)
         same = _is_same_in_ctas(place.element) and (mask is None or _is_same_in_ctas(mask))
-        return Copies(buffer, *copies, is_same_in_ctas=same)
+        return Copies(buffer, element, _select_values(value, access, shape, mask), tag, cta, thread, same)
 
     def commit(self, frame: Frame) -> None:
         """Close the group of copies that lanes have open."""
@@ -177,9 +177,7 @@ class MemoryUnit:
         """Write what copies bring; `is_same_in_ctas` says whether those of all CTAs land now."""
         for copies in landed:
             buffer = copies.buffer
-            buffer.data[copies.element] = copies.value
-            if buffer.written is not None:
-                buffer.written[copies.element] = True
+            buffer.write(copies.element, copies.value)
             if not copies.is_box:
                 self.proxies.write(buffer, copies.element, copies.thread)
             if buffer.log is None:
@@ -278,23 +276,23 @@ class MemoryUnit:
         return any(buffer is shared for shared in self._shared.values())
 
     def _check_landed(
-        self, access: Access, buffer: Buffer, element: Array, written: Array | None, place: _Place
+        self, access: Access, buffer: Buffer, element: Array, origin: Array | None, place: _Place
     ) -> Array | None:
-        """Report reads of elements on their way; the result is `written`, without a second report of those."""
+        """Report reads of elements on their way; the result is `origin`, without a second report of those."""
         tags = self.flight.tags(buffer, element)
         if tags is None or not (tags >= 0).any():
-            return written
+            return origin
 
         def message(position: Sequence[int], tag: int) -> str:
             number, thread = self._untag(tag, buffer)
             element = self._element(access, buffer.layout, place, position)
             return (
                 f"{self.lane(position)} reads {self._name(access)}{element} while thread {thread} still copies to it "
-                f"in {self._report.reference(self._ops[number // 2])}; " + self._cure_in_flight
+                f"in {self._report.reference(self.ops[number // 2])}; " + self._cure_in_flight
             )
 
         self._report_in_flight(kinds.READ_IN_FLIGHT, access, tags, place, message)
-        return None if written is None else written | (tags >= 0)
+        return None if origin is None else np.where(tags >= 0, 0, origin)
 
     def _check_overwritten(self, access: Access, buffer: Buffer, place: _Place) -> None:
         """Report writes of elements that a copy is on its way to."""
@@ -307,7 +305,7 @@ class MemoryUnit:
             element = self._element(access, buffer.layout, place, position)
             return (
                 f"{self.lane(position)} writes {self._name(access)}{element} while thread {thread} still copies to it "
-                f"in {self._report.reference(self._ops[number // 2])}"
+                f"in {self._report.reference(self.ops[number // 2])}"
             )
 
         self._report_in_flight(kinds.DATA_RACE, access, tags, place, message)
@@ -315,7 +313,7 @@ class MemoryUnit:
     def _report_in_flight(
         self, kind: str, access: Access, tags: Array, place: _Place, message: Callable[[Sequence[int], int], str]
     ) -> None:
-        frame = _widened_frame(access, place.frame)
+        frame = place.frame.widened(access.width)
         wrong = tags >= 0 if frame.mask is None else (tags >= 0) & frame.mask
         if not wrong.any():
             return
@@ -409,19 +407,6 @@ class MemoryUnit:
 
         self._report.add(kinds.OUT_OF_BOUNDS, access.op, frame.count(outside), message)
 
-    def _report_unwritten(self, access: Access, layout: Layout, unwritten: Array, place: _Place) -> None:
-        frame = _widened_frame(access, place.frame)
-        wrong = unwritten if frame.mask is None else unwritten & frame.mask
-        if not wrong.any():
-            return
-
-        def message() -> str:
-            position = frame.first(wrong)
-            element = self._element(access, layout, place, position)
-            return f"{self._name(access)}{element} holds no value yet in {self.lane(position)}"
-
-        self._report.add(kinds.UNWRITTEN_READ, access.op, frame.count(wrong), message)
-
     def _report_races(
         self, access: Access, buffer: Buffer, element: Array, tags: Array, earlier: Array, times: int
     ) -> None:
@@ -441,7 +426,7 @@ class MemoryUnit:
             where = f"in CTA {int(self.ids[copy])}, " if shared else ""
             return (
                 f"{where}{here} {_verb(number)} {place}, which {there} {_verb(other_number)} in "
-                f"{self._report.reference(self._ops[other_number // 2])}, "
+                f"{self._report.reference(self.ops[other_number // 2])}, "
                 + self._missing_order(shared, number, other_number)
             )
 
@@ -484,11 +469,6 @@ def _widened(element: Array, access: Access, frame: Frame) -> Array:
     return element + np.arange(access.width).reshape(-1, *(1,) * len(frame.shape))
 
 
-def _widened_frame(access: Access, frame: Frame) -> Frame:
-    """The frame with the elements of an access in a first dimension, if there is more than one."""
-    return frame if access.width == 1 else Frame((access.width, *frame.shape), frame.mask, frame.level)
-
-
 def _is_same_in_ctas(lanes: Array) -> bool:
     return lanes.ndim < 2 or lanes.shape[-2] == 1
 
@@ -498,3 +478,8 @@ def _select(value: Array, access: Access, shape: tuple[int, ...], mask: Array | 
     wide = shape if access.width == 1 else (access.width, *shape)
     lanes = np.broadcast_to(value, wide)
     return lanes.reshape(math.prod(wide)) if mask is None else lanes[np.broadcast_to(mask, wide)]
+
+
+def _select_values(value: Values, access: Access, shape: tuple[int, ...], mask: Array | None) -> Values:
+    origin = None if value.origin is None else _select(value.origin, access, shape, mask)
+    return Values(_select(value.data, access, shape, mask), origin)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.interpreters.simulator_memory import AccessLog, Buffer
+from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Values
 from deplodock.interpreters.values import Array
 
 _NOBODY = -1
@@ -19,7 +19,7 @@ class Copies:
 
     buffer: Buffer
     element: Array
-    value: Array
+    value: Values
     tag: Array
     cta: Array
     thread: Array
@@ -30,8 +30,8 @@ class Copies:
 
     def of(self, lanes: Array) -> Copies:
         """The entries for which `lanes` holds."""
-        chosen = (array[lanes] for array in (self.element, self.value, self.tag, self.cta, self.thread))
-        return Copies(self.buffer, *chosen, is_same_in_ctas=self.is_same_in_ctas, is_box=self.is_box)
+        element, tag, cta, thread = (array[lanes] for array in (self.element, self.tag, self.cta, self.thread))
+        return replace(self, element=element, value=self.value.of(lanes), tag=tag, cta=cta, thread=thread)
 
     def by(self, stamp: Array) -> Copies:
         """The same copies as writes by others: those of these stamps."""

@@ -50,6 +50,10 @@ class Frame:
         iv = np.arange(trips).reshape(trips, *(1,) * (len(inner) - self.level - 1))
         return Frame(inner, self.mask, self.level + 1), iv
 
+    def widened(self, width: int) -> Frame:
+        """The frame with the elements of accesses of that width in a first dimension, if there is more than one."""
+        return self if width == 1 else Frame((width, *self.shape), self.mask, self.level)
+
     def first(self, lanes: Array) -> tuple[int, ...]:
         """The position of the first lane of those for which `lanes` holds; the last two numbers are CTA and thread."""
         return tuple(int(i) for i in np.unravel_index(np.argmax(np.broadcast_to(lanes, self.shape)), self.shape))

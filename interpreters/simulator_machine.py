@@ -33,12 +33,13 @@ from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.scalars import check_scalar, evaluate_scalar
 from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes, evaluate_map, holds
-from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers
+from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers, Values
 from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
 from deplodock.interpreters.simulator_report import Counters, Report
 from deplodock.interpreters.simulator_sync import SyncUnit
 from deplodock.interpreters.simulator_tickets import TicketUnit
 from deplodock.interpreters.simulator_tma import TmaUnit
+from deplodock.interpreters.simulator_unwritten import Origins, joined
 from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array, poison
 
@@ -70,6 +71,7 @@ class Launch:
         self._tickets = TicketUnit(kernel, self._memory, report, check)
         self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self._values: dict[SSAValue, Array] = {}
+        self._origins = Origins(self._memory, self._buffers, report)
         self._accesses = {op: accesses(op) for op in kernel.body.walk()}
         self._nests = Nests(self._identity, _ELEMENTS_AT_ONCE // kernel.num_threads)
         self._handlers: dict[type[Operation], Callable[[Any, Frame], None]] = {
@@ -176,10 +178,16 @@ class Launch:
                 handler(op, frame)
             else:
                 check_scalar(op)
-                self._values[op.results[0]] = evaluate_scalar(op, self._get(op.operands))
+                operands = self._get(op.operands)
+                self._values[op.results[0]] = evaluate_scalar(op, operands)
+                self._origins.note_scalar(op, operands)
 
     def _get(self, values: Sequence[SSAValue]) -> list[Array]:
         return [self._values[value] for value in values]
+
+    def _set(self, result: SSAValue, value: Values) -> None:
+        self._values[result] = value.data
+        self._origins.note(result, value.origin)
 
     def _for(self, op: ForOp, frame: Frame) -> None:
         nest = self._nests.of(op)
@@ -187,6 +195,7 @@ class Launch:
             inner, self._values[op.iv] = frame.nest(op.trips, nest.depth)
             self._block(op.body.block, inner)
             return
+        self._origins.count(op, self._origins.of(op.bound_operands), frame)
         bounds = evaluate_map(op.bound.data, self._get(op.bound_operands))
         trips = bounds[0]
         for bound in bounds[1:]:
@@ -199,21 +208,24 @@ class Launch:
             self._block(op.body.block, inner)
 
     def _guard(self, op: GuardOp, frame: Frame) -> None:
+        self._origins.count(op, self._origins.of(op.indices), frame)
         inner = frame.where(holds(op.conditions.data, self._get(op.indices)))
         if inner.active:
             self._block(op.body.block, inner)
 
     def _index(self, op: IndexOp, frame: Frame) -> None:
-        self._values[op.result] = evaluate_map(op.map.data, self._get(op.indices))[0]
+        (value,) = evaluate_map(op.map.data, self._get(op.indices))
+        self._set(op.result, Values(value, self._origins.of(op.indices)))
 
     def _inside(self, op: InsideOp, frame: Frame) -> None:
-        self._values[op.result] = holds(op.conditions.data, self._get(op.indices))
+        value = holds(op.conditions.data, self._get(op.indices))
+        self._set(op.result, Values(value, self._origins.of(op.indices)))
 
     def _load(self, op: LoadOp, frame: Frame) -> None:
-        self._values[op.result] = self._read(self._accesses[op][0], frame)
+        self._set(op.result, self._read(self._accesses[op][0], frame))
 
     def _store(self, op: StoreOp, frame: Frame) -> None:
-        self._write(self._accesses[op][0], self._values[op.value], frame)
+        self._write(self._accesses[op][0], Values(self._values[op.value], self._origins.of([op.value])), frame)
 
     def _alloc(self, op: AllocOp, frame: Frame) -> None:
         layout = Layout.of(op.result)
@@ -231,18 +243,26 @@ class Launch:
         condition = holds(op.where.data, self._get(op.where_indices))
         inside = frame.where(condition)
         zero = np.zeros((), self._buffers[op.source].layout.dtype)
-        value = np.where(condition, self._read(source, inside), zero) if inside.active else zero
-        write(destination, value, frame)
+        value, origin = self._read(source, inside) if inside.active else Values(zero)
+        origin = None if origin is None else np.where(condition, origin, 0)
+        origin = joined(origin, self._origins.of(op.where_indices))
+        write(destination, Values(np.where(condition, value, zero), origin), frame)
 
-    def _read(self, access: Access, frame: Frame) -> Array:
+    def _read(self, access: Access, frame: Frame, rank: Array | None = None) -> Values:
         subscripts = evaluate_map(access.map, self._get(access.indices))
-        return self._memory.read(access, self._buffers[access.buffer], subscripts, frame)
+        value, origin = self._memory.read(access, self._buffers[access.buffer], subscripts, frame, rank)
+        return Values(value, joined(origin, self._origins.of(access.indices)))
 
-    def _write(self, access: Access, value: Array, frame: Frame) -> None:
+    def _write(self, access: Access, value: Values, frame: Frame) -> None:
+        self._origins.count(access.op, self._origins.of(access.indices), frame)
+        if memory_of(access.buffer) is None:
+            self._origins.count(access.op, value.origin, frame.widened(access.width))
+            value = Values(value.data)
         subscripts = evaluate_map(access.map, self._get(access.indices))
         self._memory.write(access, self._buffers[access.buffer], subscripts, value, frame)
 
-    def _copy(self, access: Access, value: Array, frame: Frame) -> None:
+    def _copy(self, access: Access, value: Values, frame: Frame) -> None:
+        self._origins.count(access.op, self._origins.of(access.indices), frame)
         buffer = self._buffers[access.buffer]
         assert isinstance(buffer, Buffer)
         self._memory.copy(access, buffer, evaluate_map(access.map, self._get(access.indices)), value, frame)
@@ -278,14 +298,17 @@ class Launch:
         return evaluate_map(op.slot.data, self._get(op.slot_indices))[0]
 
     def _shuffle(self, op: ShuffleXorOp, frame: Frame) -> None:
-        value = np.broadcast_to(self._values[op.value], frame.shape)
+        value, origin = np.broadcast_to(self._values[op.value], frame.shape), self._origins.of([op.value])
         threads = frame.shape[-1]
         if self._check and (frame.mask is not None or threads % WARP):
             self._check_warps(op, frame)
         partner = np.arange(threads) ^ op.mask.value.data
         exists = partner < threads
-        shuffled = value[..., np.where(exists, partner, 0)]
-        self._values[op.result] = shuffled if exists.all() else np.where(exists, shuffled, poison(value.dtype))
+        source = np.where(exists, partner, 0)
+        origin = None if origin is None else np.broadcast_to(origin, frame.shape)[..., source]
+        shuffled = value[..., source]
+        shuffled = shuffled if exists.all() else np.where(exists, shuffled, poison(value.dtype))
+        self._set(op.result, Values(shuffled, origin))
 
     def _check_warps(self, op: ShuffleXorOp, frame: Frame) -> None:
         """Report a shuffle that a warp runs without all of its 32 lanes."""
@@ -327,9 +350,7 @@ class Launch:
 
     def _cluster_load(self, op: ClusterLoadOp, frame: Frame) -> None:
         (rank,) = evaluate_map(op.rank.data, self._get(op.rank_indices))
-        access = self._accesses[op][0]
-        subscripts = evaluate_map(access.map, self._get(access.indices))
-        self._values[op.result] = self._memory.read(access, self._buffers[op.source], subscripts, frame, rank)
+        self._set(op.result, self._read(self._accesses[op][0], frame, rank))
 
     def _barrier(self, op: BarrierOp, frame: Frame) -> None:
         self._meet(op, frame)

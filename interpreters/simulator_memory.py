@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import MemRefType
@@ -27,6 +27,29 @@ from deplodock.interpreters.values import Array, DType, dtype_of, poison
 _THREAD_BITS = 40
 _THREAD = (1 << _THREAD_BITS) - 1
 _NOBODY = -1
+_ELEMENT_BITS = 40
+_ELEMENT = (1 << _ELEMENT_BITS) - 1
+
+
+class Values(NamedTuple):
+    """Values of lanes, with their origins (`simulator_unwritten`), None if none comes of memory that nobody wrote."""
+
+    data: Array
+    origin: Array | None = None
+
+    def of(self, lanes: Array) -> Values:
+        """The values of the lanes for which `lanes` holds."""
+        return Values(self.data[lanes], None if self.origin is None else self.origin[lanes])
+
+
+def origin_at(read: int, element: Array) -> Array:
+    """The origins of elements that nobody wrote, read by the op of that number."""
+    return element | (read + 1 << _ELEMENT_BITS)
+
+
+def read_by(origin: Array) -> tuple[Array, Array]:
+    """The numbers of the ops that read what origins name, and its elements."""
+    return (origin >> _ELEMENT_BITS) - 1, origin & _ELEMENT
 
 
 @dataclass(frozen=True)
@@ -158,6 +181,37 @@ class AccessLog:
         return (earlier != _NOBODY) & ~self._clocks.happened(element // self._size, earlier, tag)
 
 
+class Written:
+    """Which elements of a memory hold a value, and the origins of those that do not: -1 where nobody wrote at all."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.flags = np.zeros(shape, np.bool_)
+        self._origins: Array | None = None
+
+    def clear(self) -> None:
+        """Make all elements unwritten."""
+        self.flags[:] = False
+        self._origins = None
+
+    def origin(self, where: Any) -> Array | None:
+        """The origins of elements; None if they all hold a value."""
+        written = np.asarray(self.flags[where])
+        if written.all():
+            return None
+        return np.where(written, 0, _NOBODY if self._origins is None else self._origins[where])
+
+    def put(self, where: Any, origin: Array | None, mask: Array | None = None) -> None:
+        """Note that elements were written where `mask` holds, with values of these origins."""
+        if origin is None:
+            self.flags[where] = True if mask is None else self.flags[where] | mask
+            return
+        if self._origins is None:
+            self._origins = np.full(self.flags.shape, _NOBODY, np.int64)
+        kept = np.asarray(False) if mask is None else ~mask
+        self.flags[where] = np.where(kept, self.flags[where], origin == 0)
+        self._origins[where] = np.where(kept, self._origins[where], origin)
+
+
 @dataclass
 class Buffer:
     """Global memory (one copy), or shared memory (one copy a CTA): elements in row-major order, copy after copy.
@@ -167,7 +221,7 @@ class Buffer:
 
     layout: Layout
     data: Array
-    written: Array | None = None
+    written: Written | None = None
     log: AccessLog | None = None
 
     @classmethod
@@ -181,7 +235,21 @@ class Buffer:
     def unwritten(cls, layout: Layout, copies: int = 1) -> Buffer:
         """A buffer whose elements nobody has written."""
         size = max(1, layout.size) * copies
-        return cls(layout, np.full(size, poison(layout.dtype)), np.zeros(size, np.bool_))
+        return cls(layout, np.full(size, poison(layout.dtype)), Written((size,)))
+
+    def read(self, element: Array) -> Array:
+        """The values of elements."""
+        return np.asarray(self.data[element])
+
+    def origin(self, element: Array) -> Array | None:
+        """The origins of elements; None if they all hold a value."""
+        return None if self.written is None else self.written.origin(element)
+
+    def write(self, element: Array, value: Values) -> None:
+        """Write elements."""
+        self.data[element] = value.data
+        if self.written is not None:
+            self.written.put(element, value.origin)
 
     @property
     def values(self) -> Array:
@@ -192,7 +260,7 @@ class Buffer:
         """Make all elements unwritten."""
         self.data[:] = poison(self.layout.dtype)
         if self.written is not None:
-            self.written[:] = False
+            self.written.clear()
 
 
 @dataclass
@@ -202,27 +270,26 @@ class Registers:
     layout: Layout
     lanes: tuple[int, int]
     data: Array = field(init=False)
-    written: Array = field(init=False)
+    written: Written = field(init=False)
 
     def __post_init__(self) -> None:
         shape = (max(1, self.layout.size), *self.lanes)
         self.data = np.full(shape, poison(self.layout.dtype))
-        self.written = np.zeros(shape, np.bool_)
+        self.written = Written(shape)
 
-    def read(self, element: Array) -> tuple[Array, Array]:
-        """The values of elements, and which of them were written; `element` broadcasts to lanes."""
-        where = self._where(element)
-        return self.data[where].copy(), self.written[where]
+    def read(self, element: Array) -> Array:
+        """The values of elements; `element` broadcasts to lanes."""
+        return self.data[self._where(element)].copy()
 
-    def write(self, element: Array, value: Array, mask: Array | None) -> None:
+    def origin(self, element: Array) -> Array | None:
+        """The origins of elements; None if they all hold a value."""
+        return self.written.origin(self._where(element))
+
+    def write(self, element: Array, value: Values, mask: Array | None) -> None:
         """Write distinct elements of each lane where `mask` holds."""
         where = self._where(element)
-        if mask is None:
-            self.data[where] = value
-            self.written[where] = True
-            return
-        self.data[where] = np.where(mask, value, self.data[where])
-        self.written[where] |= mask
+        self.data[where] = value.data if mask is None else np.where(mask, value.data, self.data[where])
+        self.written.put(where, value.origin, mask)
 
     def _where(self, element: Array) -> Any:
         """A numpy subscript: of whole lanes if all lanes take the same elements, else one for each lane."""

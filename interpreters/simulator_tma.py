@@ -14,7 +14,7 @@ from deplodock.dialects.loop import memref_of
 from deplodock.interpreters import simulator_report as kinds
 from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes
-from deplodock.interpreters.simulator_memory import Buffer
+from deplodock.interpreters.simulator_memory import Buffer, Values
 from deplodock.interpreters.simulator_nests import Access
 from deplodock.interpreters.simulator_report import Report
 from deplodock.interpreters.simulator_sync import SyncUnit
@@ -83,7 +83,7 @@ class TmaUnit:
             ),
         )
         access = Access(op, op.destination, AffineMap.identity(0), (), elements, writes=True)
-        copies = self._memory.box(access, destination, start, _box(source, first, box), inside)
+        copies = self._memory.box(access, destination, start, self._box(op, source, first, box), inside)
         self._sync.signal(op, inside, slot, copies)
 
     def _report_where(
@@ -93,16 +93,17 @@ class TmaUnit:
             return
         self._report.add(kind, op, frame.count(wrong), lambda: message(self._memory.lane(frame.first(wrong))))
 
+    def _box(self, op: TmaLoadOp, source: Buffer, first: Sequence[Array], box: Sequence[int]) -> Values:
+        """The elements of boxes that start at subscripts, in a first dimension; zeros outside of the buffer."""
+        offsets = np.indices(box).reshape(len(box), -1)
+        position, inside = np.asarray(0), np.asarray(True)
+        for start, offset, extent, row in zip(first, offsets, source.layout.shape, source.layout.rows, strict=True):
+            at = np.asarray(start) + offset.reshape(-1, *(1,) * max(2, np.ndim(start)))
+            inside = inside & (at >= 0) & (at < extent)
+            position = position + np.clip(at, 0, extent - 1) * row
+        origin = self._memory.origin(op, source, position)
+        origin = None if origin is None else np.where(inside, origin, 0)
+        return Values(np.where(inside, source.read(position), np.zeros((), source.layout.dtype)), origin)
+
     def _name(self, op: TmaLoadOp) -> str:
         return self._report.names.value(op.destination)
-
-
-def _box(source: Buffer, first: Sequence[Array], box: Sequence[int]) -> Array:
-    """The elements of boxes that start at subscripts, in a first dimension; zeros outside of the buffer."""
-    offsets = np.indices(box).reshape(len(box), -1)
-    position, inside = np.asarray(0), np.asarray(True)
-    for start, offset, extent, row in zip(first, offsets, source.layout.shape, source.layout.rows, strict=True):
-        at = np.asarray(start) + offset.reshape(-1, *(1,) * max(2, np.ndim(start)))
-        inside = inside & (at >= 0) & (at < extent)
-        position = position + np.clip(at, 0, extent - 1) * row
-    return np.where(inside, source.data[position], np.zeros((), source.layout.dtype))

@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from deplodock.dialects import tile
 from deplodock.interpreters import machine as core
 from deplodock.interpreters import tile_ring
-from deplodock.interpreters.machine import Buffer, Handler, Machine, Space
+from deplodock.interpreters.machine import Handler, Machine, Space
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.tile_slab import slab_of
 from deplodock.interpreters.values import Array
@@ -81,7 +81,7 @@ def _uniform(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
 
 def _stage(machine: Machine, op: tile.StageOp, space: Space) -> None:
     shape = tile.memref_of(op.slab).get_shape()
-    machine.values[op.slab] = Buffer(slab_of(machine, op, op.slab, shape, space), len(shape))
+    machine.values[op.slab] = slab_of(machine, op, op.slab, shape, space)
 
 
 HANDLERS: dict[type[Operation], Handler] = {

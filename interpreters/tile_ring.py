@@ -42,8 +42,8 @@ def _copy(machine: Machine, op: tile.CopyOp, space: Space) -> None:
     if holds is not None and not holds.any():
         return
     _check(op, ring.fill(op.destination, step))
-    data = slab_of(machine, op, op.destination, op.shape, space, None if holds is None or holds.all() else holds)
-    buffer = _filled(machine.buffer(op.destination), step % ring.depth, data, len(op.shape))
+    slab = slab_of(machine, op, op.destination, op.shape, space, None if holds is None or holds.all() else holds)
+    buffer = _filled(machine.buffer(op.destination), step % ring.depth, slab)
     buffer.guard = lambda load, subscripts: _check_slots(load, ring, op.destination, subscripts[0])
     machine.values[op.destination] = buffer
 
@@ -58,8 +58,9 @@ def _check(op: Operation, wrong: str | None) -> None:
         raise Error(f"{describe(op)}: {wrong}")
 
 
-def _filled(buffer: Buffer, slot: int, data: Array, rank: int) -> Buffer:
-    """The buffer with `data`, of a slab and the points that own one, in a slot."""
+def _filled(buffer: Buffer, slot: int, slab: Buffer) -> Buffer:
+    """The buffer with the elements of a slab, of all points that own one, in a slot."""
+    rank, data = slab.rank, slab.data
     owners = np.broadcast_shapes(buffer.data.shape[: buffer.data.ndim - rank - 1], data.shape[: data.ndim - rank])
     shape = (*owners, *buffer.shape)
     initialised = buffer.initialised
@@ -68,7 +69,7 @@ def _filled(buffer: Buffer, slot: int, data: Array, rank: int) -> Buffer:
     assert result.initialised is not None
     at = (..., slot, *(slice(None),) * rank)
     result.data[at] = data
-    result.initialised[at] = True
+    result.initialised[at] = True if slab.initialised is None else slab.initialised
     return result
 
 

@@ -1,4 +1,4 @@
-"""The elements that `tile.stage` and `tile.copy` bring on chip."""
+"""The elements that `tile.stage` and `tile.copy` bring on chip, those that nobody wrote among them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
-from deplodock.interpreters.machine import Machine, Space, holds, outside_as_false
+from deplodock.interpreters.machine import Buffer, Machine, Space, holds, outside_as_false
 from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 
@@ -22,10 +22,10 @@ def slab_of(
     slab: Sequence[int],
     space: Space,
     copied: Array | None = None,
-) -> Array:
+) -> Buffer:
     """The elements of a slab, preceded by the dimensions of the points that own one; zeros where nothing is read.
 
-    `copied` says which points copy theirs.
+    `copied` says which points copy theirs. What nobody wrote is copied, and remains what nobody wrote.
 
     Raises Error if `buffer`, which the slab goes to, is shared and the slab's origin varies within a CTA.
     """
@@ -47,10 +47,12 @@ def slab_of(
         inside = copied if inside is None else inside & copied
     if memory_of(buffer) is Memory.SHARED:
         _check_owner(machine, op, owners)
-    data = machine.load(op, source, subscripts, Space(active=inside))
+    data, missing = machine.copy(op, source, subscripts, Space(active=inside))
     if inside is not None:
         data = np.where(inside, data, np.zeros((), data.dtype))
-    return np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(shape, data.shape)))
+    data = np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(shape, data.shape)))
+    written = None if missing is None else np.ascontiguousarray(~np.broadcast_to(missing, data.shape))
+    return Buffer(data, len(slab), written)
 
 
 def _owned(value: Array, space: Space) -> Array:

@@ -215,6 +215,42 @@ def test_reading_what_nobody_wrote() -> None:
         evaluate_text(text)
 
 
+@pytest.mark.parametrize("limit", [3, 4])
+def test_slabs_may_hold_what_nobody_wrote(limit: int) -> None:
+    slots = "memref<2x4xf32, #tile.memory<shared>>"
+    text = f"""
+    func.func @k(%x: memref<4xf32>, %out: memref<4xf32>) {{
+      %tmp = memref.alloc() : memref<4xf32>
+      tile.launch (%i = 3 : thread) {{
+        %v = loop.load %x[%i] : memref<4xf32>
+        loop.store %v, %tmp[%i] : memref<4xf32>
+      }}
+      tile.launch (%i = 4 : thread) {{
+        %ring = tile.ring 2
+        %ys = tile.alloc : {slots}
+        %xs = tile.stage %tmp[d0] : memref<4xf32> to memref<4xf32, #tile.memory<shared>>
+        tile.copy %tmp[d0] to %ys at %ring[0] : memref<4xf32> to {slots}
+        tile.wait %ring[0]
+        %sum = loop.reduce {{arith.addf}} %k = 0 to 4 : f32 {{
+          loop.where %k < {limit}
+          %v = loop.load %xs[%k] : memref<4xf32, #tile.memory<shared>>
+          %w = loop.load %ys[0, %k] : {slots}
+          %y = arith.addf %v, %w : f32
+          loop.yield %y : f32
+        }}
+        tile.release %ring[0]
+        loop.store %sum, %out[%i] : memref<4xf32>
+      }}
+      func.return
+    }}
+    """
+    if limit == 3:
+        assert evaluate_text(text, np.arange(4, dtype=F32)).tolist() == [6, 6, 6, 6]
+        return
+    with pytest.raises(Error, match=r"loop.load %xs.* reads element \[3\], which nobody wrote"):
+        evaluate_text(text, np.arange(4, dtype=F32))
+
+
 @pytest.mark.parametrize(
     ("text", "inputs", "error", "message"),
     [

@@ -173,6 +173,15 @@ def test_a_slot_released_early_is_named() -> None:
         verify(RING.replace(RELEASE, "").replace(FULL, f"{FULL} {RELEASE}"))
 
 
+def test_boxes_carry_what_nobody_wrote() -> None:
+    text = RING.replace("@main(%x: memref<72x20xf32>)", "@main()").replace(
+        "%out = mem", "%x = memref.alloc() : memref<72x20xf32> %out = mem"
+    )
+    (finding,) = simulate(module_of(text), []).findings[:1]
+    assert (finding.kind, finding.op.name) == ("unwritten read", "kernel.tma_load")
+    assert "%x[0, 0] holds no value yet, and `loop.store %v" in finding.message
+
+
 def test_ctas_may_make_barriers_in_loops_of_different_length() -> None:
     text = f"""
     kernel.func @k(%x: {MAP}, %out: memref<3x16x8xf32>) blocks(%block = 3) threads(%thread = 128) {{
