@@ -101,12 +101,14 @@ def vectors(drawer: Drawer) -> Drawn:
 
 
 def attention(drawer: Drawer) -> Drawn:
-    """Attention, causal, masked, with fewer heads of keys."""
+    """Attention, causal, also of so many keys that some are skipped, masked, with fewer heads of keys."""
     dtype = drawer.dtype(FLOATS)
-    rows, keys = (drawer.draw.choice([1, 5, 8, 17, 32]) for _ in range(2))
+    kind = drawer.draw.choice(["plain", "causal", "causal", "mask", "bias", "grouped"])
+    extents = [136, 160, 257] if kind == "causal" and drawer.chance(0.5) else [1, 5, 8, 17, 32]
+    rows, keys = (drawer.draw.choice(extents) for _ in range(2))
     width, heads = drawer.draw.choice([4, 8, 16]), drawer.draw.choice([1, 2])
     q, k, v = (drawer.input((1, heads, extent, width), dtype) for extent in (rows, keys, keys))
-    match drawer.draw.choice(["plain", "causal", "mask", "bias", "grouped"]):
+    match kind:
         case "plain":
             return "F.scaled_dot_product_attention({}, {}, {}, scale=0.5)", [q, k, v]
         case "causal":

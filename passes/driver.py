@@ -193,7 +193,7 @@ def _pass(stage: Stage, schedule: str | None) -> ModulePass:
 
 def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
     start = time.perf_counter()
-    if (left_out := _left_out(stage, schedule, module)) is not None:
+    if (left_out := _left_out(stage, module)) is not None:
         return StageRun(stage, time.perf_counter() - start, tuple(left_out))
     with collect() as remarks:
         _pass(stage, schedule).apply(ctx, module)
@@ -206,13 +206,8 @@ def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, ver
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))
 
 
-def _left_out(stage: Stage, schedule: str | None, module: ModuleOp) -> list[Remark] | None:
-    """The remarks of a scheduling rule that no kernel's schedule names: such a rule is not even imported; else None.
-
-    With a given schedule `skip-masked` is left out too: slabs of any shape may copy elements that it lets nobody write.
-    """
-    if stage.name == "skip-masked" and schedule is not None:
-        return [Remark(stage.name, function.sym_name.data, "the schedule is given") for function in kernels(module)]
+def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:
+    """The remarks of a scheduling rule that no kernel's schedule names: such a rule is not even imported; else None."""
     if stage.letter != "t" or stage.name == "choose-schedule":
         return None
     found = kernels(module)

@@ -17,8 +17,8 @@ computed: the loops that store the probabilities and the scores get the same con
 such a kernel, whose elements are identities of their combiners there. `analysis/masks.py` says what is known of a
 value under a mask, and why rows of NaN stay NaN.
 
-Elements that are not stored hold nothing: a schedule that copies slabs across a condition reads some, where they do not
-count, which the evaluators report nonetheless. Default tiles divide 128.
+Elements that are not stored hold nothing. What crosses a condition may read them, as a slab of any shape, since they do
+not count there.
 """
 
 from __future__ import annotations

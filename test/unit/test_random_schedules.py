@@ -1,4 +1,4 @@
-"""Random kernels of seven kinds under random schedules in random legal rule orders.
+"""Random kernels of eight kinds under random schedules in random legal rule orders.
 
 Every rule keeps the meaning, applied twice equals once, and the kernel is right on the simulator with all its checks.
 """
@@ -162,6 +162,45 @@ def causal(draw: random.Random) -> Program:
     return replace(kernel(body, (rows, columns), ("x", (rows, rows)), ("w", (rows, columns))), is_contraction=True)
 
 
+def masked(draw: random.Random) -> Program:
+    """out[i, j] = sum over n below i floordiv s * s + s of p[i, n] * w[n, j], of whose p nobody stores the rest."""
+    rows, keys, columns, step = (draw.randint(1, most) for most in (70, 70, 20, 24))
+    x, w, out = memref((rows, keys)), memref((keys, columns)), memref((rows, columns))
+    where = f"loop.where %n < %i floordiv {step} * {step} + {step}"
+    body = f"""
+      func.func @main(%x: {x}, %w: {w}) -> {out} {{
+        %p = memref.alloc() : {x}
+        func.call @store(%x, %p) : ({x}, {x}) -> ()
+        %out = memref.alloc() : {out}
+        func.call @sum(%p, %w, %out) : ({x}, {w}, {out}) -> ()
+        func.return %out : {out}
+      }}
+      func.func @store(%x: {x}, %p: {x}) {{
+        tile.launch (%i = {rows} : block, %n = {keys} : thread) {{
+          {where}
+          %v = loop.load %x[%i, %n] : {x}
+          loop.store %v, %p[%i, %n] : {x}
+        }}
+        func.return
+      }}
+      func.func @sum(%p: {x}, %w: {w}, %out: {out}) {{
+        loop.for %i = 0 to {rows} {{
+          loop.for %j = 0 to {columns} {{
+            %acc = loop.reduce {{arith.addf}} %n = 0 to {keys} : f32 {{
+              {where}
+              %v = loop.load %p[%i, %n] : {x}
+              %u = loop.load %w[%n, %j] : {w}
+              %y = arith.mulf %v, %u : f32
+              loop.yield %y : f32
+            }}
+            loop.store %acc, %out[%i, %j] : {out}
+          }}
+        }}
+        func.return
+      }}"""
+    return Program(body, (("f32", 3, (rows, keys)), ("f32", 3, (keys, columns))), draw.random() < 0.7)
+
+
 def concatenation(draw: random.Random) -> Program:
     """out[i] = x[i] followed by w[i], scaled by the sum of x[i]."""
     rows, left, right = draw.randint(1, 70), draw.randint(1, 70), draw.randint(1, 70)
@@ -238,6 +277,7 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], Program]]] = {
     "two-result reduce": (2, two_results),
     "gather": (1, gather),
     "causal bound": (2, causal),
+    "masked": (3, masked),
     "cat": (1, concatenation),
 }
 """The kinds of kernels: how often each is drawn, and from what."""
