@@ -26,7 +26,7 @@ from typing import TypeAlias
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.barrier_state import State
-from deplodock.analysis.linear import Atom, Division, Linear, Range, fold_map
+from deplodock.analysis.linear import Atom, Division, Linear, Range, fold_map, value_range
 from deplodock.analysis.ownership import Path, thread_of
 from deplodock.analysis.phases import WARP, PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
 from deplodock.analysis.shared_accesses import (
@@ -223,16 +223,21 @@ class _Walk:
             state.join(before)
 
     def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
-        """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes."""
-        changes = [*self._changes(op), *([] if op.trips is None else [op.trips])]
-        if op.trips is None:
+        """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes.
+
+        A loop whose end varies may end after each of them.
+        """
+        bounds = value_range(op.iv)
+        most = op.trips if op.trips is not None or bounds is None else bounds[1] + 1
+        changes = [*self._changes(op), *([] if most is None else [most])]
+        if most is None:
             self._endless.add(op.iv)
         after = state.copy()
         around, issued = self._around, self._issued
         self._around, self._issued = [], set()
         seen: dict[tuple[int, tuple[Hashable, ...]], int] = {}
         i = 0
-        while op.trips is None or i < op.trips:
+        while most is None or i < most:
             if i in changes:
                 seen = {}
             key = (i % period, state.key())

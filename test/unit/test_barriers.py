@@ -151,6 +151,15 @@ def test_a_guard_that_fails_in_the_last_steps() -> None:
     assert hazard("\n".join(skipped), trips="100") == IN_FLIGHT
 
 
+@pytest.mark.parametrize("trips", ["3", "min(3, %n)"])
+def test_as_many_slots_as_steps(trips: str) -> None:
+    """The slot is the step itself then, also where the loop may end before."""
+    lines = [f"{WAIT} 0", guarded("%k < 2", copy("(%k + 1) mod 3")), COMMIT, BARRIER, load("%k")]
+    assert hazard("\n".join(lines), trips) is None
+    lines[0] = f"{WAIT} 1"
+    assert hazard("\n".join(lines), trips) == IN_FLIGHT
+
+
 def test_a_hazard_in_one_late_step() -> None:
     lines = [COMMIT, guarded("%k < 70", BARRIER), guarded("%k + 1 < 70", store("0")), guarded("68 < %k", load("0"))]
     assert hazard("\n".join(lines), trips="70") is None
