@@ -40,17 +40,17 @@ LANES = "nmnnm"
 def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dict[str, int | str]]:
     """The rules for a contraction and their options.
 
-    The tile and the parts of k are those whose grid finishes first. A reduction of more than two chunks is a ring of
-    asynchronously filled slabs, as deep as shared memory allows at the tile's occupancy.
+    The tile and the parts of k are those whose grid finishes first. A reduction of two chunks or more is a ring of
+    slabs, as deep as its steps and shared memory allow at the tile's occupancy.
     """
     size = element_bytes(found.reduction.results[0].type)
     tiling = best_tiling(found, size, target)
     tile = tiling.tile
     trips = found.reduction.trips
-    is_ring = trips is not None and trips > 2 * CHUNK
-    occupancy, depth = _ring(tile, size, target) if is_ring else (tile.occupancy, 1)
+    steps = 1 if trips is None else -(-trips // CHUNK)
+    occupancy, depth = _ring(tile, steps, size, target)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
-    if is_ring:
+    if steps > 1:
         rules["chunk-matmul-k"] = {"bk": CHUNK, "kv": READ_ALONG_K} if tile.is_boxed else {"bk": CHUNK}
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
@@ -65,7 +65,8 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
         rules["permute-register-tile"] = {"m": place, "n": place, "lanes": LANES}
     if depth > 1:
         boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
-        rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {}), "async-copy": {}}
+        rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {})}
+    rules["async-copy"] = {}
     rules["pad-smem"] = {}
     if depth > 1:
         is_masked = bool(wheres(found.reduction.body.block))
@@ -86,12 +87,14 @@ def _pipeline(tile: Tile, depth: int, target: TargetAttr) -> dict[str, int | str
     return {"distance": depth - 1}
 
 
-def _ring(tile: Tile, size: int, target: TargetAttr) -> tuple[int, int]:
+def _ring(tile: Tile, steps: int, size: int, target: TargetAttr) -> tuple[int, int]:
     """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
+    if steps == 1:
+        return tile.occupancy, 1
     slab = CHUNK * (tile.m + tile.n + 2 * PAD) * size
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
     for occupancy in range(tile.occupancy, 0, -1):
-        for depth in range(tile.depth, 1, -1):
+        for depth in range(min(tile.depth, steps), 1, -1):
             if depth * slab <= per_block and occupancy * (depth * slab + RESERVED_SHARED) <= per_sm:
                 return occupancy, depth
     return 1, 1

@@ -93,15 +93,12 @@ class Marking:
             self.marked += 1
 
     def _is_chunk(self, op: loop.ReduceOp) -> bool:
-        """Whether a reduction is a chunk of a contraction."""
+        """Whether a reduction is a contraction that runs in one chunk, or a chunk of one."""
         roles = contraction(Nest(tuple(self.launch.axes), self.launch.body.block))
+        if roles is None or not roles.reduction.is_ancestor(op):
+            return False
         outer = op.parent_op()
-        return (
-            roles is not None
-            and roles.reduction.is_ancestor(op)
-            and isinstance(outer, loop.ReduceOp)
-            and shares_accumulator(op, outer)
-        )
+        return op is roles.reduction or (isinstance(outer, loop.ReduceOp) and shares_accumulator(op, outer))
 
 
 def _is_straight(op: loop.ForOp | loop.ReduceOp) -> bool:
