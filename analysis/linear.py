@@ -14,7 +14,7 @@ can be compared wherever they were written. Quotients and remainders are simplif
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -373,3 +373,20 @@ def coarsened_condition(condition: Linear) -> Linear:
         if set(quotient.roots()) < set(condition.roots()):
             return quotient
     return condition
+
+
+def implied_condition(condition: Linear, roots: Container[SSAValue]) -> Linear | None:
+    """A form without these roots that is below 0 wherever the condition is, for any values of theirs; None if unknown.
+
+    Each term that has such a root is taken at its least: `%i * 1024 + %t * 4 < %n` implies `%i * 1024 < %n`.
+    """
+    kept = Linear(constant=condition.constant)
+    for atom, coefficient in condition.terms:
+        term = Linear(((atom, coefficient),))
+        if not any(root in roots for root in term.roots()):
+            kept += term
+        elif (bounds := term.range()) is not None:
+            kept += Linear(constant=bounds[0])
+        else:
+            return None
+    return kept

@@ -13,7 +13,7 @@ from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.dependence import is_coordinate, wheres
 from deplodock.analysis.effects import is_arithmetic
-from deplodock.analysis.linear import condition_of, fold_map
+from deplodock.analysis.linear import condition_of, fold_map, implied_condition
 from deplodock.analysis.padding import adds_zero
 from deplodock.analysis.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
@@ -196,22 +196,42 @@ def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Cond
     """
     uniform: list[Condition] = []
     varying: list[Condition] = []
+    lanes = _lanes(emitter)
     for where in wheres(block):
         form = condition_of(where)
         if never_fails(form):
             continue
         depends = emitter.dependence.of(*where.indices)
-        lanes = [axis for axis in emitter.launch.axes if axis not in emitter.launch.ctas or axis in emitter.folded]
-        is_known = all(is_coordinate(root) for root in form.roots())
-        (uniform if is_known and not any(axis in depends for axis in lanes) else varying).append(form)
+        is_uniform = _is_known(form) and not any(axis in depends for axis in lanes)
+        (uniform if is_uniform else varying).append(form)
     return uniform, varying
+
+
+def _is_known(condition: Condition) -> bool:
+    """Whether a condition is one of axes and loop variables alone."""
+    return all(is_coordinate(root) for root in condition.roots())
+
+
+def branches(emitter: Emitter, uniform: Sequence[Condition], varying: Sequence[Condition]) -> list[Condition]:
+    """What a branch around a body checks: the uniform conditions, and what must hold where any thread meets the others.
+
+    So a CTA skips the steps of a masked row in which no thread has an active point.
+    """
+    lanes = _lanes(emitter)
+    implied = [implied_condition(condition, lanes) for condition in varying if _is_known(condition)]
+    return [*uniform, *(form for form in implied if form is not None and not never_fails(form))]
+
+
+def _lanes(emitter: Emitter) -> list[SSAValue]:
+    """The axes along which a branch must not vary: those within a CTA, and those of CTAs that a combine folds."""
+    return [axis for axis in emitter.launch.axes if axis not in emitter.launch.ctas or axis in emitter.folded]
 
 
 def lower_body(emitter: Emitter, block: Block) -> None:
     """Emit a launch or free loop body under its activity conditions."""
     uniform, varying = activity(emitter, block)
     outer = list(emitter.conditions)
-    with emitter.guarded(uniform):
+    with emitter.guarded(branches(emitter, uniform, varying)):
         emitter.conditions = outer + varying
         lower_block(emitter, block)
     emitter.conditions = outer
@@ -253,7 +273,7 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     read_vectors(emitter, op)
     outer, conditions = emitter.block, list(emitter.conditions)
     _enter_loop(emitter, op)
-    with emitter.guarded(uniform):
+    with emitter.guarded(branches(emitter, uniform, varying)):
         emitter.conditions = conditions + activity(emitter, op.body.block)[1]
         lower_block(emitter, op.body.block, Fold(op, accumulators, (*inherited, *varying)))
     emitter.block, emitter.conditions = outer, conditions
