@@ -14,7 +14,7 @@ can be compared wherever they were written. Quotients and remainders are simplif
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
 from deplodock.analysis.alignment import address, aligned_width, element_bytes
 from deplodock.analysis.contractions import contraction_options
-from deplodock.analysis.dependence import varying_bound
+from deplodock.analysis.dependence import varying_bound, wheres
 from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_map
 from deplodock.analysis.nest import Nest, nests
@@ -174,7 +174,8 @@ def _row_options(nest: Nest) -> dict[str, int | str] | None:
     """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
 
     The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
-    has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`. Where a row has several
+    has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`. Masked rows get the
+    fewest threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has several
     loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
     """
     chains = [row_chain(op) for op in nest.reductions()]
@@ -186,7 +187,8 @@ def _row_options(nest: Nest) -> dict[str, int | str] | None:
         return None
     vector = min(_row_width(row_chain(op)[-1]) for op in nest.row_loops() if op.trips is not None)
     threads = WARP
-    while threads < MAX_CTA_THREADS and extent > threads * (THREAD_VALUES if threads < CTA_THREADS else ROW_VALUES):
+    values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
+    while threads < MAX_CTA_THREADS and extent > threads * (values if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
     options: dict[str, int | str] = {"threads": threads, "vector": vector}
     if outer == 1:
