@@ -132,7 +132,11 @@ def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The extents of a contraction, and the target. `steps` are the chunks of k, None where they are not known."""
+    """The extents of a contraction, and the target.
+
+    `steps` are the chunks of k, None where they are not known; `is_uneven` where a mask ends k, so that CTAs take unlike
+    times.
+    """
 
     m: int
     n: int
@@ -141,18 +145,15 @@ class _Problem:
     size: int
     target: TargetAttr
     found: Contraction
+    is_uneven: bool
 
     @staticmethod
     def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
         m, n, batch = (math.prod(extent_of(axis) or 1 for axis in axes) for axes in (found.m, found.n, found.batch))
         is_single = innermost_reduction(found.reduction) is found.reduction
         trips = found.reduction.trips if is_single else None
-        return _Problem(m, n, batch, None if trips is None else -(-trips // CHUNK), size, target, found)
-
-    @property
-    def is_uneven(self) -> bool:
-        """Whether a mask ends the reduction, so that CTAs take unlike times."""
-        return bool(wheres(self.found.reduction.body.block))
+        is_uneven = bool(wheres(found.reduction.body.block))
+        return _Problem(m, n, batch, None if trips is None else -(-trips // CHUNK), size, target, found, is_uneven)
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen."""

@@ -67,6 +67,8 @@ class Emitter:
         """The memory of the combines over block axes."""
         self.folded = {axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes}
         """The axes that some combine folds."""
+        self.lanes = [axis for axis in launch.axes if axis not in launch.ctas or axis in self.folded]
+        """The axes along which no branch may vary: those within a CTA, and those of CTAs that a combine folds."""
         self.own: list[Condition] = []
         """That a thread's results are finished by this CTA of the cluster, once a combine has shared them."""
         self.elected: set[SSAValue] = set()

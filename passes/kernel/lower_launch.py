@@ -196,13 +196,12 @@ def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Cond
     """
     uniform: list[Condition] = []
     varying: list[Condition] = []
-    lanes = _lanes(emitter)
     for where in wheres(block):
         form = condition_of(where)
         if never_fails(form):
             continue
         depends = emitter.dependence.of(*where.indices)
-        is_uniform = _is_known(form) and not any(axis in depends for axis in lanes)
+        is_uniform = _is_known(form) and not any(axis in depends for axis in emitter.lanes)
         (uniform if is_uniform else varying).append(form)
     return uniform, varying
 
@@ -217,14 +216,8 @@ def branches(emitter: Emitter, uniform: Sequence[Condition], varying: Sequence[C
 
     So a CTA skips the steps of a masked row in which no thread has an active point.
     """
-    lanes = _lanes(emitter)
-    implied = [implied_condition(condition, lanes) for condition in varying if _is_known(condition)]
+    implied = [implied_condition(condition, emitter.lanes) for condition in varying if _is_known(condition)]
     return [*uniform, *(form for form in implied if form is not None and not never_fails(form))]
-
-
-def _lanes(emitter: Emitter) -> list[SSAValue]:
-    """The axes along which a branch must not vary: those within a CTA, and those of CTAs that a combine folds."""
-    return [axis for axis in emitter.launch.axes if axis not in emitter.launch.ctas or axis in emitter.folded]
 
 
 def lower_body(emitter: Emitter, block: Block) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.linear import Linear, coarsened_condition, extent_of
+from deplodock.analysis.linear import Linear, coarsened_condition, implied_condition, value_range
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
 from deplodock.analysis.slabs import Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
@@ -221,15 +221,14 @@ def _outside(slab: Slab, subscripts: Sequence[Linear]) -> list[Condition]:
 
 
 def _narrowed(facts: Sequence[Condition]) -> list[tuple[SSAValue, SSAValue]]:
-    """Roots that some condition `c * root + d < 0` bounds, each with a root of the values that are left."""
+    """Roots that some condition implies to be below a limit, each with a root of the values that are left."""
     found: list[tuple[SSAValue, SSAValue]] = []
     for fact in facts:
-        if len(fact.terms) != 1:
-            continue
-        ((root, coefficient),) = fact.terms
-        if not isinstance(root, SSAValue) or coefficient < 1:
-            continue
-        extent, limit = extent_of(root), (-fact.constant - 1) // coefficient + 1
-        if extent is not None and 0 < limit < extent:
-            found.append((root, stand_in(limit)))
+        for root, coefficient in fact.terms:
+            alone = implied_condition(fact, set(fact.roots()) - {root})
+            if not isinstance(root, SSAValue) or coefficient < 1 or alone is None or len(alone.terms) != 1:
+                continue
+            bounds, limit = value_range(root), (-alone.constant - 1) // coefficient + 1
+            if bounds is not None and bounds[0] == 0 and 0 < limit <= bounds[1]:
+                found.append((root, stand_in(limit)))
     return found

@@ -106,6 +106,28 @@ func.func @branch(%x: memref<8x100xf32>, %out: memref<8xf32>) {
 
 // -----
 
+// A condition that varies over the CTA is a branch, too, as far as it fails for all threads at once.
+// CHECK-LABEL: kernel.func @masked(
+// CHECK:           %[[B:.*]] = loop.index [%block]
+// CHECK:           loop.for %[[I:.*]] = 0 to 4 {
+// CHECK-NEXT:        loop.guard where (%[[I]] * 32 < %[[B]] + 1) {
+// CHECK:               loop.inside where (%[[I]] * 32 + %{{.*}} < %[[B]] + 1)
+func.func @masked(%x: memref<100x128xf32>, %out: memref<100xf32>) {
+  tile.launch (%b = 100 : block, %t = 32 : thread) {
+    %s = loop.reduce {arith.addf} %i = 0 to 4 : f32 {
+      %k = loop.index [%i * 32 + %t]
+      loop.where %k < %b + 1
+      %a = loop.load %x[%b, %k] : memref<100x128xf32>
+      loop.yield %a : f32
+    }
+    %all = tile.combine {arith.addf} %s over (%t) : f32
+    loop.store %all, %out[%b] : memref<100xf32>
+  }
+  func.return
+}
+
+// -----
+
 // A reduction over register values has an accumulator for each; its loop stays outside.
 // CHECK-LABEL: kernel.func @registers(%x: memref<100x64xf32>, %out: memref<64xf32>) blocks(%block = 1) threads(%thread = 16) {
 // CHECK-NEXT:    %[[T:.*]] = loop.index [%thread]

@@ -73,3 +73,29 @@ func.func @transposed(%x: memref<8x32xf32>, %out: memref<32x8xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A copy ahead that the bound of the loop keeps inside of the source checks nothing more, though the bound varies.
+// CHECK-LABEL: kernel.func @ahead(
+// CHECK:         loop.for %[[K:.*]] = 0 to %[[B:.*]] + 2 {
+// CHECK:           loop.guard where (%[[K]] < %[[B]] + 1) {
+// CHECK-NEXT:        kernel.move 1 async %x[%[[B]], %[[K]] * 32 + %thread + 32] to %{{.*}}[(%[[K]] + 1) mod 2, %thread] : memref
+func.func @ahead(%x: memref<3x128xf32>, %out: memref<3x32xf32>) {
+  tile.launch (%b = 3 : block, %t = 32 : thread) {
+    %ring = tile.ring 2
+    %s = tile.alloc : memref<2x32xf32, #tile.memory<shared>>
+    loop.for %p = 0 to 1 unroll {
+      tile.copy %x[%b, %p * 32 + d0] to %s at %ring[%p] async : memref<3x128xf32> to memref<2x32xf32, #tile.memory<shared>>
+    }
+    %sum = loop.reduce {arith.addf} %k = 0 to %b + 2 : f32 {
+      tile.wait %ring[%k]
+      tile.copy %x[%b, %k * 32 + 32 + d0] to %s at %ring[%k + 1] async where (%k + 1 < %b + 2) : memref<3x128xf32> to memref<2x32xf32, #tile.memory<shared>>
+      %a = loop.load %s[%k mod 2, %t] : memref<2x32xf32, #tile.memory<shared>>
+      tile.release %ring[%k]
+      loop.yield %a : f32
+    }
+    loop.store %sum, %out[%b, %t] : memref<3x32xf32>
+  }
+  func.return
+}

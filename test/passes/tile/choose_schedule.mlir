@@ -6,7 +6,7 @@
 
 // A contraction gets a tile.
 // CHECK-LABEL: func.func @relu_matmul
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{m=16 n=16{{.*}}},stage-inputs
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,chunk-matmul-k{bk=32},blockify-launch{m=16 n=16{{.*}}},stage-inputs{{.*}},double-buffer{depth=2},async-copy
 func.func @relu_matmul(%x: memref<16x64xf32>, %bias: memref<64xf32>, %w: memref<64x16xf32>, %out: memref<16x16xf32>) {
   loop.for %m = 0 to 16 {
     loop.for %n = 0 to 16 {
@@ -21,6 +21,26 @@ func.func @relu_matmul(%x: memref<16x64xf32>, %bias: memref<64xf32>, %w: memref<
       %zero = arith.constant 0.0 : f32
       %y = arith.maximumf %acc, %zero : f32
       loop.store %y, %out[%m, %n] : memref<16x16xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// One chunk of k has no ring; its slabs are copied asynchronously all the same.
+// CHECK-LABEL: func.func @short_matmul
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{{.*}},stage-inputs{{.*}},async-copy,pad-smem,mark-unroll"}
+func.func @short_matmul(%x: memref<64x27xf32>, %w: memref<27x64xf32>, %out: memref<64x64xf32>) {
+  loop.for %m = 0 to 64 {
+    loop.for %n = 0 to 64 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 27 : f32 {
+        %a = loop.load %x[%m, %k] : memref<64x27xf32>
+        %b = loop.load %w[%k, %n] : memref<27x64xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<64x64xf32>
     }
   }
   func.return
@@ -66,6 +86,23 @@ func.func @flattened(%x: memref<32x4x16x32xf32>, %out: memref<32xf32>) {
       loop.yield %v : f32
     }
     loop.store %sum, %out[%i] : memref<32xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A masked row gets the fewest threads that can hold it.
+// CHECK-LABEL: func.func @masked_row
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=64 vector=4},blockify-launch{threads=256},stage-inputs"}
+func.func @masked_row(%x: memref<2048x2048xf32>, %out: memref<2048xf32>) {
+  loop.for %i = 0 to 2048 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
+      loop.where %k < %i floordiv 128 * 128 + 128
+      %v = loop.load %x[%i, %k] : memref<2048x2048xf32>
+      loop.yield %v : f32
+    }
+    loop.store %sum, %out[%i] : memref<2048xf32>
   }
   func.return
 }

@@ -37,6 +37,27 @@ func.func @chunk(%x: memref<32x8xf32>, %w: memref<32x4xf32>, %out: memref<8x4xf3
 
 // -----
 
+// So does a contraction in one chunk.
+// CHECK-LABEL: func.func @whole
+// CHECK:         loop.reduce {arith.addf} %{{.*}} = 0 to 2 : f32 {
+// CHECK-NEXT:      loop.reduce {arith.addf} %{{.*}} = 0 to 8 unroll : f32 {
+func.func @whole(%x: memref<16x8xf32>, %w: memref<16x4xf32>, %out: memref<8x4xf32>) {
+  tile.launch (%m_t = 2 : thread, %n_t = 2 : thread, %m_r = 4 : register, %n_r = 2 : register) {
+    %m = loop.index [%m_t * 4 + %m_r]
+    %n = loop.index [%n_t * 2 + %n_r]
+    %acc = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+      %a = loop.load %x[%k, %m] : memref<16x8xf32>
+      %b = loop.load %w[%k, %n] : memref<16x4xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<8x4xf32>
+  }
+  func.return
+}
+
+// -----
+
 // The budget is of nested loops together, and other loops are not split.
 // CHECK-LABEL: func.func @nested
 // CHECK:         loop.for %i = 0 to 9 {
