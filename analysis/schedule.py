@@ -175,8 +175,8 @@ def _row_options(nest: Nest) -> dict[str, int | str] | None:
 
     The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
     has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`. Masked rows get the
-    fewest threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has several
-    loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
+    fewest threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has
+    several loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
     """
     chains = [row_chain(op) for op in nest.reductions()]
     if not chains or any(op.trips is None for chain in chains for op in chain):

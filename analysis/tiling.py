@@ -134,8 +134,8 @@ def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
 class _Problem:
     """The extents of a contraction, and the target.
 
-    `steps` are the chunks of k, None where they are not known; `is_uneven` where a mask ends k, so that CTAs take unlike
-    times.
+    `steps` are the chunks of k, None where they are not known. It `is_uneven` where a mask ends k, so that CTAs take
+    unlike times.
     """
 
     m: int

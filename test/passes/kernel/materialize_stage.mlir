@@ -80,7 +80,8 @@ func.func @transposed(%x: memref<8x32xf32>, %out: memref<32x8xf32>) {
 // CHECK-LABEL: kernel.func @ahead(
 // CHECK:         loop.for %[[K:.*]] = 0 to %[[B:.*]] + 2 {
 // CHECK:           loop.guard where (%[[K]] < %[[B]] + 1) {
-// CHECK-NEXT:        kernel.move 1 async %x[%[[B]], %[[K]] * 32 + %thread + 32] to %{{.*}}[(%[[K]] + 1) mod 2, %thread] : memref
+// CHECK-NEXT:        loop.guard where (%thread < 8) {
+// CHECK-NEXT:          kernel.move 4 async %x[%[[B]], %[[K]] * 32 + %thread * 4 + 32] to %{{.*}}[(%[[K]] + 1) mod 2, %thread * 4] : memref
 func.func @ahead(%x: memref<3x128xf32>, %out: memref<3x32xf32>) {
   tile.launch (%b = 3 : block, %t = 32 : thread) {
     %ring = tile.ring 2
