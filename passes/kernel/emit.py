@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
@@ -26,9 +27,6 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.workspace import Workspace, positive_extent
 
-PARTS_AT_ONCE = 256
-"""The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
-
 Condition = Linear
 """A condition of activity as the form `lhs - rhs`, which is below 0 where it holds."""
 
@@ -39,6 +37,10 @@ class Array:
 
     buffer: SSAValue
     axes: tuple[SSAValue, ...]
+
+
+Held: TypeAlias = Array | SSAValue
+"""A value of the launch in the kernel: in a register buffer where it varies along register axes, else the value."""
 
 
 class Emitter:
@@ -105,8 +107,8 @@ class Emitter:
         """
         return positive_extent(axis)
 
-    def map(self, forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
-        """The forms as a map over the kernel's values, and its operands."""
+    def map(self, forms: Iterable[Linear | SSAValue]) -> tuple[AffineMap, list[SSAValue]]:
+        """Forms, or the values of coordinates, as a map over the kernel's values, and its operands."""
         operands: dict[SSAValue, int] = {}
 
         def position(root: SSAValue) -> AffineExpr:
@@ -117,7 +119,7 @@ class Emitter:
                 value = self.value(root)
             return AffineExpr.dimension(operands.setdefault(value, len(operands)))
 
-        exprs = tuple(form.affine(position) for form in forms)
+        exprs = tuple((form if isinstance(form, Linear) else fold_value(form)).affine(position) for form in forms)
         return AffineMap(len(operands), 0, exprs), list(operands)
 
     def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
@@ -153,20 +155,37 @@ class Emitter:
         assert hasattr(attribute, "type")
         return self.add(arith.ConstantOp(attribute))  # pyright: ignore[reportArgumentType]
 
+    def allocate(self, element: Attribute, shape: Sequence[int], memory: Memory, name: str | None) -> SSAValue:
+        """Allocate a buffer on chip."""
+        return self.add(kernel.AllocOp(MemRefType(element, shape, memory_space=tile.MemoryAttr(memory))), name)
+
     def register(self, element: Attribute, axes: Sequence[SSAValue], name: str | None) -> Array:
         """Allocate a register buffer for a value that varies along these axes."""
-        type = MemRefType(element, [self.extent(axis) for axis in axes], memory_space=tile.MemoryAttr(Memory.REGISTER))
-        return Array(self.add(kernel.AllocOp(type), name), tuple(axes))
+        shape = [self.extent(axis) for axis in axes]
+        return Array(self.allocate(element, shape, Memory.REGISTER, name), tuple(axes))
 
-    def load(self, array: Array, name: str | None) -> SSAValue:
+    def load(self, array: Array, name: str | None = None) -> SSAValue:
         """Read a register buffer at the current register coordinates."""
-        map, indices = self.map([fold_value(axis) for axis in array.axes])
-        return self.add(loop.LoadOp(array.buffer, map, indices), name)
+        return self.add(loop.LoadOp(array.buffer, *self.map(array.axes)), name)
 
     def store(self, value: SSAValue, array: Array) -> None:
         """Write a register buffer at the current register coordinates."""
-        map, indices = self.map([fold_value(axis) for axis in array.axes])
-        self.run(loop.StoreOp(value, array.buffer, map, indices))
+        self.run(loop.StoreOp(value, array.buffer, *self.map(array.axes)))
+
+    def read(self, held: Held) -> SSAValue:
+        """A value at the current register coordinates."""
+        return self.load(held) if isinstance(held, Array) else held
+
+    def bind(self, old: SSAValue, held: Held) -> None:
+        """Let this stand for a value of the launch from now on."""
+        if isinstance(held, Array):
+            self.arrays[old] = held
+        else:
+            self.values[old] = held
+
+    def bind_array(self, old: SSAValue, array: Array) -> None:
+        """Let a register buffer stand for a value of the launch; one without axes is read now."""
+        self.bind(old, array if array.axes else self.load(array, old.name_hint))
 
     @contextmanager
     def nest(self, axes: Sequence[SSAValue]) -> Generator[None]:
@@ -212,6 +231,20 @@ class Emitter:
             self.block.add_op(op.clone(mapping))
         raise AssertionError("a combiner yields")
 
+    def accumulators(self, op: loop.ReduceOp | tile.CombineOp, axes: Sequence[SSAValue]) -> list[Array]:
+        """Allocate what the values of a fold are folded into along these axes, set to its identities."""
+        arrays = [self.register(result.type, axes, result.name_hint) for result in op.results]
+        with self.nest(axes):
+            for array, identity in zip(arrays, op.identities, strict=True):
+                self.store(self.literal(identity), array)
+        return arrays
+
+    def fold_into(self, arrays: Sequence[Array], combiner: Region, values: Sequence[SSAValue]) -> None:
+        """Fold values into accumulators at the current register coordinates."""
+        results = self.combine(combiner, [self.load(array) for array in arrays], values)
+        for value, array in zip(results, arrays, strict=True):
+            self.store(value, array)
+
     def select_active(
         self, conditions: Sequence[Condition], values: Sequence[SSAValue], identities: ArrayAttr[Attribute]
     ) -> list[SSAValue]:
@@ -243,14 +276,6 @@ class Emitter:
 
     def _is_of_kernel(self, value: SSAValue) -> bool:
         return self.function.is_ancestor(value.owner)
-
-
-def place_of(emitter: Emitter, axes: Sequence[SSAValue]) -> Linear:
-    """The linear coordinate of some axes, the last one fastest."""
-    place, stride = Linear(), 1
-    for axis in reversed(axes):
-        place, stride = Linear.of(axis, stride) + place, stride * emitter.extent(axis)
-    return place
 
 
 def never_fails(condition: Condition) -> bool:

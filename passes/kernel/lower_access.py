@@ -34,11 +34,7 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
         emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
         return
     ordered, lanes = vectorize(emitter, type, forms, axes, conditions)
-    array = _read(emitter, op, ordered, lanes)
-    if axes:
-        emitter.arrays[op.result] = array
-    else:
-        emitter.values[op.result] = emitter.load(array, op.result.name_hint)
+    emitter.bind_array(op.result, _read(emitter, op, ordered, lanes))
 
 
 def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
@@ -69,7 +65,7 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
         if is_in_order(lanes):
             emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
             return array
-        vector = _vector(emitter, type, width)
+        vector = emitter.allocate(type.element_type, [width], Memory.REGISTER, "vector")
         emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
         for offset, lane in enumerate(lanes):
             value = emitter.add(loop.LoadOp(vector, *_lane(lane)), op.result.name_hint)
@@ -83,17 +79,11 @@ def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Cal
     if is_in_order(lanes):
         emitter.run(kernel.MoveOp(width, (array.buffer, *emitter.map(places)), written))
         return
-    vector = _vector(emitter, loop.memref_of(array.buffer), width)
+    vector = emitter.allocate(loop.memref_of(array.buffer).element_type, [width], Memory.REGISTER, "vector")
     for offset, lane in enumerate(lanes):
         value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(_moved(places, offset))))
         emitter.run(loop.StoreOp(value, vector, *_lane(lane)))
     emitter.run(kernel.MoveOp(width, (vector, *_lane(0)), written))
-
-
-def _vector(emitter: Emitter, type: MemRefType[Attribute], width: int) -> SSAValue:
-    """Registers for the elements of one access, in the order of memory."""
-    memory = tile.MemoryAttr(Memory.REGISTER)
-    return emitter.add(kernel.AllocOp(MemRefType(type.element_type, [width], memory_space=memory)), "vector")
 
 
 def _lane(lane: int) -> tuple[AffineMap, list[SSAValue]]:

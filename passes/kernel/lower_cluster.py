@@ -20,56 +20,42 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.linear import Linear, fold_value
-from deplodock.dialects import kernel, loop, tile
+from deplodock.analysis.linear import Linear
+from deplodock.dialects import kernel, tile
 from deplodock.dialects.tile import Memory
-from deplodock.passes.kernel.emit import PARTS_AT_ONCE, Array, Condition, Emitter, place_of
+from deplodock.passes.kernel.emit import Condition, Emitter, Held
+from deplodock.passes.kernel.parts import Place, fold_parts, leave_parts, place_of
 
 
-def fold_cluster(
-    emitter: Emitter, op: tile.CombineOp, ranks: Sequence[SSAValue], held: Sequence[Array | SSAValue]
-) -> list[Array | SSAValue]:
+def fold_cluster(emitter: Emitter, op: tile.CombineOp, ranks: Sequence[SSAValue], held: Sequence[Held]) -> list[Held]:
     """Fold the values held in all CTAs of a cluster.
 
     From now on each thread's stores happen in one CTA. Returns the results as they are held; in other CTAs they are
     unspecified.
     """
     kept, thread, threads = emitter.axes_of(op.results), emitter.function.thread_id, emitter.function.num_threads
-    count, cells = (math.prod(emitter.extent(axis) for axis in axes) for axes in (ranks, kept))
+    count = math.prod(emitter.extent(axis) for axis in ranks)
     shape = [*(emitter.extent(axis) for axis in kept), threads]
-    types = (MemRefType(result.type, shape, memory_space=tile.MemoryAttr(Memory.SHARED)) for result in op.results)
-    buffers = [emitter.add(kernel.AllocOp(type), "part") for type in types]
+    buffers = [emitter.allocate(result.type, shape, Memory.SHARED, "part") for result in op.results]
 
-    def place() -> tuple[AffineMap, list[SSAValue]]:
-        return emitter.map([*(fold_value(axis) for axis in kept), Linear.of(thread)])
+    def place() -> Place:
+        return emitter.map([*kept, thread])
 
-    with emitter.nest(kept):
-        for value, buffer in zip(held, buffers, strict=True):
-            stored = emitter.load(value, None) if isinstance(value, Array) else value
-            emitter.run(loop.StoreOp(stored, buffer, *place()))
+    def read(rank: Linear) -> list[SSAValue]:
+        return [emitter.add(kernel.ClusterLoadOp(buffer, place(), emitter.map([rank]))) for buffer in buffers]
+
+    leave_parts(emitter, held, buffers, kept, place)
     emitter.run(kernel.ClusterBarrierOp())
-    arrays = [emitter.register(result.type, kept, result.name_hint) for result in op.results]
+    arrays = emitter.accumulators(op, kept)
     own = _own_threads(place_of(emitter, ranks), thread, -(-threads // count))
-    with emitter.nest(kept):
-        for array, identity in zip(arrays, op.identities, strict=True):
-            emitter.store(emitter.literal(identity), array)
     with emitter.guarded(own):
-        outer = emitter.block
-        rank = emitter.map([Linear.of(emitter.enter_loop(count, "rank", unroll=count * cells <= PARTS_AT_ONCE))])
-        with emitter.nest(kept):
-            parts = [emitter.add(kernel.ClusterLoadOp(buffer, place(), rank)) for buffer in buffers]
-            results = emitter.combine(op.combiner, [emitter.load(array, None) for array in arrays], parts)
-            for value, array in zip(results, arrays, strict=True):
-                emitter.store(value, array)
-        emitter.block = outer
+        fold_parts(emitter, op, arrays, (count, "rank"), read)
     emitter.run(kernel.ClusterBarrierOp())
     emitter.own = own
     emitter.elected |= set(ranks)
-    return list(arrays) if kept else [emitter.load(array, None) for array in arrays]
+    return list(arrays) if kept else [emitter.load(array) for array in arrays]
 
 
 def _own_threads(rank: Linear, thread: SSAValue, share: int) -> list[Condition]:

@@ -9,25 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.linear import Linear, fold_value
+from deplodock.analysis.linear import Linear
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.emit import Array, Condition, Emitter
+from deplodock.passes.kernel.emit import Array, Condition, Emitter, Held
 from deplodock.passes.kernel.lower_cluster import fold_cluster
 from deplodock.passes.kernel.lower_ticket import fold_blocks
 from deplodock.passes.kernel.workspace import blocks_of, cluster_of
 
 WARP = 32
 """Lanes of a warp, the reach of a shuffle."""
-
-
-Held = Array | SSAValue
-"""A value of the fold: in a register buffer where it varies along register axes, else the value itself."""
 
 
 def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
@@ -50,10 +44,7 @@ def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:
     elif ranks:
         folded = fold_cluster(emitter, op, ranks, folded)
     for old, held in zip(op.results, folded, strict=True):
-        if isinstance(held, Array):
-            emitter.arrays[old] = held
-        else:
-            emitter.values[old] = held
+        emitter.bind(old, held)
 
 
 class Combining:
@@ -109,8 +100,7 @@ class Combining:
         emitter, op = self.emitter, self.op
         arrays = [emitter.register(r.type, self.kept, r.name_hint) for r in op.results] if self.kept else []
         with emitter.nest(self.kept):
-            held = [emitter.load(h, None) if isinstance(h, Array) else h for h in self.held]
-            results = step(held)
+            results = step([emitter.read(held) for held in self.held])
             for array, value in zip(arrays, results, strict=False):
                 emitter.store(value, array)
         self.held = list(arrays or results)
@@ -121,24 +111,10 @@ class Combining:
     def _accumulate(self, axes: Sequence[SSAValue], values: Callable[[], list[SSAValue]]) -> list[SSAValue]:
         """Fold values over an unrolled nest of register axes."""
         emitter = self.emitter
-        arrays = self._accumulators()
+        arrays = emitter.accumulators(self.op, ())
         with emitter.nest(axes):
-            self._fold_into(arrays, values())
-        return [emitter.load(array, None) for array in arrays]
-
-    def _accumulators(self) -> list[Array]:
-        """Allocate one register for each value, set to its identity."""
-        emitter, op = self.emitter, self.op
-        arrays = [emitter.register(result.type, (), result.name_hint) for result in op.results]
-        for array, identity in zip(arrays, op.identities, strict=True):
-            emitter.store(emitter.literal(identity), array)
-        return arrays
-
-    def _fold_into(self, arrays: Sequence[Array], values: Sequence[SSAValue]) -> None:
-        emitter = self.emitter
-        results = emitter.combine(self.op.combiner, [emitter.load(array, None) for array in arrays], values)
-        for value, array in zip(results, arrays, strict=True):
-            emitter.store(value, array)
+            emitter.fold_into(arrays, self.op.combiner, values())
+        return [emitter.load(array) for array in arrays]
 
     def _shuffle(self, values: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
         """A butterfly over a run of lanes: all of them end with the fold."""
@@ -177,16 +153,12 @@ class Combining:
         emitter = self.emitter
         shape = [*(emitter.extent(axis) for axis in self.kept), count]
         buffers = [
-            emitter.add(
-                kernel.AllocOp(MemRefType(result.type, shape, memory_space=tile.MemoryAttr(Memory.SHARED))),
-                f"{result.name_hint or 'fold'}_part",
-            )
+            emitter.allocate(result.type, shape, Memory.SHARED, f"{result.name_hint or 'fold'}_part")
             for result in self.op.results
         ]
         with emitter.nest(self.kept), emitter.guarded(conditions):
             for held, buffer in zip(self.held, buffers, strict=True):
-                value = emitter.load(held, None) if isinstance(held, Array) else held
-                emitter.run(loop.StoreOp(value, buffer, *self._place(place)))
+                emitter.run(loop.StoreOp(emitter.read(held), buffer, *emitter.map([*self.kept, place])))
         return buffers
 
     def _fold_published(
@@ -199,15 +171,13 @@ class Combining:
         emitter = self.emitter
 
         def fold(_: Sequence[SSAValue]) -> list[SSAValue]:
-            arrays = self._accumulators()
+            arrays = emitter.accumulators(self.op, ())
             outer = emitter.block
             variables = [emitter.enter_loop(trips, name, unroll=trips <= WARP) for trips, name in loops]
-            place = self._place(address(variables))
-            self._fold_into(arrays, [emitter.add(loop.LoadOp(buffer, *place)) for buffer in published])
+            place = emitter.map([*self.kept, address(variables)])
+            values = [emitter.add(loop.LoadOp(buffer, *place)) for buffer in published]
+            emitter.fold_into(arrays, self.op.combiner, values)
             emitter.block = outer
-            return [emitter.load(array, None) for array in arrays]
+            return [emitter.load(array) for array in arrays]
 
         self._at_each_kept(fold)
-
-    def _place(self, place: Linear) -> tuple[AffineMap, list[SSAValue]]:
-        return self.emitter.map([*(fold_value(axis) for axis in self.kept), place])

@@ -37,7 +37,7 @@ class Fold:
     """The accumulators that a reduction's iterations fold into, and the conditions that each contribution must meet."""
 
     reduction: loop.ReduceOp
-    accumulators: tuple[Array, ...]
+    accumulators: Sequence[Array]
     conditions: tuple[Condition, ...]
 
 
@@ -183,10 +183,7 @@ def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
     assert fold is not None
     values = [emitter.value(value) for value in op.operands]
     values = emitter.select_active(fold.conditions, values, fold.reduction.identities)
-    accumulators = [emitter.load(array, None) for array in fold.accumulators]
-    results = emitter.combine(fold.reduction.combiner, accumulators, values)
-    for result, array in zip(results, fold.accumulators, strict=True):
-        emitter.store(result, array)
+    emitter.fold_into(fold.accumulators, fold.reduction.combiner, values)
 
 
 def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Condition]]:
@@ -257,7 +254,7 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     """Emit a reduction as a loop over register accumulators; one that the outer reduction yields shares the outer's."""
     parent = op.parent_op()
     shared = outer_fold if isinstance(parent, loop.ReduceOp) and shares_accumulator(op, parent) else None
-    accumulators = shared.accumulators if shared is not None else _accumulators(emitter, op)
+    accumulators = shared.accumulators if shared is not None else emitter.accumulators(op, emitter.axes_of(op.results))
     uniform, varying = (
         [condition for condition in conditions if not adds_zero(op, condition)]
         for conditions in activity(emitter, op.body.block)
@@ -273,17 +270,4 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     if shared is not None:
         return
     for result, array in zip(op.results, accumulators, strict=True):
-        if array.axes:
-            emitter.arrays[result] = array
-        else:
-            emitter.values[result] = emitter.load(array, result.name_hint)
-
-
-def _accumulators(emitter: Emitter, op: loop.ReduceOp) -> tuple[Array, ...]:
-    """Allocate the accumulators of a reduction, set to its identities."""
-    axes = emitter.axes_of(op.results)
-    arrays = tuple(emitter.register(result.type, axes, result.name_hint) for result in op.results)
-    with emitter.nest(axes):
-        for array, identity in zip(arrays, op.identities, strict=True):
-            emitter.store(emitter.literal(identity), array)
-    return arrays
+        emitter.bind_array(result, array)

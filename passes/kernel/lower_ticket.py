@@ -21,46 +21,33 @@ from collections.abc import Sequence
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.linear import Linear, fold_value
+from deplodock.analysis.linear import Linear
 from deplodock.dialects import kernel, loop, tile
-from deplodock.passes.kernel.emit import PARTS_AT_ONCE, Array, Emitter, place_of
+from deplodock.passes.kernel.emit import Emitter, Held
+from deplodock.passes.kernel.parts import Place, fold_parts, leave_parts, place_of
 
 
-def fold_blocks(
-    emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue], held: Sequence[Array | SSAValue]
-) -> list[Array | SSAValue]:
+def fold_blocks(emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue], held: Sequence[Held]) -> list[Held]:
     """Leave the values held in memory and fold those of all CTAs along some block axes.
 
     What is emitted from now on runs in the last of those CTAs alone. Returns the results as they are held.
     """
     workspace, kept = emitter.workspaces[op], emitter.axes_of(op.results)
     others = [axis for axis in emitter.launch.ctas if axis not in blocks]
-    tile_place, thread = place_of(emitter, others), Linear.of(emitter.function.thread_id)
-    count, cells = (math.prod(emitter.extent(axis) for axis in axes) for axes in (blocks, kept))
+    tile_place, count = place_of(emitter, others), math.prod(emitter.extent(axis) for axis in blocks)
 
-    def place(part: Linear) -> tuple[AffineMap, list[SSAValue]]:
-        return emitter.map([tile_place, part, *(fold_value(axis) for axis in kept), thread])
+    def place(part: Linear) -> Place:
+        return emitter.map([tile_place, part, *kept, emitter.function.thread_id])
 
-    with emitter.nest(kept):
-        for value, buffer in zip(held, workspace.parts, strict=True):
-            stored = emitter.load(value, None) if isinstance(value, Array) else value
-            emitter.run(loop.StoreOp(stored, buffer, *place(place_of(emitter, blocks))))
+    def read(part: Linear) -> list[SSAValue]:
+        return [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
+
+    leave_parts(emitter, held, workspace.parts, kept, lambda: place(place_of(emitter, blocks)))
     _elect_last(emitter, workspace.counters, tile_place, count)
     emitter.elected |= set(blocks)
-
-    arrays = [emitter.register(result.type, kept, result.name_hint) for result in op.results]
-    with emitter.nest(kept):
-        for array, identity in zip(arrays, op.identities, strict=True):
-            emitter.store(emitter.literal(identity), array)
-    outer = emitter.block
-    part = Linear.of(emitter.enter_loop(count, "s", unroll=count * cells <= PARTS_AT_ONCE))
-    with emitter.nest(kept):
-        parts = [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
-        results = emitter.combine(op.combiner, [emitter.load(array, None) for array in arrays], parts)
-        for value, array in zip(results, arrays, strict=True):
-            emitter.store(value, array)
-    emitter.block = outer
-    return list(arrays) if kept else [emitter.load(array, None) for array in arrays]
+    arrays = emitter.accumulators(op, kept)
+    fold_parts(emitter, op, arrays, (count, "s"), read)
+    return list(arrays) if kept else [emitter.load(array) for array in arrays]
 
 
 def _elect_last(emitter: Emitter, counters: SSAValue, counter: Linear, ctas: int) -> None:
