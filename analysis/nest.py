@@ -55,10 +55,14 @@ def launches(function: func.FuncOp) -> list[tile.LaunchOp]:
 def nests(function: func.FuncOp) -> Iterator[Nest]:
     """The nests of a kernel function: one a launch, or that of its loops where nothing is launched yet."""
     if found := launches(function):
-        for launch in found:
-            yield Nest(tuple(launch.axes), launch.body.block)
-        return
-    yield loop_nest(function.body.block)
+        yield from map(launch_nest, found)
+    else:
+        yield loop_nest(function.body.block)
+
+
+def launch_nest(launch: tile.LaunchOp) -> Nest:
+    """The axes and the body of a launch."""
+    return Nest(tuple(launch.axes), launch.body.block)
 
 
 def loop_nest(block: Block) -> Nest:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.targets import target_at
 from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.kernel_tma import box_alignment
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.tile import Memory, memory_of
+from deplodock.dialects.tile import LaunchOp, Memory, memory_of
 from deplodock.errors import UnsupportedError
 
 STATIC_LIMIT = 48 * 1024
@@ -144,11 +144,11 @@ def buffer_bytes(buffer: SSAValue) -> int:
     return buffer_elements(type) * element_bytes(type.element_type)
 
 
-def shared_budget(module: ModuleOp, occupancy: int) -> int:
-    """The bytes of shared memory that each of `occupancy` CTAs on an SM can have.
+def shared_budget(launch: LaunchOp) -> int:
+    """The bytes of shared memory that a CTA of a launch can have, with as many on an SM as it wants.
 
     Every resident CTA takes 1 KB besides its own (CUDA C++ Programming Guide, "Compute Capability 8.x" and later).
     """
-    target = target_of(module)
-    share = target.fact("shared_per_sm") // occupancy // SHARED_UNIT * SHARED_UNIT
+    target = target_at(launch)
+    share = target.fact("shared_per_sm") // launch.ctas_per_sm // SHARED_UNIT * SHARED_UNIT
     return min(target.fact("shared_per_block"), share - RESERVED)

@@ -177,6 +177,11 @@ class LaunchOp(IRDLOperation):
         return [axis for axis in self.axes if self.binding(axis) is binding]
 
     @property
+    def ctas_per_sm(self) -> int:
+        """The wanted CTAs per SM, 1 by default."""
+        return 1 if self.occupancy is None else self.occupancy.value.data
+
+    @property
     def ctas(self) -> list[BlockArgument]:
         """The axes whose coordinates are CTAs: block axes, then cluster axes."""
         return [*self.bound_to(Binding.BLOCK), *self.bound_to(Binding.CLUSTER)]

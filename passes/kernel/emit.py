@@ -20,7 +20,7 @@ from xdsl.traits import ConstantLike
 
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import Linear, fold_value, to_sides
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -79,7 +79,7 @@ class Emitter:
         self._last_constant: Operation | None = None
 
     def _register_tile(self) -> set[SSAValue]:
-        roles = contraction(Nest(tuple(self.launch.axes), self.launch.body.block))
+        roles = contraction(launch_nest(self.launch))
         if roles is None or not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):
             return set()
         return set(self.axes_of(roles.reduction.results))

@@ -35,13 +35,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.linear import Linear, coarsened_condition, condition_of, fold_map, to_map, to_sides
-from deplodock.analysis.nest import Nest, launches
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, folded, is_mixed, positive, staged
+from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, each_launch, folded, is_mixed, positive, staged
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,7 @@ class BlockifyLaunchPass(ModulePass):
 
 def blockify_launch(function: func.FuncOp, options: Options) -> None:
     """Blockify every launch of the function; Skip with the reason if none can be."""
-    refusals: list[Skip] = []
-    for launch in (found := launches(function)):
-        try:
-            _blockify(launch, options)
-        except Skip as skip:
-            refusals.append(skip)
-    if len(refusals) == len(found):
-        raise refusals[0] if refusals else Skip("no launch; run tileify first")
+    each_launch(function, lambda launch: _blockify(launch, options))
 
 
 def _blockify(launch: tile.LaunchOp, options: Options) -> None:
@@ -91,7 +84,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    roles = contraction(launch_nest(launch))
     options = _own_options(launch, options, is_contraction=roles is not None)
     sizes = _tile_sizes(launch, options, roles)
     if all(size == launch.extent(axis) for axis, size in sizes):

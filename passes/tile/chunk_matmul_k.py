@@ -32,7 +32,7 @@ from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.dependence import wheres
 from deplodock.analysis.linear import Linear, condition_of, least, to_map
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction, innermost_reduction
 from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
 from deplodock.dialects import loop, tile
@@ -64,7 +64,7 @@ def chunk_matmul_k(function: func.FuncOp, options: Options) -> None:
 
 
 def _chunk(launch: tile.LaunchOp, options: Options) -> None:
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    roles = contraction(launch_nest(launch))
     bk, kv = positive(options, "bk", CONTRACTION_CHUNK), positive(options, "kv", 1)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")

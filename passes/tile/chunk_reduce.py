@@ -20,7 +20,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction, innermost_reduction
 from deplodock.analysis.schedule import Options, reduce_chunk
 from deplodock.dialects import loop, tile
@@ -49,7 +49,7 @@ def chunk_reduce(function: func.FuncOp, options: Options) -> None:
 
 
 def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
-    nest = Nest(tuple(launch.axes), launch.body.block)
+    nest = launch_nest(launch)
     reductions = nest.reductions()
     if not reductions:
         raise Skip("no reduction stands in the launch")

@@ -30,13 +30,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.dependence import varying_bound, wheres
 from deplodock.analysis.linear import extent_of
-from deplodock.analysis.nest import Nest, launches
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
-from deplodock.passes.tile.rule import Skip, apply_rule, positive
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
 
 Part: TypeAlias = tuple[SSAValue, int]
 """An axis that a row is distributed over, and the step of its coordinates along the row."""
@@ -67,18 +67,11 @@ class CooperativeReducePass(ModulePass):
 
 def cooperative_reduce(function: func.FuncOp, options: Options) -> None:
     """Distribute the row loops of every launch that reduces rows; Skip with the reason if none does."""
-    refusals: list[str] = []
-    for launch in (found := launches(function)):
-        try:
-            _distribute_launch(launch, options)
-        except Skip as skip:
-            refusals.append(str(skip))
-    if len(refusals) == len(found):
-        raise Skip(refusals[0] if refusals else "no launch; run tileify first")
+    each_launch(function, lambda launch: _distribute_launch(launch, options))
 
 
 def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
-    nest = Nest(tuple(launch.axes), launch.body.block)
+    nest = launch_nest(launch)
     rows = nest.row_loops()
     if any(isinstance(op, tile.CombineOp) for op in launch.body.block.ops):
         raise Skip("the rows are shared by threads already")

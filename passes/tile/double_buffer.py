@@ -23,8 +23,7 @@ from deplodock.analysis.resources import buffer_bytes, shared_budget
 from deplodock.analysis.rings import staged_loops
 from deplodock.analysis.schedule import PIPELINE_DEPTH, Options
 from deplodock.dialects import tile
-from deplodock.dialects.tile import Memory
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
 
 
 @dataclass(frozen=True)
@@ -71,17 +70,11 @@ def _buffer(launch: tile.LaunchOp, depth: int) -> None:
 
 def _check_budget(launch: tile.LaunchOp, deeper: dict[tile.StageOp, int]) -> None:
     """Skip if the slabs of a launch at these depths exceed the shared memory of a CTA."""
-    module = launch.get_toplevel_object()
-    assert isinstance(module, ModuleOp)
-    occupancy = 1 if launch.occupancy is None else launch.occupancy.value.data
-    budget = shared_budget(module, occupancy)
-    slabs = [
-        op for op in launch.body.walk() if isinstance(op, tile.StageOp) and tile.memory_of(op.slab) is Memory.SHARED
-    ]
+    budget, slabs = shared_budget(launch), shared_slabs(launch)
     single = sum(buffer_bytes(op.slab) for op in slabs)
     total = sum(buffer_bytes(op.slab) * deeper.get(op, op.depth) for op in slabs)
     if total > budget:
         raise Skip(
             f"{max(deeper.values())} buffers take {total} bytes of shared memory, one of each {single}; "
-            f"a CTA has {budget} where {occupancy} share an SM"
+            f"a CTA has {budget} where {launch.ctas_per_sm} share an SM"
         )

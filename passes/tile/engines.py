@@ -7,9 +7,8 @@ from collections.abc import Callable
 from xdsl.dialects.builtin import UnitAttr
 
 from deplodock.dialects import tile
-from deplodock.dialects.tile import Memory
 from deplodock.dialects.tile_ring import engine_of
-from deplodock.passes.tile.rule import Skip
+from deplodock.passes.tile.rule import Skip, shared_slabs
 
 
 def fill_by(engine: str, launch: tile.LaunchOp, refusal: Callable[[tile.StageOp], str | None]) -> None:
@@ -17,9 +16,7 @@ def fill_by(engine: str, launch: tile.LaunchOp, refusal: Callable[[tile.StageOp]
 
     `refusal` says why a slab stays as it is, or gives None. Raises Skip with the reasons if all do.
     """
-    stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
-    shared = [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
-    if not shared:
+    if not (shared := shared_slabs(launch)):
         raise Skip("no slab is staged in shared memory; run stage-inputs first")
     if not (waiting := [op for op in shared if not engine_of(op)]):
         raise Skip("the slabs are copied asynchronously already")

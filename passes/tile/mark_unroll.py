@@ -24,7 +24,7 @@ from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.instructions import Instructions
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction, shares_accumulator
 from deplodock.analysis.schedule import LOOP_BODY, Options
 from deplodock.dialects import loop, tile
@@ -94,7 +94,7 @@ class Marking:
 
     def _is_chunk(self, op: loop.ReduceOp) -> bool:
         """Whether a reduction is a contraction that runs in one chunk, or a chunk of one."""
-        roles = contraction(Nest(tuple(self.launch.axes), self.launch.body.block))
+        roles = contraction(launch_nest(self.launch))
         if roles is None or not roles.reduction.is_ancestor(op):
             return False
         outer = op.parent_op()

@@ -26,8 +26,7 @@ from deplodock.analysis.banks import BANK_BYTES, BANKS, SlabBanks, Wavefronts
 from deplodock.analysis.resources import buffer_bytes, buffer_elements, shared_budget
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
-from deplodock.dialects.tile import Memory
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,7 @@ def pad_smem(function: func.FuncOp, options: Options) -> None:
 def _pad_launch(launch: tile.LaunchOp, pad: int | None) -> None:
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are slots of a ring already; run pad-smem before pipeline-k-outer")
-    stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
-    shared = [stage for stage in stages if tile.memory_of(stage.slab) is Memory.SHARED]
-    if not shared:
+    if not (shared := shared_slabs(launch)):
         raise Skip("no slab is staged in shared memory; run stage-inputs first")
     refusals = [refusal for stage in shared if (refusal := _pad_slab(launch, stage, shared, pad)) is not None]
     if len(refusals) == len(shared):
@@ -127,8 +124,5 @@ def padded(type: MemRefType[Attribute], pad: int) -> MemRefType[Attribute]:
 
 def _room(launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp]) -> int:
     """The bytes of shared memory that each buffer of a slab can take beside the other slabs."""
-    module = launch.get_toplevel_object()
-    assert isinstance(module, ModuleOp)
-    occupancy = 1 if launch.occupancy is None else launch.occupancy.value.data
     others = sum(op.depth * buffer_bytes(op.slab) for op in shared if op is not stage)
-    return (shared_budget(module, occupancy) - others) // stage.depth
+    return (shared_budget(launch) - others) // stage.depth

@@ -30,7 +30,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.linear import Linear, fold
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import VECTOR, Options
 from deplodock.dialects import loop, tile
@@ -91,7 +91,7 @@ def permute_register_tile(function: func.FuncOp, options: Options) -> None:
 
 
 def _permute(launch: tile.LaunchOp, options: Options, lanes: str) -> None:
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    roles = contraction(launch_nest(launch))
     if roles is None:
         raise Skip("the launch has no contraction")
     if not launch.bound_to(Binding.REGISTER):

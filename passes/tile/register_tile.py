@@ -24,7 +24,7 @@ from xdsl.passes import ModulePass
 from deplodock.analysis.alignment import address
 from deplodock.analysis.dependence import Dependence, bound_along
 from deplodock.analysis.linear import fold_map
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import CELLS, VECTOR, Options
 from deplodock.dialects import loop, tile
@@ -78,7 +78,7 @@ def _tile(launch: tile.LaunchOp, options: Options) -> None:
 
 def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
     """The thread axes to split and the coordinates of each that one thread takes, more than one."""
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    roles = contraction(launch_nest(launch))
     is_tile, is_vector = "m" in options or "n" in options, "vector" in options
     has_both = is_tile and is_vector and is_mixed(launch)
     if roles is None:

@@ -22,6 +22,7 @@ from deplodock.analysis.nest import kernels, launches, nests
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, parse_schedule, schedule_of
 from deplodock.dialects import tile
+from deplodock.dialects.tile import Memory
 from deplodock.passes import remarks
 from deplodock.passes.pipeline import PASSES
 
@@ -78,17 +79,17 @@ def read_schedule(text: str) -> Schedule:
 
 
 def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None]) -> None:
-    """Run `rewrite` on every launch of a function; Skip with the first reason if all of them raise Skip."""
+    """Run `rewrite` on every launch of a function; the first Skip is raised again if it raises one for all of them."""
     if not (found := launches(function)):
         raise Skip("no launch; run tileify first")
-    refusals: list[str] = []
+    refusals: list[Skip] = []
     for launch in found:
         try:
             rewrite(launch)
         except Skip as skip:
-            refusals.append(str(skip))
+            refusals.append(skip)
     if len(refusals) == len(found):
-        raise Skip(refusals[0])
+        raise refusals[0]
 
 
 def is_mixed(launch: tile.LaunchOp) -> bool:
@@ -101,6 +102,12 @@ def is_mixed(launch: tile.LaunchOp) -> bool:
 def staged(launch: tile.LaunchOp) -> bool:
     """Whether the launch copies slabs of its inputs on chip."""
     return any(isinstance(op, tile.StageOp | tile.CopyOp) for op in launch.body.walk())
+
+
+def shared_slabs(launch: tile.LaunchOp) -> list[tile.StageOp]:
+    """The slabs that the launch stages in shared memory."""
+    stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
+    return [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
 
 
 def folded(launch: tile.LaunchOp) -> list[SSAValue]:

@@ -48,7 +48,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.dependence import Dependence, wheres
 from deplodock.analysis.effects import only_reads
-from deplodock.analysis.nest import Nest
+from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction
 from deplodock.analysis.schedule import Options
 from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_at
@@ -84,17 +84,13 @@ def split_matmul_k(function: func.FuncOp, options: Options) -> None:
     over = str(options.get("over", WAYS[0]))
     if over not in WAYS:
         raise PassFailedException(
-            f"split-matmul-k: over={over} is not built; the parts are combined over {_words(WAYS)}"
+            f"split-matmul-k: over={over} is not built; the parts are combined over {', '.join(WAYS)}"
         )
     each_launch(function, lambda launch: _split(launch, options, over))
 
 
-def _words(words: Collection[str]) -> str:
-    return ", ".join(words)
-
-
 def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
-    roles = contraction(Nest(tuple(launch.axes), launch.body.block))
+    roles = contraction(launch_nest(launch))
     if roles is None:
         raise Skip("no reduction of the launch is a contraction")
     reduction = roles.reduction

@@ -36,13 +36,14 @@ from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
 from deplodock.analysis.linear import Linear, equal, extent_of, fold_value, to_map
-from deplodock.analysis.nest import Nest, launches
-from deplodock.analysis.roles import Contraction, contraction, shares_accumulator
+from deplodock.analysis.nest import launch_nest, launches
+from deplodock.analysis.resources import buffer_bytes
+from deplodock.analysis.roles import contraction, shares_accumulator
 from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.targets import target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.tile.rule import Skip, apply_rule
+from deplodock.passes.tile.rule import Skip, apply_rule, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 
 
@@ -152,13 +153,9 @@ def _reduction(launch: tile.LaunchOp, group: Group) -> Operation | None:
     combines = [op for op in launch.body.block.ops if isinstance(op, tile.CombineOp)]
     if group.block is not launch.body.block or not any(op.is_before_in_block(anchor) for op in combines):
         return None
-    if any(axis in launch.ctas for op in combines for axis in op.axes) or _contraction(launch) is not None:
+    if any(axis in launch.ctas for op in combines for axis in op.axes) or contraction(launch_nest(launch)) is not None:
         return None
     return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
-
-
-def _contraction(launch: tile.LaunchOp) -> Contraction | None:
-    return contraction(Nest(tuple(launch.axes), launch.body.block))
 
 
 def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> str | None:
@@ -237,7 +234,7 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
 
 def _k_first(launch: tile.LaunchOp, group: Group, slab: Footprint, transpose: str) -> Footprint:
     """The slab with the dimensions of k first where it is of a contraction's operand that is to be transposed."""
-    roles = _contraction(launch) if transpose != "never" else None
+    roles = contraction(launch_nest(launch)) if transpose != "never" else None
     if roles is None or not all(roles.reduction.is_ancestor(load) for load in group.loads):
         return slab
     wanted = {"m": roles.m, "n": roles.n}.get(transpose, (*roles.m, *roles.n))
@@ -280,14 +277,8 @@ def _merge(footprints: Sequence[Footprint]) -> Footprint | None:
 
 
 def _free_shared_bytes(launch: tile.LaunchOp) -> int:
-    module = launch.get_toplevel_object()
-    assert isinstance(module, ModuleOp)
-    used = sum(
-        math.prod(loop.memref_of(op.slab).get_shape()) * element_bytes(loop.memref_of(op.slab).element_type)
-        for op in launch.body.walk()
-        if isinstance(op, tile.StageOp) and tile.memory_of(op.slab) is Memory.SHARED
-    )
-    return target_of(module).fact("shared_per_block") - used
+    used = sum(buffer_bytes(op.slab) for op in shared_slabs(launch))
+    return target_at(launch).fact("shared_per_block") - used
 
 
 def _rewrite(group: Group, footprint: Footprint, memory: Memory, anchor: Operation) -> None:

@@ -3,6 +3,7 @@
 // RUN: deplodock-opt %t.once -p split-inner-for-swizzle 2>/dev/null | diff - %t.once
 // RUN: deplodock-opt %s -p 'split-inner-for-swizzle{span=32}' --check-semantics 2>%t.span | filecheck %s --check-prefix SPAN
 // RUN: filecheck %s --input-file %t.span --check-prefix NARROW
+// RUN: deplodock-opt %s -p 'split-inner-for-swizzle{span=32},split-inner-for-swizzle{span=32}' 2>/dev/null | filecheck %s --check-prefix SPAN
 // RUN: not deplodock-opt %s -p 'split-inner-for-swizzle{span=48}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: deplodock-opt %s -p split-inner-for-swizzle,pipeline-k-outer,materialize,place-barriers,verify-barriers 2>/dev/null | filecheck %s --check-prefix KERNEL
 
