@@ -23,7 +23,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from deplodock.analysis.alignment import MAX_BYTES, aligned_width, element_bytes, strides_of
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import Division, Linear, extent_of, fold_conditions, fold_map, value_range
+from deplodock.analysis.linear import Division, Linear, extent_of, fold_conditions, fold_map, points, value_range
 from deplodock.analysis.slabs import WARP, Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory, memory_of
@@ -201,7 +201,7 @@ class SlabBanks:
         if self._stage.is_tma is not None:
             return Wavefronts()
         slab = self._slab(type)
-        threads, copies = math.prod(extent_of(axis) or 1 for axis in self._threads), slab.copies()
+        threads, copies = points(self._threads), slab.copies()
         if not copies:
             return Wavefronts()
         number, thread, trip = stand_in(copies), stand_in(threads), stand_in(-(-copies // threads))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import extent_of
+from deplodock.analysis.linear import points
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
 from deplodock.analysis.tiling import CHUNK, Tile, best_tiling
@@ -55,7 +53,7 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
-    if math.prod(extent_of(axis) or 1 for axis in found.m) > tile.m:
+    if points(found.m) > tile.m:
         rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:

@@ -6,7 +6,6 @@ counts with the sum, as one fused multiply-add; an access counts once for its wi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
@@ -15,7 +14,7 @@ from xdsl.traits import ConstantLike
 
 from deplodock.analysis.alignment import aligned_width
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import extent_of, fold_map
+from deplodock.analysis.linear import extent_of, fold_map, points
 from deplodock.analysis.roles import yields_inner_reduction
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding
@@ -53,18 +52,18 @@ class Instructions:
             case loop.YieldOp():
                 return self._of_yield(op)
             case tile.CombineOp():
-                return self._cells(self._axes(op.inputs))
+                return points(self._axes(op.inputs))
             case _ if op.has_trait(ConstantLike) or _is_fused(op):
                 return 0
             case _:
-                cells = self._cells(self._axes(op.results))
+                cells = points(self._axes(op.results))
                 return cells * (FUNCTION if _is_function(op) else 1)
 
     def _of_yield(self, op: loop.YieldOp) -> int:
         """The folds of one iteration; those of an inner reduction with the same accumulators are its own."""
         if yields_inner_reduction(op):
             return 0
-        return self._cells(self._axes(op.operands)) * len(op.operands)
+        return points(self._axes(op.operands)) * len(op.operands)
 
     def _of_access(self, buffer: SSAValue, op: loop.LoadOp | loop.StoreOp, axes: Sequence[SSAValue]) -> int:
         type, forms = loop.memref_of(buffer), fold_map(op.map.data, op.indices)
@@ -74,16 +73,13 @@ class Instructions:
         if isinstance(around, loop.ReduceOp) and around.unroll is not None and around.trips is not None:
             width = aligned_width(type, forms, around.iv, around.trips)
             if width == around.trips > 1:
-                return -(-self._cells(axes) // width)
+                return -(-points(axes) // width)
         widths = [aligned_width(type, forms, axis, extent_of(axis) or 1) for axis in axes]
-        return self._cells(axes) // max(widths, default=1)
+        return points(axes) // max(widths, default=1)
 
     def _axes(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         found = self._dependence.of(*values)
         return [axis for axis in self._registers if axis in found]
-
-    def _cells(self, axes: Sequence[SSAValue]) -> int:
-        return math.prod(extent_of(axis) or 1 for axis in axes)
 
 
 def _is_function(op: Operation) -> bool:

@@ -260,6 +260,11 @@ def extent_of(root: SSAValue) -> int | None:
             return None
 
 
+def points(axes: Iterable[SSAValue]) -> int:
+    """The number of points of some axes, where an extent that is not constant counts as 1."""
+    return math.prod(extent_of(axis) or 1 for axis in axes)
+
+
 def value_range(root: SSAValue) -> Range | None:
     """The least and greatest value of an axis, loop variable or hardware id; of other indices, None.
 

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import extent_of
+from deplodock.analysis.linear import points
 from deplodock.analysis.resources import RESERVED, SHARED_UNIT
 from deplodock.analysis.roles import shares_accumulator
 from deplodock.dialects import loop, tile
@@ -124,7 +124,7 @@ class Registers:
     def _size(self, value: SSAValue) -> int:
         """The registers of a value at all coordinates of the register axes that it varies along."""
         found = self._dependence.of(value)
-        return math.prod(extent_of(axis) or 1 for axis in self._axes if axis in found) * _registers(value.type)
+        return points(axis for axis in self._axes if axis in found) * _registers(value.type)
 
 
 def _registers(type: Attribute) -> int:

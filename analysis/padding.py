@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.linear import Division, Linear, fold, fold_map
-from deplodock.analysis.roles import innermost_reduction
-from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.analysis.roles import summed_product
+from deplodock.dialects import loop, tile
 from deplodock.dialects.tile_ring import AllocOp, CopyOp, depth_of
 
 
@@ -19,14 +18,8 @@ def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
     Both factors must be reads whose subscripts leave the buffer there; such reads give zero once they are lowered, and
     the identity of the sum is zero. One factor does not suffice: the other may be infinite.
     """
-    innermost = innermost_reduction(reduction)
-    ops = scalar_regions.combiner_ops(innermost.combiner)
-    product = innermost.yielded[0].owner
-    if ops is None or len(ops) != 1 or not isinstance(ops[0], arith.AddfOp | arith.AddiOp):
-        return False
-    if not isinstance(product, arith.MulfOp | arith.MuliOp):
-        return False
-    return all(_is_outside(factor, condition) for factor in product.operands)
+    product = summed_product(reduction)
+    return product is not None and all(_is_outside(factor, condition) for factor in product.operands)
 
 
 def _is_outside(value: SSAValue, condition: Linear) -> bool:

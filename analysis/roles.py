@@ -36,12 +36,7 @@ def contraction(nest: Nest) -> Contraction | None:
 
 
 def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence) -> Contraction | None:
-    innermost = innermost_reduction(reduction)
-    ops = scalar_regions.combiner_ops(innermost.combiner)
-    product = innermost.yielded[0].owner
-    if ops is None or len(ops) != 1 or not isinstance(ops[0], arith.AddfOp | arith.AddiOp):
-        return None
-    if not isinstance(product, arith.MulfOp | arith.MuliOp):
+    if (product := summed_product(reduction)) is None:
         return None
     sides = [[axis for axis in nest.axes if axis in dependence.of(value)] for value in product.operands]
     only = [tuple(without(sides[i], set(sides[1 - i]))) for i in (0, 1)]
@@ -50,6 +45,14 @@ def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence
     order: dict[SSAValue, int] = {axis: i for i, axis in enumerate(nest.axes)}
     m, n = sorted(only, key=lambda axes: max(order[axis] for axis in axes))
     return Contraction(reduction, m, n, tuple(axis for axis in sides[0] if axis in sides[1]))
+
+
+def summed_product(reduction: loop.ReduceOp) -> arith.MulfOp | arith.MuliOp | None:
+    """The product that a reduction adds up, all its loops together; None where it folds anything else."""
+    innermost = innermost_reduction(reduction)
+    ops, value = scalar_regions.combiner_ops(innermost.combiner), innermost.yielded[0].owner
+    is_sum = ops is not None and len(ops) == 1 and isinstance(ops[0], arith.AddfOp | arith.AddiOp)
+    return value if is_sum and isinstance(value, arith.MulfOp | arith.MuliOp) else None
 
 
 def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:

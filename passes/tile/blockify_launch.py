@@ -23,7 +23,6 @@ last one first: what is left when most CTAs are done is short.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -34,7 +33,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.linear import Linear, coarsened_condition, condition_of, fold_map, to_map, to_sides
+from deplodock.analysis.linear import Linear, coarsened_condition, condition_of, fold_map, points, to_map, to_sides
 from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import Contraction, contraction
 from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
@@ -131,7 +130,7 @@ def _tile_sizes(launch: tile.LaunchOp, options: Options, roles: Contraction | No
     free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
     if roles is None:
         budget = positive(options, "threads", CTA_THREADS)
-        budget //= math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD) if axis in shared)
+        budget //= points(axis for axis in launch.bound_to(Binding.THREAD) if axis in shared)
         return _fill(launch, free, budget)
     m = _fill(launch, [axis for axis in free if axis in roles.m], positive(options, "m", CONTRACTION_TILE))
     n = _fill(launch, [axis for axis in free if axis in roles.n], positive(options, "n", CONTRACTION_TILE))

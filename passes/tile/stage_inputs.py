@@ -20,7 +20,6 @@ A contraction whose operand walks k in memory may have its slab transposed, `%xs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -35,7 +34,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
-from deplodock.analysis.linear import Linear, equal, extent_of, fold_value, to_map
+from deplodock.analysis.linear import Linear, equal, fold_value, points, to_map
 from deplodock.analysis.nest import launch_nest, launches
 from deplodock.analysis.resources import buffer_bytes
 from deplodock.analysis.roles import contraction, shares_accumulator
@@ -194,7 +193,7 @@ def _in_registers(launch: tile.LaunchOp, group: Group, *, is_late: bool) -> tupl
     if is_late:
         return merged, ""
     box = shared_footprint(group.loads[0], _inner_axes(launch, group.loads[0], Binding.THREAD, Binding.REGISTER))
-    threads = math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD))
+    threads = points(launch.bound_to(Binding.THREAD))
     if box is None or box.elements < merged.elements * threads:
         return None, "several threads read the same elements"
     return merged, ""
@@ -205,7 +204,7 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
     if (around := _divergent_loop(launch, group)) is not None:
         return None, f"not all threads run the loop over %{around.iv.name_hint or '?'} alike"
     footprints: list[Footprint] = []
-    points = 0
+    reads = 0
     for load in group.loads:
         inside = _inner_axes(launch, load, Binding.THREAD, Binding.REGISTER)
         footprint = shared_footprint(load, inside)
@@ -214,16 +213,13 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
         if not footprint.shape:
             return None, "one element is read"
         footprints.append(footprint)
-        points += math.prod(extent_of(root) or 1 for root in inside)
+        reads += points(inside)
     merged = _merge(footprints)
     if merged is None:
         return None, "its loops read different slabs"
-    if points <= merged.elements:
+    if reads <= merged.elements:
         return None, "each element is read once by a CTA"
-    if (
-        len(merged.readers) == 1
-        and math.prod(launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD)) <= WARP
-    ):
+    if len(merged.readers) == 1 and points(launch.bound_to(Binding.THREAD)) <= WARP:
         return None, "one warp reads it, so the L1 cache serves it"
     size = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type)
     limit = _free_shared_bytes(launch)
