@@ -2,6 +2,7 @@
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Region
 from xdsl.parser import Parser
 
 from deplodock.analysis.occupancy import ADDRESSES, occupancy, register_estimate, register_limit
@@ -98,8 +99,9 @@ def test_the_register_limit_is_the_most_that_keeps_the_ctas(threads: int, ctas: 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("ctas", range(1, 9))
 def test_the_shared_budget_is_the_most_that_keeps_the_ctas(arch: str, ctas: int) -> None:
-    gpu, module = target(arch), ModuleOp([], {ATTRIBUTE: target(arch)})
-    budget = shared_budget(module, ctas)
+    gpu, launch = target(arch), tile.LaunchOp([], [], Region(Block()), occupancy=ctas)
+    ModuleOp([launch], {ATTRIBUTE: gpu})
+    budget = shared_budget(launch)
     assert occupancy(gpu, 128, 32, budget).ctas >= ctas
     more = occupancy(gpu, 128, 32, budget + 1)
     assert more.ctas < ctas
