@@ -104,6 +104,10 @@ class AtenOp(IRDLOperation):
         """The type of the first result."""
         return self.outputs[0].type
 
+    def has(self, name: str) -> bool:
+        """Whether the overload has a parameter `name`."""
+        return any(parameter.name == name for parameter in self.schema().parameters)
+
     def tensor(self, name: str) -> SSAValue | None:
         """The operand for the tensor parameter `name`, or None if it is absent or a number."""
         given = [p.name for p in self._plain()]

@@ -22,10 +22,9 @@ class LowerFull(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         name = op.schema().name
-        known = [p.name for p in op.schema().attributes]
-        parameter = next((p for p in ("fill_value", "s", "value") if p in known), None)
+        parameter = next(filter(op.has, ("fill_value", "s", "value")), None)
         value = op.value(parameter) if parameter is not None else int("ones" in name)
-        shape = op.value("size") if "size" in known else () if name == "scalar_tensor" else shape_of(op.operand("self"))
+        shape = op.value("size") if op.has("size") else () if name == "scalar_tensor" else shape_of(op.operand("self"))
         element = op.tensor_type.element_type
         return build.constant(filling(value, element), element, shape)
 
@@ -47,8 +46,7 @@ class LowerArange(AtenPattern):
     overloads = ("arange", "arange.start", "arange.start_step")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        known = [p.name for p in op.schema().attributes]
-        start, step = (op.value(p) if p in known else value for p, value in (("start", 0), ("step", 1)))
+        start, step = (op.value(name) if op.has(name) else value for name, value in (("start", 0), ("step", 1)))
         shape, element = tuple(op.tensor_type.get_shape()), op.tensor_type.element_type
         whole = start == int(start) and step == int(step)
         if not whole and not isinstance(element, AnyFloat):

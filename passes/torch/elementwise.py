@@ -85,22 +85,14 @@ class LowerBinary(AtenPattern):
         return build.apply(self.operations[op.schema().name], x, y)
 
 
-class LowerDiv(AtenPattern):
-    """True division of floats; integers were cast when they were captured."""
+class LowerFloatBinary(AtenPattern):
+    """True division, and the angle of the point (other, self); integers were cast when they were captured."""
 
-    overloads = ("div.Tensor",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        return build.map(arith.DivfOp, *operand_pair(op, build))
-
-
-class LowerAtan2(AtenPattern):
-    """The angle of the point (other, self)."""
-
-    overloads = ("atan2",)
+    op_classes: ClassVar[dict[str, type[Operation]]] = {"div.Tensor": arith.DivfOp, "atan2": math.Atan2Op}
+    overloads = tuple(op_classes)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        return build.map(math.Atan2Op, *operand_pair(op, build))
+        return build.map(self.op_classes[op.schema().name], *operand_pair(op, build))
 
 
 class LowerRsub(AtenPattern):
@@ -166,9 +158,8 @@ class LowerClamp(AtenPattern):
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         value = op.operand("self")
         names = ("min_val", "max_val") if op.schema().name == "hardtanh" else ("min", "max")
-        known = [p.name for p in op.schema().parameters]
         for name, operation in zip(names, ("maximum", "minimum"), strict=True):
-            if name not in known or (op.tensor(name) is None and op.value(name) is None):
+            if not op.has(name) or (op.tensor(name) is None and op.value(name) is None):
                 continue
             value = build.apply(operation, *_with_bound(op, build, value, name))
         return value

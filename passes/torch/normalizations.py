@@ -163,7 +163,7 @@ def _inverse_root(build: TensorBuilder, mean: SSAValue, eps: float) -> SSAValue:
 def _affine(op: AtenOp, build: TensorBuilder, value: SSAValue) -> SSAValue:
     """Multiply by the weight and add the bias, if there are any."""
     for name, op_class in (("weight", arith.MulfOp), ("bias", arith.AddfOp)):
-        factor = op.tensor(name) if any(p.name == name for p in op.schema().parameters) else None
+        factor = op.tensor(name)
         if factor is None:
             continue
         if shape_of(factor) != op.value("normalized_shape"):

@@ -99,7 +99,7 @@ def operand_pair(
 
 def reduced_dims(op: AtenOp, rank: int, *, empty_is_all: bool = True) -> list[int]:
     """The dimensions that the parameter `dim` names, counted from the front; all if there is none or it is None."""
-    given = op.value("dim") if any(p.name == "dim" for p in op.schema().parameters) else None
+    given = op.value("dim") if op.has("dim") else None
     if given is None or (given == () and empty_is_all):
         return list(range(rank))
     return wrap_dims([given] if isinstance(given, int) else given, rank)
@@ -107,6 +107,6 @@ def reduced_dims(op: AtenOp, rank: int, *, empty_is_all: bool = True) -> list[in
 
 def with_dims(op: AtenOp, build: TensorBuilder, value: SSAValue, dims: Sequence[int], shape: Sequence[int]) -> SSAValue:
     """The result of reducing `dims` of a tensor of this shape, with ones for them if the operation keeps them."""
-    if not any(p.name == "keepdim" for p in op.schema().parameters) or not op.value("keepdim"):
+    if not op.has("keepdim") or not op.value("keepdim"):
         return value
     return build.spread(value, dims, [1 if dim in dims else n for dim, n in enumerate(shape)])

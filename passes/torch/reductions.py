@@ -95,6 +95,6 @@ def squared_deviations(build: TensorBuilder, x: SSAValue, mean: SSAValue, dims: 
 
 
 def _correction(op: AtenOp) -> float:
-    if any(p.name == "unbiased" for p in op.schema().parameters):
+    if op.has("unbiased"):
         return int(op.value("unbiased"))
     return 1 if op.value("correction") is None else op.value("correction")
