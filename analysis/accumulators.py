@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from xdsl.ir import Operation, Use
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.occupancy import REGISTER_BYTES
+from deplodock.analysis.operations import ancestors
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import AllocOp, FuncOp, MoveOp
 from deplodock.dialects.loop import memref_of
@@ -74,14 +76,12 @@ def _writes(use: Use) -> bool:
 
 def _carries(inner: loop.ForOp, place: int, alloc: AllocOp, accesses: list[_Access]) -> bool:
     """Whether a buffer is alive where iterations of `inner` start, for the next one of it or of a loop around it."""
-    around: Operation | None = inner
-    while around is not None and not around.is_ancestor(alloc):
+    for around in takewhile(lambda op: not op.is_ancestor(alloc), (inner, *ancestors(inner))):
         inside = [access for access in accesses if around.is_ancestor(access.op)]
         if inside and isinstance(around, loop.ForOp) and _repeats(around):
             following = [access for access in inside if access.place > place]
             is_accumulator = not inside[0].writes and any(access.writes for access in inside)
             return is_accumulator and not (following or inside)[0].writes
-        around = around.parent_op()
     return False
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -24,6 +25,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from deplodock.analysis.alignment import MAX_BYTES, aligned_width, element_bytes, strides_of
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import Division, Linear, extent_of, fold_conditions, fold_map, points, value_range
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.slabs import WARP, Slab, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory, memory_of
@@ -246,13 +248,8 @@ class SlabBanks:
 
     def _loops_around(self, load: loop.LoadOp) -> list[SSAValue]:
         """The variables of the loops between the stage and a reader."""
-        loops: list[SSAValue] = []
-        around = load.parent_op()
-        while around is not None and around.parent is not None and not around.is_ancestor(self._stage):
-            if isinstance(around, loop.ForOp | loop.ReduceOp):
-                loops.append(around.iv)
-            around = around.parent_op()
-        return loops
+        inside = takewhile(lambda around: not around.is_ancestor(self._stage), ancestors(load))
+        return [around.iv for around in inside if isinstance(around, loop.ForOp | loop.ReduceOp)]
 
 
 def kernel_wavefronts(function: kernel.FuncOp) -> dict[Operation, Wavefronts]:
@@ -291,11 +288,9 @@ def _context(op: Operation, function: kernel.FuncOp) -> tuple[list[SSAValue], li
     """The variables of the loops around an operation, and the conditions of the guards around it."""
     loops: list[SSAValue] = []
     guards: list[Linear] = []
-    around = op.parent_op()
-    while around is not None and around is not function:
+    for around in ancestors(op, below=function):
         if isinstance(around, loop.ForOp):
             loops.append(around.iv)
         elif isinstance(around, loop.GuardOp):
             guards += fold_conditions(around.conditions.data, around.indices)
-        around = around.parent_op()
     return loops, guards

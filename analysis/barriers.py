@@ -21,12 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.barrier_state import State
 from deplodock.analysis.linear import Atom, Division, Linear, Range, fold_map, value_range
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.ownership import Path, thread_of
 from deplodock.analysis.phases import WARP, PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
 from deplodock.analysis.shared_accesses import (
@@ -188,12 +190,10 @@ class _Walk:
 
         Only single arrivals and copies of boxes may leave threads out.
         """
-        made, parent = mbarrier_of(op.barrier), op.parent_op()
-        conditions: list[Linear] = []
-        while parent is not None and not parent.is_ancestor(made):
-            if isinstance(parent, loop.GuardOp):
-                conditions += [self._now(form) for form in conditions_of(parent)]
-            parent = parent.parent_op()
+        made = mbarrier_of(op.barrier)
+        inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
+        guards = [around for around in inside if isinstance(around, loop.GuardOp)]
+        conditions = [self._now(form) for guard in guards for form in conditions_of(guard)]
         count = threads_where(conditions, self._thread, self._threads)
         if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and op.is_warp is None):
             return count
@@ -387,11 +387,9 @@ class _Walk:
 def _zeros(op: Operation) -> list[Atom]:
     """The ids, loop variables and remainders that guards around an operation leave at 0."""
     found: list[Atom] = []
-    parent = op.parent_op()
-    while parent is not None:
-        for form in conditions_of(parent) if isinstance(parent, loop.GuardOp) else ():
+    for guard in ancestors(op):
+        for form in conditions_of(guard) if isinstance(guard, loop.GuardOp) else ():
             bounds = form.range()
             if bounds is not None and bounds[0] == form.constant == -1 and len(form.terms) == 1:
                 found.append(form.terms[0][0])
-        parent = parent.parent_op()
     return found

@@ -164,7 +164,7 @@ class _Loop:
         if not isinstance(op, loop.LoadOp):
             yield Fault(op, "a slot of a ring is only read by loop.load")
             return
-        around = _in_block(op, self.wait.parent)
+        around = _beside(self.wait, op)
         if around is None or not self.wait.is_before_in_block(around) or not around.is_before_in_block(self.release):
             yield Fault(op, "it reads a slot outside the wait and the release of its step")
         slot = fold_map(op.map.data, op.indices)[0]
@@ -212,7 +212,7 @@ class _Loop:
         """Check that the first `ahead` steps are copied once each, before the loop."""
         steps: list[int] = []
         for first in before:
-            around = _in_block(first, self.op.parent)
+            around = _beside(self.op, first)
             if around is None or not around.is_before_in_block(self.op):
                 yield Fault(first, "it must stand before the loop that waits for its step, or in it")
                 return
@@ -239,11 +239,9 @@ def _steps(copy: CopyOp, around: Operation) -> list[int] | None:
     return None if rest.terms else [rest.constant + i for i in range(around.trips)]
 
 
-def _in_block(op: Operation | None, block: Block | None) -> Operation | None:
-    """The operation around `op`, or itself, that stands directly in a block."""
-    while op is not None and op.parent is not block:
-        op = op.parent_op()
-    return op
+def _beside(op: Operation, inner: Operation) -> Operation | None:
+    """The operation around `inner`, or itself, that stands in the same block as `op`."""
+    return None if op.parent is None else op.parent.find_ancestor_op_in_block(inner)
 
 
 def rings(function: Operation) -> Iterator[tile.RingOp]:

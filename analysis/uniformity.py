@@ -8,6 +8,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.linear import Linear, fold_map
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.slabs import stand_in
 from deplodock.dialects import kernel, loop
 
@@ -18,13 +19,11 @@ def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
     Threads of a whole cluster meet at a cluster barrier.
     """
     size = function.cluster_size if isinstance(op, kernel.ClusterBarrierOp) else 1
-    parent = op.parent_op()
-    while parent is not None and parent is not function:
+    for parent in ancestors(op, below=function):
         if isinstance(parent, loop.GuardOp) and not _is_uniform(parent.conditions.data, parent.indices, function, size):
             return parent
         if isinstance(parent, loop.ForOp) and not _is_uniform(parent.bound.data, parent.bound_operands, function, size):
             return parent
-        parent = parent.parent_op()
     return None
 
 

@@ -14,7 +14,7 @@ from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FileLineColLoc, IndexType, MemRefType, ModuleOp, NoneAttr
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.target import Target
@@ -22,6 +22,7 @@ from xdsl.utils.target import Target
 from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
 from deplodock.analysis.arguments import Role, argument_roles
 from deplodock.analysis.linear import Linear, fold_map
+from deplodock.analysis.operations import ancestors, position_of
 from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
 from deplodock.codegen import cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
 from deplodock.codegen.cuda_indices import IndexWriter, forms, is_int, offset, split_unrolled
@@ -92,7 +93,7 @@ def print_module(module: ModuleOp) -> str:
     Raises:
         UnsupportedError: there is no kernel, or one holds something without a CUDA form; the message says where.
     """
-    functions = [op for op in module.walk() if isinstance(op, kernel.FuncOp)]
+    functions = kernel.functions(module)
     if not functions:
         raise UnsupportedError(
             "the module holds no kernel.func to print as CUDA; it computes nothing, or is above the kernel level"
@@ -130,10 +131,8 @@ class _KernelPrinter:
 
     def _position(self) -> str:
         """Where the operation being printed stands in its file, if that is known."""
-        location = self.current.location
-        if not isinstance(location, FileLineColLoc):
-            return ""
-        return f"{location.filename.data}:{location.line.data}:{location.column.data}: error: "
+        position = position_of(self.current)
+        return "" if position is None else f"{position}: error: "
 
     def _print(self) -> None:
         self.shared = shared_memory(self.function)
@@ -358,10 +357,7 @@ class _KernelPrinter:
 
 def _is_repeated(op: Operation) -> bool:
     """Whether an operation stands in a loop."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, loop.ForOp):
-        parent = parent.parent_op()
-    return parent is not None
+    return any(isinstance(parent, loop.ForOp) for parent in ancestors(op))
 
 
 def _c_type(type: Attribute) -> str:

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
+    ModuleOp,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -97,6 +98,7 @@ __all__ = [
     "TmaLoadOp",
     "WaitGroupOp",
     "WaitPhaseOp",
+    "functions",
 ]
 
 
@@ -394,6 +396,11 @@ class ShuffleXorOp(IRDLOperation):
         op = cls(parser.resolve_operand(operand, parser.parse_type()), mask)
         op.attributes |= attributes
         return op
+
+
+def functions(module: ModuleOp) -> list[FuncOp]:
+    """The kernels of a module, in order."""
+    return [op for op in module.ops if isinstance(op, FuncOp)]
 
 
 Kernel = Dialect(

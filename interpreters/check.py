@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType
 from xdsl.ir import Attribute
 
 from deplodock.analysis.arguments import Function, entry_functions
+from deplodock.dialects import kernel
 from deplodock.dialects.elements import FLOATS, WIDE
-from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.evaluate import input_types, run
@@ -101,7 +101,7 @@ def _has_torch(module: ModuleOp) -> bool:
 
 
 def _is_kernel_level(module: ModuleOp) -> bool:
-    return any(isinstance(op, KernelFuncOp) for op in module.ops)
+    return bool(kernel.functions(module))
 
 
 def _lowest_integer(module: ModuleOp, function: Function, seed: int) -> int:

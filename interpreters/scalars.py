@@ -15,9 +15,10 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import FileLineColLoc, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
+from deplodock.analysis.operations import position_of
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import Array, DType, Precision, dtype_of, poison
 
@@ -43,10 +44,8 @@ def check_scalar(op: Operation) -> None:
 def describe(op: Operation) -> str:
     """An operation for a message: its position if known, and its text without regions."""
     text = op.name if op.regions else " ".join(str(op).split())
-    if isinstance(op.location, FileLineColLoc):
-        file, line, column = op.location.filename.data, op.location.line.data, op.location.column.data
-        return f"{file}:{line}:{column}: {text}"
-    return text
+    position = position_of(op)
+    return text if position is None else f"{position}: {text}"
 
 
 def scalar_value(attribute: object, dtype: DType) -> Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
+from deplodock.analysis.operations import ancestors
 from deplodock.dialects.kernel import (
     AllocOp,
     ArriveCopiesOp,
@@ -113,15 +114,8 @@ class Nests:
         """Whether the buffer is only written, by one op, and all loops around it inside `loop` run as one step."""
         if len(group) != 1 or memory_of(group[0].buffer) is Memory.REGISTER:
             return False
-        return all(self.of(inner) is not None for inner in _loops_between(group[0].op, loop))
-
-
-def _loops_between(op: Operation, outer: ForOp) -> Iterator[ForOp]:
-    parent = op.parent_op()
-    while parent is not None and parent is not outer:
-        if isinstance(parent, ForOp):
-            yield parent
-        parent = parent.parent_op()
+        around = ancestors(group[0].op, below=loop)
+        return all(self.of(inner) is not None for inner in around if isinstance(inner, ForOp))
 
 
 def _apart_along(iv: SSAValue, group: Sequence[Access]) -> bool:

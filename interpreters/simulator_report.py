@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import StringIO
 
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
 
+from deplodock.analysis.operations import ancestors, position_of
 from deplodock.dialects.kernel import FuncOp
 
 DATA_RACE = "data race"
@@ -108,18 +109,7 @@ class Names(Printer):
 
 def kernel_of(op: Operation) -> FuncOp | None:
     """The kernel that an op is in."""
-    parent: Operation | None = op
-    while parent is not None and not isinstance(parent, FuncOp):
-        parent = parent.parent_op()
-    return parent
-
-
-def position_of(op: Operation) -> str | None:
-    """`file:line:column` of an op read from a file."""
-    location = op.location
-    if not isinstance(location, FileLineColLoc):
-        return None
-    return f"{location.filename.data}:{location.line.data}:{location.column.data}"
+    return next((around for around in (op, *ancestors(op)) if isinstance(around, FuncOp)), None)
 
 
 class Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.nest import kernels, launches
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.schedule import ATTRIBUTE as SCHEDULE
 from deplodock.analysis.schedule import LEFT_OUT, schedule_of
 from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
@@ -160,7 +161,7 @@ def _level_of_op(op: Operation) -> Level | None:
         case tensor.KernelOp():
             return Level.TENSOR
         case _ if op.dialect_name() == tensor.TensorExt.name:
-            inside = any(isinstance(parent, tensor.KernelOp) for parent in _parents(op))
+            inside = any(isinstance(parent, tensor.KernelOp) for parent in ancestors(op))
             return Level.TENSOR if inside else Level.TORCH
         case FuncOp() if any(isinstance(type, TensorType) for type in op.function_type.inputs):
             fused = any(isinstance(inner, tensor.KernelOp) for inner in op.walk())
@@ -170,17 +171,10 @@ def _level_of_op(op: Operation) -> Level | None:
         case tile.LaunchOp():
             return Level.TILE
         case loop.ForOp() | loop.ReduceOp() | loop.StoreOp():
-            below = any(isinstance(parent, tile.LaunchOp | kernel.FuncOp) for parent in _parents(op))
+            below = any(isinstance(parent, tile.LaunchOp | kernel.FuncOp) for parent in ancestors(op))
             return None if below else Level.LOOP
         case _:
             return None
-
-
-def _parents(op: Operation) -> Iterator[Operation]:
-    parent = op.parent_op()
-    while parent is not None:
-        yield parent
-        parent = parent.parent_op()
 
 
 def _pass(stage: Stage, schedule: str | None) -> ModulePass:

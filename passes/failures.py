@@ -1,8 +1,9 @@
 """Errors of passes that say where the operation at fault stands in the source."""
 
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException
+
+from deplodock.analysis.operations import position_of
 
 
 class ExceedsTarget(PassFailedException):
@@ -17,8 +18,5 @@ def failure(op: Operation, message: str) -> PassFailedException:
 def located(op: Operation, message: str) -> str:
     """The text of an error about `op`, with its position in the source if it has one."""
     text = f"{op.name}: {message}"
-    match op.location:
-        case FileLineColLoc(filename=file, line=line, column=column):
-            return f"{file.data}:{line.data}:{column.data}: error: {text}"
-        case _:
-            return text
+    position = position_of(op)
+    return text if position is None else f"{position}: error: {text}"

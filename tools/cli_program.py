@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
-from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects import kernel
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
 from deplodock.passes.trace import Trace
@@ -183,10 +183,9 @@ class Session:
         """Write the kernels to the dump folder, and with `-v` the parts of the time."""
         folder = self.options.dump_dir
         if folder is not None:
-            for function in module.ops:
-                if isinstance(function, FuncOp):
-                    path = folder / f"{function.sym_name.data}.cu"
-                    path.write_text(print_module(ModuleOp([function.clone()])), encoding="utf-8")
+            for function in kernel.functions(module):
+                path = folder / f"{function.sym_name.data}.cu"
+                path.write_text(print_module(ModuleOp([function.clone()])), encoding="utf-8")
             self.note(f"wrote {self._dumped} modules to {folder}")
         if self.options.verbosity:
             print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)

@@ -18,7 +18,7 @@ from deplodock.analysis.cost import Rates
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.targets import target_of
-from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects import kernel
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
@@ -167,7 +167,7 @@ def _limited(module: ModuleOp, options: RunOptions) -> contextlib.AbstractContex
     """End the process if the GPU takes too long."""
     if options.device != "cuda" or options.limit is None:
         return contextlib.nullcontext()
-    kernels = ", ".join(f"@{op.sym_name.data}" for op in module.ops if isinstance(op, FuncOp))
+    kernels = ", ".join(f"@{op.sym_name.data}" for op in kernel.functions(module))
     return limited(options.limit, f"{kernels} on the GPU; `run --device sim` finds waits that never end")
 
 
@@ -268,7 +268,7 @@ def _bench(program: Program, module: ModuleOp, task: _Task, executable: Executab
 
 def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[dict[str, dict[str, float]], str]:
     """What ncu measures of each kernel, and why it measured nothing, if so."""
-    names = [op.sym_name.data for op in module.ops if isinstance(op, FuncOp)]
+    names = [op.sym_name.data for op in kernel.functions(module)]
     try:
         return ncu.measure(session.text(module, Level.KERNEL), names, limit=options.limit or NCU_LIMIT), ""
     except Error as error:
@@ -286,7 +286,7 @@ def _profile(
 
 def _print_kernels(module: ModuleOp, counters: dict[str, Counters]) -> None:
     arch = target_of(module).arch.data
-    for function in (op for op in module.ops if isinstance(op, FuncOp)):
+    for function in kernel.functions(module):
         name = function.sym_name.data
         print(
             f"@{name}: {function.num_blocks} blocks of {function.num_threads} threads, "

@@ -23,6 +23,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.banks import kernel_wavefronts
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.resources import shared_bytes
 from deplodock.analysis.targets import nvcc_arch
 from deplodock.codegen.cuda import print_module
@@ -161,8 +162,7 @@ def _lowered(program: Program) -> ModuleOp:
 
 def _kernels(module: ModuleOp, compiled: CompiledKernel) -> dict[str, dict[str, Value]]:
     code = disassemble(compiled.cubin)
-    functions = [op for op in module.ops if isinstance(op, kernel.FuncOp)]
-    return {f.sym_name.data: _figures(f, compiled, code[f.sym_name.data]) for f in functions}
+    return {f.sym_name.data: _figures(f, compiled, code[f.sym_name.data]) for f in kernel.functions(module)}
 
 
 def _figures(function: kernel.FuncOp, compiled: CompiledKernel, code: Sequence[Instruction]) -> dict[str, Value]:
@@ -212,11 +212,7 @@ def _size(buffer: SSAValue) -> int:
 
 def _trips(op: Operation) -> Iterator[int]:
     """The trips of the loops around an operation; a loop without a constant bound counts once."""
-    around = op.parent_op()
-    while around is not None:
-        if isinstance(around, loop.ForOp):
-            yield around.trips or 1
-        around = around.parent_op()
+    return (around.trips or 1 for around in ancestors(op) if isinstance(around, loop.ForOp))
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:

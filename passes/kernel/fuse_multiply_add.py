@@ -21,8 +21,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
-from deplodock.dialects import loop
-from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 
 
@@ -62,6 +61,5 @@ class FuseMultiplyAddPass(ModulePass):
     name = "fuse-multiply-add"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in op.walk():
-            if isinstance(function, FuncOp):
-                PatternRewriteWalker(FuseAccumulation()).rewrite_region(function.body)
+        for function in kernel.functions(op):
+            PatternRewriteWalker(FuseAccumulation()).rewrite_region(function.body)

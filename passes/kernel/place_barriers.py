@@ -35,9 +35,8 @@ class PlaceBarriersPass(ModulePass):
     name = "place-barriers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in op.ops:
-            if isinstance(function, kernel.FuncOp):
-                place_barriers(function)
+        for function in kernel.functions(op):
+            place_barriers(function)
 
 
 def place_barriers(function: kernel.FuncOp) -> None:

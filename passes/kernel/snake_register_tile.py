@@ -29,8 +29,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.linear import fold_map
-from deplodock.dialects import loop
-from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 
 
@@ -41,11 +40,10 @@ class SnakeRegisterTilePass(ModulePass):
     name = "snake-register-tile"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in op.walk():
-            if isinstance(function, FuncOp):
-                for product in [op for op in function.body.walk() if isinstance(op, math.FmaOp)]:
-                    if (rows := _rows(product)) is not None:
-                        _snake(*rows)
+        for function in kernel.functions(op):
+            for product in [op for op in function.body.walk() if isinstance(op, math.FmaOp)]:
+                if (rows := _rows(product)) is not None:
+                    _snake(*rows)
 
 
 def _rows(product: math.FmaOp) -> tuple[loop.ForOp, list[loop.ForOp]] | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.barriers import first_hazard
 from deplodock.analysis.boxes import misaligned
+from deplodock.analysis.operations import position_of
 from deplodock.analysis.shared_accesses import Hazard
 from deplodock.analysis.uniformity import divergent
 from deplodock.dialects import kernel, loop
@@ -29,9 +30,8 @@ class VerifyBarriersPass(ModulePass):
     name = "verify-barriers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in op.ops:
-            if isinstance(function, kernel.FuncOp):
-                verify_barriers(function)
+        for function in kernel.functions(op):
+            verify_barriers(function)
 
 
 def verify_barriers(function: kernel.FuncOp) -> None:
@@ -92,7 +92,5 @@ def _verify_clusters(function: kernel.FuncOp) -> None:
 
 def _position(op: Operation) -> str:
     """`file:line:column: ` of an operation read from a file."""
-    location = op.location
-    if not isinstance(location, FileLineColLoc):
-        return ""
-    return f"{location.filename.data}:{location.line.data}:{location.column.data}: "
+    position = position_of(op)
+    return "" if position is None else f"{position}: "

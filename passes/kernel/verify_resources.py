@@ -67,9 +67,8 @@ class VerifyResourcesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)
-        for function in op.ops:
-            if isinstance(function, kernel.FuncOp):
-                verify_resources(function, target)
+        for function in kernel.functions(op):
+            verify_resources(function, target)
 
 
 def verify_resources(function: kernel.FuncOp, target: kernel.TargetAttr) -> None:

@@ -20,7 +20,7 @@ A contraction whose operand walks k in memory may have its slab transposed, `%xs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,6 +36,7 @@ from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
 from deplodock.analysis.linear import Linear, equal, fold_value, points, to_map
 from deplodock.analysis.nest import launch_nest, launches
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.resources import buffer_bytes
 from deplodock.analysis.roles import contraction, shares_accumulator
 from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
@@ -132,9 +133,8 @@ def _is_written(buffer: SSAValue) -> bool:
 
 def _loops_inside(op: Operation) -> list[loop.ForOp | loop.ReduceOp]:
     """The loops that a slab of a load spans, innermost first: the one around it, or those of a chunk of a reduction."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp):
-        parent = parent.parent_op()
+    around = (parent for parent in ancestors(op) if isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp))
+    parent = next(around, None)
     if not isinstance(parent, loop.ForOp | loop.ReduceOp):
         return []
     loops = [parent]
@@ -250,7 +250,7 @@ def _divergent_loop(launch: tile.LaunchOp, group: Group) -> loop.ForOp | loop.Re
     """The innermost loop around the place of a slab whose bound differs between threads or registers, or None."""
     dependence = Dependence()
     lanes = [axis for axis in launch.axes if axis not in launch.ctas]
-    for around in _ancestors(group.block.parent_op()):
+    for around in ancestors(group.anchor()):
         if isinstance(around, loop.ForOp | loop.ReduceOp):
             found = dependence.of(*around.bound_operands)
             if any(axis in found for axis in lanes):
@@ -315,16 +315,10 @@ def _dominating(indices: Sequence[SSAValue], anchor: Operation) -> list[SSAValue
         if not isinstance(value.owner, loop.IndexOp):
             continue
         pending.extend(value.owner.indices)
-        around = next((op for op in _ancestors(anchor) if op.parent is value.owner.parent), None)
+        around = None if value.owner.parent is None else value.owner.parent.find_ancestor_op_in_block(anchor)
         if around is not None and value.owner.is_before_in_block(around):
             found.append(value)
     return found
-
-
-def _ancestors(op: Operation | None) -> Iterator[Operation]:
-    while op is not None:
-        yield op
-        op = op.parent_op()
 
 
 def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:

@@ -1,0 +1,25 @@
+"""Where an operation stands: in the source, and in other operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import FileLineColLoc
+from xdsl.ir import Operation
+
+
+def position_of(op: Operation) -> str | None:
+    """`file:line:column` of an operation that was read from a file."""
+    match op.location:
+        case FileLineColLoc(filename=file, line=line, column=column):
+            return f"{file.data}:{line.data}:{column.data}"
+        case _:
+            return None
+
+
+def ancestors(op: Operation, below: Operation | None = None) -> Iterator[Operation]:
+    """The operations around one, the innermost first; where `below` is given, those inside of it."""
+    parent = op.parent_op()
+    while parent is not None and parent is not below:
+        yield parent
+        parent = parent.parent_op()
