@@ -85,14 +85,22 @@ class LowerBinary(AtenPattern):
         return build.apply(self.operations[op.schema().name], x, y)
 
 
-class LowerFloatBinary(AtenPattern):
-    """True division, and the angle of the point (other, self); integers were cast when they were captured."""
+class LowerDiv(AtenPattern):
+    """True division of floats; integers were cast when they were captured."""
 
-    op_classes: ClassVar[dict[str, type[Operation]]] = {"div.Tensor": arith.DivfOp, "atan2": math.Atan2Op}
-    overloads = tuple(op_classes)
+    overloads = ("div.Tensor",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        return build.map(self.op_classes[op.schema().name], *operand_pair(op, build))
+        return build.map(arith.DivfOp, *operand_pair(op, build))
+
+
+class LowerAtan2(AtenPattern):
+    """The angle of the point (other, self)."""
+
+    overloads = ("atan2",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        return build.map(math.Atan2Op, *operand_pair(op, build))
 
 
 class LowerRsub(AtenPattern):
