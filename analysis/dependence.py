@@ -33,15 +33,6 @@ class Dependence:
             result |= self._known[value]
         return result
 
-    def of_op(self, op: Operation) -> dict[SSAValue, None]:
-        """What an operation's execution depends on: its operands and the free values of its regions."""
-        result = self.of(*op.operands)
-        for region in op.regions:
-            for inner in region.walk():
-                result |= self.of(*inner.operands)
-        bound = {argument for region in op.regions for block in region.blocks for argument in block.args}
-        return without(result, bound)
-
     def _compute(self, value: SSAValue) -> dict[SSAValue, None]:
         if isinstance(value, BlockArgument):
             return {value: None} if is_coordinate(value) else {}

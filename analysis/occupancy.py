@@ -7,19 +7,10 @@ shared memory is given in units of 128 bytes, with 1 KB besides.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
-
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import points
 from deplodock.analysis.resources import RESERVED, SHARED_UNIT
-from deplodock.analysis.roles import shares_accumulator
-from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.tile import Binding, Memory
 
 WARP = 32
 PARTITIONS = 4
@@ -33,9 +24,6 @@ THREAD_UNIT = REGISTER_UNIT // WARP
 
 REGISTER_BYTES = 4
 
-ADDRESSES = 32
-"""The registers of a thread besides its data, roughly: addresses, loop counters, what the compiler keeps."""
-
 
 @dataclass(frozen=True)
 class Occupancy:
@@ -43,11 +31,6 @@ class Occupancy:
 
     ctas: int
     limited_by: str
-    sms: int
-
-    def waves(self, blocks: int) -> float:
-        """How many times a grid fills the GPU, the last time perhaps in part; infinite where no CTA fits."""
-        return blocks / (self.ctas * self.sms) if self.ctas else math.inf
 
     def __str__(self) -> str:
         return f"{self.ctas} CTAs on an SM, limited by {self.limited_by}"
@@ -62,7 +45,7 @@ def occupancy(target: TargetAttr, threads: int, registers: int, shared: int) -> 
         "CTAs": target.fact("blocks_per_sm"),
     }
     limiting = min(limits, key=lambda name: limits[name])
-    return Occupancy(limits[limiting], limiting, target.fact("sms"))
+    return Occupancy(limits[limiting], limiting)
 
 
 def register_limit(target: TargetAttr, threads: int, ctas: int) -> int:
@@ -75,15 +58,6 @@ def register_limit(target: TargetAttr, threads: int, ctas: int) -> int:
     return limit if _by_registers(target, threads, limit) >= ctas else 0
 
 
-def register_estimate(launch: tile.LaunchOp) -> int:
-    """The registers that a thread of a launch takes, roughly: accumulators, what is read for them, and addresses.
-
-    All that one block reads is taken to be alive together with the accumulators of the reductions around and before it;
-    other scalars are taken to replace what they are computed from.
-    """
-    return Registers(launch).of_block(launch.body.block) + ADDRESSES
-
-
 def threads_of_sm(threads: int) -> int:
     """The threads of an SM that a CTA of so many takes: whole warps."""
     return _warps(threads) * WARP
@@ -92,44 +66,6 @@ def threads_of_sm(threads: int) -> int:
 def shared_of_sm(shared: int) -> int:
     """The bytes of an SM's shared memory that a CTA with so many takes."""
     return -(-(shared + RESERVED) // SHARED_UNIT) * SHARED_UNIT
-
-
-class Registers:
-    """The estimate for one launch, without addresses."""
-
-    def __init__(self, launch: tile.LaunchOp) -> None:
-        self._dependence = Dependence()
-        self._axes = launch.bound_to(Binding.REGISTER)
-
-    def of_block(self, block: Block) -> int:
-        """The registers of what a block reads and folds, and the most that one of its loops takes in its body."""
-        own = sum(self._of(op) for op in block.ops)
-        inner = (self.of_block(op.body.block) for op in block.ops if isinstance(op, loop.ForOp | loop.ReduceOp))
-        return own + max(inner, default=0)
-
-    def _of(self, op: Operation) -> int:
-        match op:
-            case loop.LoadOp() if tile.memory_of(op.source) is not Memory.REGISTER:
-                return self._size(op.result)
-            case tile.StageOp() if tile.memory_of(op.slab) is Memory.REGISTER:
-                type = loop.memref_of(op.slab)
-                return math.prod(type.get_shape()) * _registers(type.element_type)
-            case loop.ReduceOp():
-                around = op.parent_op()
-                shared = isinstance(around, loop.ReduceOp) and shares_accumulator(op, around)
-                return 0 if shared else sum(self._size(result) for result in op.results)
-            case _:
-                return 0
-
-    def _size(self, value: SSAValue) -> int:
-        """The registers of a value at all coordinates of the register axes that it varies along."""
-        found = self._dependence.of(value)
-        return points(axis for axis in self._axes if axis in found) * _registers(value.type)
-
-
-def _registers(type: Attribute) -> int:
-    """The registers of one scalar."""
-    return -(-element_bytes(type) // REGISTER_BYTES)
 
 
 def _warps(threads: int) -> int:

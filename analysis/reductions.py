@@ -15,7 +15,7 @@ from deplodock.dialects import loop, tensor, tile
 from deplodock.errors import UnsupportedError
 
 
-def longest_reduction(module: ModuleOp, entry: str | None = None) -> int:
+def longest_reduction(module: ModuleOp) -> int:
     """The longest chain of additions that any result of the entry function is computed through, in reductions.
 
     A reduction adds its extent to the chain of what it folds. Loops with one accumulator are one reduction, whose
@@ -23,10 +23,10 @@ def longest_reduction(module: ModuleOp, entry: str | None = None) -> int:
     of sums grow with it.
 
     Raises:
-        Error: there is no entry function, or several and none is named.
+        Error: there is no entry function, or several.
         UnsupportedError: an extent is not constant.
     """
-    function = entry_function(module, entry)
+    function = entry_function(module)
     paths = _Paths()
     paths.run(function, [0] * len(parameters(function)))
     return max((1, *(paths.length(value) for value in (*parameters(function), *_returned(function)))))

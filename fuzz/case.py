@@ -250,7 +250,7 @@ def _key(error: BaseException) -> str:
     return f"{type(error).__name__} in {frame.name}"
 
 
-def check(case: Case, *, every_pass: bool = False) -> Facts:
+def check(case: Case) -> Facts:
     """Check a case at every level. Raises Failure where it shows a mistake, NotDrawn where it says nothing."""
     with torch.random.fork_rng(devices=[]):
-        return Checker(case, every_pass=every_pass).run()
+        return Checker(case).run()

@@ -9,14 +9,15 @@ import random
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.nest import kernels, nests
 from deplodock.analysis.roles import contraction
-from deplodock.analysis.schedule import ATTRIBUTE, Schedule, choose, format_schedule
+from deplodock.analysis.schedule import Schedule
 from deplodock.passes.tile.async_copy import AsyncCopyPass
 from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
+from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
 from deplodock.passes.tile.chunk_reduce import ChunkReducePass
 from deplodock.passes.tile.cooperative_reduce import CooperativeReducePass
@@ -142,10 +143,7 @@ def class_of(function: func.FuncOp) -> str:
 def write_schedules(module: ModuleOp, schedules: Mapping[str, Schedule]) -> None:
     """Write the schedule of its class on each kernel of a module at loop level, completed as `choose-schedule` does."""
     for function in kernels(module):
-        given = schedules[class_of(function)]
-        chosen = choose(function, given)
-        completed = {rule: {**chosen.get(rule, {}), **options} for rule, options in given.items()}
-        function.attributes[ATTRIBUTE] = StringAttr(format_schedule(completed))
+        write_schedule(function, schedules[class_of(function)])
 
 
 def _schedule(draw: random.Random, rules: Sequence[ModulePass]) -> Schedule:

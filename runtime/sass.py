@@ -121,15 +121,6 @@ def find_nvdisasm() -> Path | None:
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
-def statistics(cubin: bytes, *, nvdisasm: Path | None = None) -> dict[str, LoopStatistics]:
-    """The statistics of each kernel of a cubin, by name.
-
-    Raises:
-        CompileError: no nvdisasm was found, or it cannot read the cubin.
-    """
-    return {name: loop_statistics(code) for name, code in disassemble(cubin, nvdisasm=nvdisasm).items()}
-
-
 def disassemble(cubin: bytes, *, nvdisasm: Path | None = None) -> dict[str, list[Instruction]]:
     """The instructions of each kernel of a cubin, by name.
 

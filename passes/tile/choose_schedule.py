@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
@@ -45,11 +46,12 @@ class ChooseSchedulePass(ModulePass):
             elif given is None and ATTRIBUTE in function.attributes:
                 remarks.skip(self.name, function.sym_name.data, "the kernel has a schedule")
             else:
-                chosen = choose(function, given)
-                schedule = chosen if given is None else _completed(given, chosen)
-                function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))
+                write_schedule(function, given)
 
 
-def _completed(given: Schedule, chosen: Schedule) -> Schedule:
-    """A given schedule with the options that it leaves out."""
-    return {rule: {**chosen.get(rule, {}), **options} for rule, options in given.items()}
+def write_schedule(function: func.FuncOp, given: Schedule | None) -> None:
+    """Write the schedule that the heuristics choose on a kernel, or a given one with the options that it leaves out."""
+    schedule = chosen = choose(function, given)
+    if given is not None:
+        schedule = {rule: {**chosen.get(rule, {}), **options} for rule, options in given.items()}
+    function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))

@@ -148,9 +148,9 @@ class TensorBuilder:
         op = tensor.ElementwiseOp.of(arith.SelectOp, condition, x, y, result_element=element_of(x))
         return self._named(self.insert(op).outputs[0], name)
 
-    def iota(self, dim: int, shape: Sequence[int], element: Attribute = i64) -> SSAValue:
+    def iota(self, dim: int, shape: Sequence[int]) -> SSAValue:
         """The coordinate along a dimension at every index of a shape."""
-        return self.insert(tensor.IotaOp(dim, TensorType(element, shape))).result
+        return self.insert(tensor.IotaOp(dim, TensorType(i64, shape))).result
 
     def gather(self, source: SSAValue, indices: Sequence[SSAValue], map: AffineMap) -> SSAValue:
         """Read `source` through a map whose symbols are the elements of `indices`."""
@@ -160,12 +160,11 @@ class TensorBuilder:
         """Tensors one after the other along a dimension; the tensor itself if it is one."""
         return values[0] if len(values) == 1 else self.insert(tensor.ConcatOp(values, dim)).result
 
-    def index_map(self, value: SSAValue, map: AffineMap, shape: Sequence[int], name: str | None = None) -> SSAValue:
+    def index_map(self, value: SSAValue, map: AffineMap, shape: Sequence[int]) -> SSAValue:
         """Read `value` through a map; the value itself if that changes nothing."""
         if tuple(shape) == shape_of(value) and map == AffineMap.identity(len(shape)):
             return value
-        op = self.insert(tensor.IndexMapOp(value, map, shape))
-        return self._named(op.result, name or value.name_hint)
+        return self._named(self.insert(tensor.IndexMapOp(value, map, shape)).result, value.name_hint)
 
     def broadcast(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """Broadcast to a shape, aligned at the last dimension."""

@@ -3,14 +3,12 @@
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
-from xdsl.parser import Parser
 
-from deplodock.analysis.occupancy import ADDRESSES, occupancy, register_estimate, register_limit
+from deplodock.analysis.occupancy import occupancy, register_limit
 from deplodock.analysis.resources import shared_budget
 from deplodock.analysis.targets import ATTRIBUTE, target
 from deplodock.analysis.tiling import TILES
 from deplodock.dialects import tile
-from deplodock.passes.driver import new_context
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 
@@ -61,13 +59,6 @@ def test_what_limits_the_ctas(threads: int, registers: int, shared: int, what: s
     assert str(found) == f"{found.ctas} CTAs on an SM, limited by {what}"
 
 
-def test_waves() -> None:
-    found = occupancy(target("h100"), 128, 232, 99 * 1024)
-    assert found.waves(112) == 112 / 264
-    assert found.waves(264) == 1
-    assert occupancy(target("h100"), 2048, 32, 0).waves(1) == float("inf")
-
-
 @pytest.mark.parametrize(
     ("threads", "ctas", "limit"),
     [
@@ -115,48 +106,3 @@ def test_tiles_are_whole_warps_with_registers_for_their_ctas(arch: str) -> None:
         threads = found.m * found.n // cells
         assert threads % 32 == 0
         assert cells + found.cells_m + found.cells_n <= register_limit(target(arch), threads, found.occupancy)
-
-
-def estimate(text: str) -> int:
-    context = new_context()
-    module = Parser(
-        context, f"func.func @k(%x: memref<64x64xf32>, %out: memref<64xf64>) {{ {text} func.return }}"
-    ).parse_module()
-    (launch,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
-    return register_estimate(launch) - ADDRESSES
-
-
-def test_accumulators_and_what_is_read_for_them() -> None:
-    assert (
-        estimate(
-            """
-            tile.launch (%m = 4 : thread, %r = 16 : register, %c = 8 : register) {
-              %acc = loop.reduce {arith.addf} %ko = 0 to 8 : f32 {
-                %s = tile.stage %x[%ko * 8 + d0, d1] : memref<64x64xf32> to memref<8x64xf32, #tile.memory<shared>>
-                %in = loop.reduce {arith.addf} %ki = 0 to 8 : f32 {
-                  %a = loop.load %s[%ki, %m * 16 + %r] : memref<8x64xf32, #tile.memory<shared>>
-                  %b = loop.load %s[%ki, %c] : memref<8x64xf32, #tile.memory<shared>>
-                  %p = arith.mulf %a, %b : f32
-                  loop.yield %p : f32
-                }
-                loop.yield %in : f32
-              }
-            }
-            """
-        )
-        == 16 * 8 + 16 + 8
-    )
-
-
-def test_slabs_in_registers_and_wide_values() -> None:
-    assert (
-        estimate(
-            """
-            tile.launch (%m = 4 : thread) {
-              %s = tile.stage %x[%m, d0] : memref<64x64xf32> to memref<20xf32, #tile.memory<register>>
-              %v = loop.load %out[%m] : memref<64xf64>
-            }
-            """
-        )
-        == 20 + 2
-    )

@@ -13,10 +13,10 @@ from deplodock.runtime.nvcc import compile_cubin
 from deplodock.runtime.sass import (
     LoopStatistics,
     bank_conflicts,
+    disassemble,
     find_nvdisasm,
     loop_statistics,
     parse_sass,
-    statistics,
 )
 
 DOT = """
@@ -147,7 +147,8 @@ def test_text() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 def test_statistics_of_a_cubin(nvcc: Path, nvdisasm: Path, arch: str) -> None:
-    found = statistics(compile_cubin(DOT, arch, nvcc=nvcc).cubin, nvdisasm=nvdisasm)
+    code = disassemble(compile_cubin(DOT, arch, nvcc=nvcc).cubin, nvdisasm=nvdisasm)
+    found = {name: loop_statistics(instructions) for name, instructions in code.items()}
     assert set(found) == {"k_dot", "k_copy", "k_spill"}
     dot = found["k_dot"]
     assert (dot.is_loop, dot.ffma, dot.widths, dot.spills) == (True, 4, {"LDS": {128: 2}}, 0)
@@ -159,10 +160,10 @@ def test_statistics_of_a_cubin(nvcc: Path, nvdisasm: Path, arch: str) -> None:
 
 def test_not_a_cubin(nvdisasm: Path) -> None:
     with pytest.raises(CompileError, match="nvdisasm cannot read the cubin"):
-        statistics(b"no cubin", nvdisasm=nvdisasm)
+        disassemble(b"no cubin", nvdisasm=nvdisasm)
 
 
 def test_no_nvdisasm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sass, "find_nvdisasm", lambda: None)
     with pytest.raises(CompileError, match="no nvdisasm found: install the wheel nvidia-cuda-nvdisasm"):
-        statistics(b"")
+        disassemble(b"")
