@@ -16,10 +16,20 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
+from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.fusion_index import ZERO, Index, compose
 from deplodock.analysis.linear import Linear
 from deplodock.dialects import scalar_regions
-from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import (
+    ConcatOp,
+    ElementwiseOp,
+    GatherOp,
+    IndexMapOp,
+    IotaOp,
+    ReduceOp,
+    element_of,
+    shape_of,
+)
 
 TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
@@ -27,9 +37,9 @@ TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp 
 _CASTS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
 
 
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The shape of a tensor value."""
-    return tensor_of(value).get_shape()
+def bytes_of(value: SSAValue) -> int:
+    """The bytes of a tensor value in memory."""
+    return prod(shape_of(value)) * element_bytes(element_of(value))
 
 
 def splat_of(op: arith.ConstantOp) -> Attribute | None:

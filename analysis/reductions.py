@@ -92,7 +92,7 @@ def _extent(op: Operation) -> int:
     """How many values an op folds into one; 0 if it is no reduction."""
     match op:
         case tensor.ReduceOp():
-            shape = tensor.tensor_of(op.inputs[0]).get_shape()
+            shape = tensor.shape_of(op.inputs[0])
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
         case loop.ReduceOp():
             extents = [each.trips for each in accumulating_loops(op)]

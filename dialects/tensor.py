@@ -47,7 +47,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
-from deplodock.dialects.tensor_indexing import ConcatOp, GatherOp, IotaOp, tensor_of
+from deplodock.dialects.tensor_indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
 
 
 @irdl_op_definition
@@ -95,16 +95,16 @@ class ElementwiseOp(IRDLOperation):
     def verify_(self) -> None:
         if not self.outputs:
             raise VerifyException("elementwise needs at least one result")
-        shape = tensor_of(self.outputs[0]).get_shape()
+        shape = shape_of(self.outputs[0])
         for value in (*self.inputs, *self.outputs):
-            if tensor_of(value).get_shape() != shape:
+            if shape_of(value) != shape:
                 raise VerifyException(
                     f"elementwise operands and results must have one shape, got {value.type} and"
                     f" {self.outputs[0].type}; broadcast with tensor_ext.index_map"
                 )
-        if [arg.type for arg in self.body.block.args] != [tensor_of(value).element_type for value in self.inputs]:
+        if [arg.type for arg in self.body.block.args] != [element_of(value) for value in self.inputs]:
             raise VerifyException("the body must take one scalar for each operand, of the operand's element type")
-        _verify_yield(self.body, [tensor_of(value).element_type for value in self.outputs])
+        _verify_yield(self.body, [element_of(value) for value in self.outputs])
 
     def print(self, printer: Printer) -> None:
         op = scalar_regions.mapped_op(self.body) if len(self.outputs) == 1 else None
@@ -202,7 +202,7 @@ class ReduceOp(IRDLOperation):
     @staticmethod
     def of(op_class: type[Operation], input: SSAValue, dims: Sequence[int]) -> ReduceOp:
         """The short form. Raises ValueError if the operation has no identity on the element type."""
-        element = tensor_of(input).element_type
+        element = element_of(input)
         identities = scalar_regions.derived_identity([op_class], [element])
         if identities is None:
             raise ValueError(f"{op_class.name} has no known identity on {element}")
@@ -218,7 +218,7 @@ class ReduceOp(IRDLOperation):
             raise VerifyException("reduce needs at least one operand")
         source = tensor_of(self.inputs[0])
         for value in self.inputs:
-            if tensor_of(value).get_shape() != source.get_shape():
+            if shape_of(value) != source.get_shape():
                 raise VerifyException(f"reduce operands must have one shape, got {source} and {tensor_of(value)}")
         rank = len(source.get_shape())
         if list(self.reduced) != sorted(set(self.reduced)) or any(not 0 <= d < rank for d in self.reduced):
@@ -235,7 +235,7 @@ class ReduceOp(IRDLOperation):
                 raise VerifyException(
                     f"reducing dims {list(self.reduced)} of {value.type} gives {wanted}, not {result.type}"
                 )
-        elements = [tensor_of(value).element_type for value in self.inputs]
+        elements = [element_of(value) for value in self.inputs]
         scalar_regions.verify_combiner(self.combiner, self.identities, elements, YieldOp)
 
     def print(self, printer: Printer) -> None:
@@ -286,7 +286,7 @@ def _element_types(parser: Parser, types: Sequence[Attribute], pos: int) -> list
     for type in types:
         if not isinstance(type, TensorType):
             parser.raise_error(f"expected tensor types, got {type}", pos)
-    return [tensor_of(type).element_type for type in types]
+    return [element_of(type) for type in types]
 
 
 def reduced_type(type: TensorType[Attribute], dims: Sequence[int]) -> TensorType[Attribute]:
@@ -314,7 +314,7 @@ class IndexMapOp(IRDLOperation):
         super().__init__(
             operands=[source],
             properties={"map": AffineMapAttr(map)},
-            result_types=[TensorType(tensor_of(source).element_type, shape)],
+            result_types=[TensorType(element_of(source), shape)],
         )
 
     def verify_(self) -> None:

@@ -28,6 +28,16 @@ def tensor_of(value: SSAValue | Attribute) -> TensorType[Attribute]:
     return cast(TensorType[Attribute], value.type if isinstance(value, SSAValue) else value)
 
 
+def shape_of(value: SSAValue | Attribute) -> tuple[int, ...]:
+    """The shape of a tensor value."""
+    return tensor_of(value).get_shape()
+
+
+def element_of(value: SSAValue | Attribute) -> Attribute:
+    """The element type of a tensor value."""
+    return tensor_of(value).element_type
+
+
 @irdl_op_definition
 class IotaOp(IRDLOperation):
     """The coordinate along one dimension: result[d0, d1, ...] = d<dim>, as i32 or i64.
@@ -75,7 +85,7 @@ class GatherOp(IRDLOperation):
         super().__init__(
             operands=[source, indices],
             properties={"map": AffineMapAttr(map)},
-            result_types=[TensorType(tensor_of(source).element_type, tensor_of(indices[0]).get_shape())],
+            result_types=[TensorType(element_of(source), shape_of(indices[0]))],
         )
 
     def verify_(self) -> None:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Operation
 
 from deplodock.dialects import tensor
-from deplodock.dialects.tensor import tensor_of
+from deplodock.dialects.tensor import element_of, shape_of, tensor_of
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.machine import Buffer, Handler, Machine, Space
 from deplodock.interpreters.scalars import scalar_value
@@ -35,15 +35,15 @@ def _constant(machine: Machine, op: ConstantOp, space: Space) -> None:
 def _elementwise(machine: Machine, op: tensor.ElementwiseOp, space: Space) -> None:
     results = machine.region(op.body, machine.arrays(op.inputs))
     for value, result in zip(op.outputs, results, strict=True):
-        machine.values[value] = np.broadcast_to(result, tensor_of(value).get_shape())
+        machine.values[value] = np.broadcast_to(result, shape_of(value))
 
 
 def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
     identities = [
-        scalar_value(identity, machine.dtype(tensor_of(value).element_type))
+        scalar_value(identity, machine.dtype(element_of(value)))
         for identity, value in zip(op.identities, op.outputs, strict=True)
     ]
-    shape = tensor_of(op.outputs[0]).get_shape()
+    shape = shape_of(op.outputs[0])
     values = [np.moveaxis(value, op.reduced, range(len(op.reduced))) for value in machine.arrays(op.inputs)]
     count = math.prod(values[0].shape[: len(op.reduced)])
     folded = machine.fold(op.combiner, identities, [value.reshape(count, *shape) for value in values])
@@ -53,7 +53,7 @@ def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
 
 def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp, indices: Sequence[Array]) -> None:
     """Read the source through the map, whose symbols are `indices`."""
-    source, shape = machine.array(op.source), tensor_of(op.result).get_shape()
+    source, shape = machine.array(op.source), shape_of(op.result)
     buffer = Buffer(np.array(source, order="C", copy=None), source.ndim)
     if 0 in shape:
         machine.values[op.result] = np.empty(shape, source.dtype)

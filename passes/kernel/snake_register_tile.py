@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.linear import fold_map
 from deplodock.dialects import kernel, loop
@@ -84,8 +84,7 @@ def _snake(row: loop.ForOp, columns: Sequence[loop.ForOp]) -> None:
     pairs = loop.ForOp(row.trips // 2, Region(body), unroll=True)
     for part in (0, 1):
         _append_row(body, row.iv, columns, part)
-    Rewriter.insert_op(pairs, InsertPoint.before(row))
-    Rewriter.erase_op(row)
+    Rewriter.replace_op(row, pairs)
 
 
 def _append_row(body: Block, row: SSAValue, columns: Sequence[loop.ForOp], part: int) -> None:

@@ -11,7 +11,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.fusion import Demand, TensorOp, long_axes, shape_of, splat_of
+from deplodock.analysis.fusion import Demand, TensorOp, long_axes, splat_of
 from deplodock.analysis.fusion_index import (
     ZERO,
     Index,
@@ -24,7 +24,16 @@ from deplodock.analysis.fusion_index import (
 )
 from deplodock.analysis.linear import Linear, fold, to_map
 from deplodock.dialects import loop
-from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import (
+    ConcatOp,
+    ElementwiseOp,
+    GatherOp,
+    IndexMapOp,
+    IotaOp,
+    ReduceOp,
+    element_of,
+    shape_of,
+)
 from deplodock.passes.failures import failure
 
 Site = Operation | BlockArgument
@@ -303,7 +312,7 @@ class Nest:
     def _count(self, op: IotaOp, index: Index, block: Block, constants: Constants) -> SSAValue:
         """The coordinate of an index along a dimension as a number."""
         form = index[op.dim.value.data]
-        type = cast(IntegerType, tensor_of(op.result).element_type)
+        type = cast(IntegerType, element_of(op.result))
         if not form.terms:
             return constants.of(IntegerAttr(form.constant, type), None)
         axis = axis_of(form)

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.cost import Rates, Work, element_work
-from deplodock.analysis.fusion import Demand, TensorOp, is_contraction, long_axes, shape_of
+from deplodock.analysis.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
 from deplodock.analysis.fusion_index import (
     ZERO,
     Index,
@@ -23,7 +23,7 @@ from deplodock.analysis.fusion_index import (
 )
 from deplodock.analysis.linear import Linear, extent_of
 from deplodock.analysis.schedule import CELLS, CTA_THREADS, THREAD_VALUES, WARP
-from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, element_of, shape_of
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
@@ -119,10 +119,10 @@ class Group:
         work = Work()
         for axes, share in self.work.items():
             work += share * self._points(axes)
-        moved = sum(map(_size_of, self.outputs))
+        moved = sum(map(bytes_of, self.outputs))
         for value, indices in self.reads.items():
-            touched = sum(_volume(axes_in(index)) for index in indices) * _element_size(value)
-            moved += touched if self._rows_overflow(rates) else min(touched, _size_of(value))
+            touched = sum(_volume(axes_in(index)) for index in indices) * element_bytes(element_of(value))
+            moved += touched if self._rows_overflow(rates) else min(touched, bytes_of(value))
         return moved, work
 
     def computes_often(self, index: Index, shape: Sequence[int]) -> bool:
@@ -256,14 +256,6 @@ def _new_index(value: SSAValue) -> Index:
 
 def _volume(axes: Iterable[SSAValue]) -> int:
     return prod(extent_of(axis) or 0 for axis in axes)
-
-
-def _element_size(value: SSAValue) -> int:
-    return element_bytes(tensor_of(value).element_type)
-
-
-def _size_of(value: SSAValue) -> int:
-    return prod(shape_of(value)) * _element_size(value)
 
 
 def _row_threads(op: Operation) -> int:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.fusion import shape_of, splat_of
-from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, tensor_of
+from deplodock.analysis.fusion import splat_of
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, element_of, shape_of
 
 MAX_PARTS = 4
 """The most parts of a concat for which operations are repeated."""
@@ -94,7 +95,7 @@ def _sink(op: ElementwiseOp, concat: ConcatOp) -> None:
                 operands.append(value.owner.inputs[position])
             else:
                 operands.append(_slice(value, dim, start, shape, made))
-        types = [type(tensor_of(out))(tensor_of(out).element_type, shape) for out in op.outputs]
+        types = [TensorType(element_of(out), shape) for out in op.outputs]
         parts.append(ElementwiseOp(operands, types, op.body.clone()))
         made.append(parts[-1])
         start += shape[dim]
@@ -120,9 +121,4 @@ def _replace(op: Operation, new: Sequence[Operation], results: Sequence[SSAValue
         value.name_hint = op.results[0].name_hint
     for made in new:
         made.location = op.location
-    block = op.parent
-    assert block is not None
-    Rewriter.insert_op(new, InsertPoint.before(op))
-    for old, result in zip(op.results, results, strict=True):
-        old.replace_all_uses_with(result)
-    Rewriter.erase_op(op)
+    Rewriter.replace_op(op, new, results)

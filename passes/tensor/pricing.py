@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import prod
 
 from xdsl.dialects import arith
 from xdsl.ir import Operation
 
-from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.cost import Rates
-from deplodock.analysis.fusion import Demand, TensorOp, shape_of
+from deplodock.analysis.fusion import Demand, TensorOp, bytes_of
 from deplodock.analysis.fusion_index import Index
-from deplodock.dialects.tensor import ConcatOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import ConcatOp, ReduceOp
 from deplodock.passes.tensor.group import MAX_INDICES, Group
 
 _MAX_CONE = 16
@@ -102,9 +100,7 @@ class Pricing:
 
     def _moving_ns(self, ops: Iterable[Operation]) -> float:
         """The time to move the results of operations to or from memory."""
-        values = [value for op in ops for value in op.results]
-        moved = sum(prod(shape_of(value)) * element_bytes(tensor_of(value).element_type) for value in values)
-        return moved / self._rates.bytes
+        return sum(bytes_of(value) for op in ops for value in op.results) / self._rates.bytes
 
     def _extend(self, group: Group, op: TensorOp, indices: Sequence[Index]) -> Frontier:
         """Put `op` and what it is computed from into a kernel, up to reductions and whatever is in memory."""

@@ -33,11 +33,11 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.cost import Rates, Work
-from deplodock.analysis.fusion import Demand, dependence, is_contraction, shape_of
+from deplodock.analysis.fusion import Demand, dependence, is_contraction
 from deplodock.analysis.schedule import CTA_THREADS, THREAD_VALUES, VECTOR, WARP
 from deplodock.analysis.targets import target_of
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
 from deplodock.passes.tensor.group import row_threads
 from deplodock.passes.tensor.pricing import Pricing
 
@@ -122,7 +122,7 @@ class _Plan:
     def of(op: ReduceOp, pricing: Pricing, rates: Rates) -> _Plan:
         """The plan of a reduction together with what its kernel computes before it."""
         group = pricing.alone(op)
-        size = sum(element_bytes(tensor_of(value).element_type) for value in op.outputs)
+        size = sum(element_bytes(element_of(value)) for value in op.outputs)
         return _Plan(shape_of(op.inputs[0]), op.reduced, rates, *group.traffic(rates), size, group.nanoseconds(rates))
 
     def cuts(self, parts: int) -> Iterator[_Cut]:
@@ -187,8 +187,7 @@ def _split(op: ReduceOp, cut: _Cut) -> None:
     Rewriter.insert_op(made, InsertPoint.before(op))
     for old, new in zip(op.outputs, results, strict=True):
         new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    Rewriter.erase_op(op)
+    Rewriter.replace_op(op, [], results)
 
 
 def _part_map(rank: int, cut: _Cut) -> AffineMap:

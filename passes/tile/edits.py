@@ -123,11 +123,9 @@ def split_loop(op: loop.ForOp | loop.ReduceOp, factor: int) -> tuple[loop.ForOp 
     if isinstance(op, loop.ReduceOp):
         outer_body.add_op(loop.YieldOp(*inner.results))
     outer = _with_body(op, -(-extent // factor), Region(outer_body))
-    Rewriter.insert_op(outer, InsertPoint.before(op))
     for old_result, new in zip(op.results, outer.results, strict=True):
         new.name_hint = old_result.name_hint
-        old_result.replace_all_uses_with(new)
-    Rewriter.erase_op(op)
+    Rewriter.replace_op(op, outer)
     return outer, inner
 
 

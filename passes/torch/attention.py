@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import dim_map
 from deplodock.passes.torch.indexing import diagonal_mask
@@ -15,7 +16,7 @@ from deplodock.passes.torch.matmul import matmul
 from deplodock.passes.torch.normalizations import safe_softmax
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.shapes import transposed
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerAttention(AtenPattern):

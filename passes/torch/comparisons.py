@@ -9,9 +9,10 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, i1
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of, width_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, width_of
 
 
 class LowerComparison(AtenPattern):

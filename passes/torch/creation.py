@@ -5,10 +5,11 @@ from __future__ import annotations
 from xdsl.dialects.builtin import AnyFloat, f64
 from xdsl.ir import SSAValue
 
+from deplodock.dialects.tensor import shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.indexing import diagonal_mask
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder, filling, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
 
 
 class LowerFull(AtenPattern):

@@ -24,7 +24,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.dialects.tensor import IndexMapOp
+from deplodock.dialects.tensor import IndexMapOp, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
 from deplodock.passes.torch import (
@@ -44,7 +44,6 @@ from deplodock.passes.torch import (
     windows,
 )
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import shape_of
 
 PATTERNS: tuple[type[AtenPattern], ...] = (
     elementwise.LowerUnary,

@@ -8,9 +8,10 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.dialects.tensor import element_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerUnary(AtenPattern):

@@ -9,11 +9,12 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, wrap_dim
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.shapes import select_position, slice_positions, sliced
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, filling, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
 
 Pads: TypeAlias = dict[int, tuple[int, int]]
 """How many elements to add before and after some dimensions; negative amounts cut off."""

@@ -10,11 +10,11 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.dialects.tensor import ElementwiseOp
+from deplodock.dialects.tensor import ElementwiseOp, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 SKIPS_ZEROS = arith.FastMathFlagsAttr([FastMathFlag.NO_NANS, FastMathFlag.NO_SIGNED_ZEROS])
 """What LLVM asks of a product for `x * 0 -> 0`."""

@@ -9,11 +9,12 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, SSAValue
 
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
 from deplodock.passes.torch.reductions import squared_deviations
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerSoftmax(AtenPattern):

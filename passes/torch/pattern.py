@@ -11,10 +11,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from deplodock.dialects.aten import WIDE_NUMBERS
 from deplodock.dialects.elements import INTEGERS, WIDE
+from deplodock.dialects.tensor import element_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import wrap_dims
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, wrapped
+from deplodock.passes.torch.tensor_builder import TensorBuilder, wrapped
 
 _NUMBERS = ("self", "other", "min", "max", "min_val", "max_val")
 """Parameters whose numbers PyTorch converts to the element type before it computes."""

@@ -11,9 +11,10 @@ from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerAttr, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from deplodock.dialects import scalar_regions, tensor
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerPosition(AtenPattern):

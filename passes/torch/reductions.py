@@ -10,10 +10,11 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 _OPERATIONS = {
     "sum": "add",

@@ -9,10 +9,11 @@ from math import prod
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.tensor import shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import dim_map, permutation_map, resolve_size, wrap_dim, wrap_dims
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerPermutation(AtenPattern):

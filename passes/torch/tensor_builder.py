@@ -24,7 +24,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tensor
 from deplodock.dialects.elements import WIDE, ui8
-from deplodock.dialects.tensor import tensor_of
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.passes.torch.index_maps import broadcast_map, broadcast_shape, reshape_map
 
 # The scalar operations of each arithmetic operation: on floats, on integers.
@@ -56,16 +56,6 @@ _PREDICATES = {
 }
 
 _Op = TypeVar("_Op", bound=Operation)
-
-
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The shape of a tensor value."""
-    return tuple(tensor_of(value).get_shape())
-
-
-def element_of(value: SSAValue) -> Attribute:
-    """The element type of a tensor value."""
-    return tensor_of(value).element_type
 
 
 @dataclass

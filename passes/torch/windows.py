@@ -12,10 +12,11 @@ from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.indexing import padded
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder, element_of, shape_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 @dataclass(frozen=True)
