@@ -15,7 +15,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 
@@ -26,7 +26,7 @@ from deplodock.analysis.alignment import MAX_BYTES, aligned_width, element_bytes
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import Division, Linear, extent_of, fold_conditions, fold_map, points, value_range
 from deplodock.analysis.operations import ancestors
-from deplodock.analysis.slabs import WARP, Slab, stand_in
+from deplodock.analysis.slabs import WARP, Slab, slab_of, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory, memory_of
 from deplodock.dialects.tile_swizzle import LINE_BYTES
@@ -226,8 +226,7 @@ class SlabBanks:
 
     def _slab(self, type: MemRefType[Attribute]) -> Slab:
         """The slab as it would be copied to a buffer of this type."""
-        destination = kernel.AllocOp(type).result
-        return Slab(self._stage.source, self._stage.map.data, self._stage.indices, destination, type.get_shape())
+        return replace(slab_of(self._stage), destination=kernel.AllocOp(type).result, shape=type.get_shape())
 
     def _vector(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> tuple[SSAValue | None, int]:
         """The coordinate along which a reader takes several elements at once, and how many."""

@@ -16,7 +16,6 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.alignment import address, element_bytes
 from deplodock.analysis.linear import Linear, fold_map
 from deplodock.analysis.slabs import Slab, stand_in
-from deplodock.dialects import tile
 from deplodock.dialects.kernel_tma import TensorMapType, TmaLoadOp, box_alignment, verify_tensor_map
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
@@ -36,13 +35,6 @@ class Boxes:
     def bytes(self) -> int:
         """The bytes of all boxes of a slab."""
         return self.map.bytes * math.prod(self.counts)
-
-
-def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:
-    """The slab that an operation fills."""
-    if isinstance(op, tile.StageOp):
-        return Slab(op.source, op.map.data, op.indices, op.slab, memref_of(op.slab).get_shape())
-    return Slab(op.source, op.map.data, op.indices, op.destination, op.shape)
 
 
 def boxes_of(slab: Slab) -> Boxes | str:

@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.alignment import aligned_width, element_bytes
 from deplodock.analysis.linear import Linear, fold, fold_conditions
-from deplodock.dialects import loop
+from deplodock.dialects import loop, tile
 
 SECTOR_BYTES = 32
 """The bytes of global memory that are read together."""
@@ -125,6 +125,14 @@ class Slab:
             (last, rows // warps, across * warps),
             *((dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last),
         ]
+
+
+def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:
+    """The slab that an operation fills."""
+    if isinstance(op, tile.CopyOp):
+        return Slab(op.source, op.map.data, op.indices, op.destination, op.shape)
+    where = None if op.where is None else op.where.data
+    return Slab(op.source, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape(), where=where)
 
 
 def stand_in(extent: int) -> SSAValue:

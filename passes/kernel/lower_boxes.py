@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.boxes import Boxes, boxes_of, slab_of
+from deplodock.analysis.boxes import Boxes, boxes_of
 from deplodock.analysis.linear import Linear
-from deplodock.analysis.slabs import Slab
+from deplodock.analysis.slabs import Slab, slab_of
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.kernel_tma import TensorMapType
 from deplodock.passes.failures import failure

@@ -8,13 +8,14 @@ that step counts; other asynchronous slabs are waited for at once. Barriers are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import Linear, coarsened_condition, implied_condition, value_range
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
-from deplodock.analysis.slabs import Slab, stand_in
+from deplodock.analysis.slabs import Slab, slab_of, stand_in
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel_move import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
@@ -36,12 +37,11 @@ def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     """Emit the allocation of a slab and the copies that fill it."""
     buffer = emitter.add(kernel.AllocOp(loop.memref_of(op.slab)), op.slab.name_hint)
     emitter.values[op.slab] = buffer
-    shape = loop.memref_of(op.slab).get_shape()
+    slab = replace(slab_of(op), destination=buffer)
     if op.is_tma is not None:
-        _fill_at_once(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape))
+        _fill_at_once(emitter, op, slab)
         return
-    where = None if op.where is None else op.where.data
-    _fill(emitter, op, Slab(op.source, op.map.data, op.indices, buffer, shape, where=where))
+    _fill(emitter, op, slab)
     if op.is_async is not None and not _continues(op):
         emitter.run(kernel.CommitGroupOp())
         emitter.run(kernel.WaitGroupOp(0))
@@ -86,11 +86,6 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
     depth = tile.depth_of(op.ring)
     slot, phase = phase_of(step_of(op), depth)
     conditions = [condition for condition in conditions_of(op) if not never_fails(condition)]
-    slab = Slab(
-        *(op.source, op.map.data, op.indices, emitter.value(op.destination), op.shape),
-        at=(slot,),
-        facts=tuple(conditions),
-    )
     barriers, boxes = emitter.rings.get(op.ring), step_boxes(op)
     if op.is_tma is not None and op is not boxes[0] and not closes_group(op):
         return
@@ -99,6 +94,7 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
             before = (phase + 1) % 2
             emitter.run(kernel.WaitPhaseOp(barriers[1], emitter.map([slot]), emitter.map([before])))
         if op.is_tma is None:
+            slab = replace(slab_of(op), destination=emitter.value(op.destination), at=(slot,), facts=tuple(conditions))
             _fill(emitter, op, slab)
         elif op is boxes[0]:
             _fill_slot(emitter, boxes, slot)
@@ -116,7 +112,7 @@ def _fill_slot(emitter: Emitter, copies: Sequence[tile.CopyOp], slot: Linear) ->
         bytes = sum(expected_bytes(op) for op in copies)
         emitter.run(kernel.ArriveOp(barriers[0], emitter.map([slot]), expect=bytes))
         for op in copies:
-            slab = Slab(op.source, op.map.data, op.indices, emitter.value(op.destination), op.shape, at=(slot,))
+            slab = replace(slab_of(op), destination=emitter.value(op.destination), at=(slot,))
             copy_boxes(emitter, op, slab, (barriers[0], slot))
 
 

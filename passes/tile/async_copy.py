@@ -18,9 +18,9 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.schedule import Options
-from deplodock.analysis.slabs import Slab
+from deplodock.analysis.slabs import slab_of
 from deplodock.analysis.targets import FIRST_ASYNC_COPIES, capability, target_at
-from deplodock.dialects import loop, tile
+from deplodock.dialects import tile
 from deplodock.dialects.kernel_move import ASYNC_BYTES
 from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
@@ -57,7 +57,7 @@ def _fill(launch: tile.LaunchOp, narrowest: int) -> None:
 
 def _refusal(op: tile.StageOp, narrowest: int) -> str | None:
     """Why the copy of a slab cannot be asynchronous, or None."""
-    slab = Slab(op.source, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape())
+    slab = slab_of(op)
     name, size = f"%{op.source.name_hint or '?'}", element_bytes(slab.type.element_type)
     if size not in ASYNC_BYTES:
         return f"{name}: elements of {size} bytes; a copy moves 4, 8 or 16"

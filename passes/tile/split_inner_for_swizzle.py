@@ -25,8 +25,9 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.banks import SlabBanks
-from deplodock.analysis.boxes import boxes_of, slab_of
+from deplodock.analysis.boxes import boxes_of
 from deplodock.analysis.schedule import Options
+from deplodock.analysis.slabs import slab_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.tile import SwizzleAttr

@@ -19,8 +19,9 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.boxes import FIRST_ARCH, boxes_of, slab_of
+from deplodock.analysis.boxes import FIRST_ARCH, boxes_of
 from deplodock.analysis.schedule import Options
+from deplodock.analysis.slabs import slab_of
 from deplodock.analysis.targets import capability, target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel_tma import UNIT_BYTES

@@ -8,8 +8,8 @@ import pytest
 from xdsl.parser import Parser
 
 from deplodock.analysis.linear import Linear
-from deplodock.analysis.slabs import Slab
-from deplodock.dialects import loop, tile
+from deplodock.analysis.slabs import Slab, slab_of
+from deplodock.dialects import tile
 from deplodock.passes.driver import new_context
 
 
@@ -24,7 +24,7 @@ def slab(source: str, subscripts: str, destination: str) -> Slab:
     }}
     """
     (op,) = (op for op in Parser(context, text).parse_module().walk() if isinstance(op, tile.StageOp))
-    return Slab(op.source, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape())
+    return slab_of(op)
 
 
 def starts(found: Slab, threads: int = 32) -> list[tuple[int, ...]]:
