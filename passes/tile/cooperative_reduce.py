@@ -71,27 +71,11 @@ def cooperative_reduce(function: func.FuncOp, options: Options) -> None:
 
 
 def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
-    nest = launch_nest(launch)
-    rows = nest.row_loops()
-    if any(isinstance(op, tile.CombineOp) for op in launch.body.block.ops):
-        raise Skip("the rows are shared by threads already")
-    if not nest.reductions():
-        raise Skip("no reduction stands in the launch")
-    if contraction(nest) is not None:
-        raise Skip("the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those")
-    if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):
-        raise Skip("inputs are staged; cooperative-reduce runs before stage-inputs")
-    if (loose := next((op for op in rows if op.trips is None), None)) is not None:
-        raise Skip(f"the bound of the loop over %{loose.iv.name_hint or '?'} is not constant")
+    rows = _rows(launch)
     threads, vector = positive(options, "threads", 256), positive(options, "vector", 1)
-    as_axes = options.get("keep") == "axes"
-    if as_axes and any(wheres(op.body.block) for op in rows):
-        raise Skip("keep=axes: a row loop has a loop.where of its own")
-    if as_axes and not rows[0].trips:
-        raise Skip("keep=axes: the rows have no elements, so no point of the axes would be left to write their results")
-    if as_axes and len({op.trips for op in rows}) > 1:
-        raise Skip(f"keep=axes needs row loops of one extent, got {', '.join(str(op.trips) for op in rows)}")
-
+    outer_threads, as_axes = positive(options, "outer", 1), options.get("keep") == "axes"
+    if as_axes:
+        _check_axes(rows)
     if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
         raise Skip(
             f"the bound of the loop over %{inner.iv.name_hint or '?'} varies along the row, so the registers of a "
@@ -101,8 +85,6 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip(
             f"%{buffer.name_hint or '?'} is written and read in the launch, and another thread may be the one to read"
         )
-
-    outer_threads = positive(options, "outer", 1)
     if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
         raise Skip("outer is for rows of several loops, with keep=loops")
 
@@ -124,6 +106,33 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
             _share(op, outer, shared)
     if options.get("lanes") == "free":
         reorder(launch, [*launch.axes[known:], *launch.axes[:known]])
+
+
+def _rows(launch: tile.LaunchOp) -> list[loop.ForOp | loop.ReduceOp]:
+    """The row loops of a launch that reduces rows. Raises Skip with the reason where threads cannot share them."""
+    nest = launch_nest(launch)
+    rows = nest.row_loops()
+    if any(isinstance(op, tile.CombineOp) for op in launch.body.block.ops):
+        raise Skip("the rows are shared by threads already")
+    if not nest.reductions():
+        raise Skip("no reduction stands in the launch")
+    if contraction(nest) is not None:
+        raise Skip("the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those")
+    if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):
+        raise Skip("inputs are staged; cooperative-reduce runs before stage-inputs")
+    if (loose := next((op for op in rows if op.trips is None), None)) is not None:
+        raise Skip(f"the bound of the loop over %{loose.iv.name_hint or '?'} is not constant")
+    return rows
+
+
+def _check_axes(rows: Sequence[loop.ForOp | loop.ReduceOp]) -> None:
+    """Raises Skip with the reason where row loops cannot become axes of the launch."""
+    if any(wheres(op.body.block) for op in rows):
+        raise Skip("keep=axes: a row loop has a loop.where of its own")
+    if not rows[0].trips:
+        raise Skip("keep=axes: the rows have no elements, so no point of the axes would be left to write their results")
+    if len({op.trips for op in rows}) > 1:
+        raise Skip(f"keep=axes needs row loops of one extent, got {', '.join(str(op.trips) for op in rows)}")
 
 
 def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
