@@ -19,7 +19,7 @@ meet. So is a loop with arrivals at phases and waits for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import TypeAlias
@@ -75,6 +75,8 @@ class _Walk:
         self._fixed: dict[SSAValue, int] = {}
         self._endless: set[SSAValue] = set()
         """The variables among them of loops without a known end."""
+        self._lengths: list[tuple[Linear, int]] = []
+        """The bounds of the loops with phases around whose length varies from CTA to CTA, and the length now."""
         self._around: list[SSAValue] = []
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
         self._issued: set[Access] = set()
@@ -193,7 +195,7 @@ class _Walk:
         made = mbarrier_of(op.barrier)
         inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
         guards = [around for around in inside if isinstance(around, loop.GuardOp)]
-        conditions = [self._now(form) for guard in guards for form in conditions_of(guard)]
+        conditions = [self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard)]
         count = threads_where(conditions, self._thread, self._threads)
         if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and op.is_warp is None):
             return count
@@ -223,12 +225,46 @@ class _Walk:
             state.join(before)
 
     def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
+        """Walk the iterations of a loop one by one; one with phases whose length the block id says, at each length."""
+        bounds = fold_map(op.bound.data, op.bound_operands)
+        phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
+        is_of_block = len(bounds) == 1 and set(bounds[0].roots()) == {self._function.block_id}
+        if op.trips is not None or not phases or not is_of_block or bounds[0].range() is None:
+            yield from self._steps(op, period, op.trips, state)
+            return
+        yield from self._each_length(op, period, bounds[0], state)
+        used = {mbarrier_of(inner.barrier) for inner in phases}
+        state.slots = {place: slot for place, slot in state.slots.items() if place[0] not in used}
+
+    def _each_length(self, op: loop.ForOp, period: int, bound: Linear, state: State) -> Iterator[Fault]:
+        """Walk a loop at each length that it may have, until longer ones only repeat what shorter ones do.
+
+        What it leaves of phases depends on the length, so nothing may use its barriers afterwards.
+        """
+        least, most = bound.range() or (0, 0)
+        step = bound.divisor()
+        distance = math.lcm(period, step)
+        forms = [form for guard in op.body.walk() if isinstance(guard, loop.GuardOp) for form in conditions_of(guard)]
+        follows = all(form.depends_on(self._function.block_id) for form in forms if form.depends_on(op.iv))
+        before, repeating = state.copy(), set[int]()
+        for length in range(least, most + 1, step):
+            walked = before.copy()
+            self._lengths.append((bound, length))
+            has_skipped = yield from self._steps(op, period, length, walked)
+            self._lengths.pop()
+            state.become(walked) if length == least else state.join(walked)
+            if has_skipped and follows:
+                repeating.add(length % distance)
+            if len(repeating) == distance // step:
+                return
+
+    def _steps(self, op: loop.ForOp, period: int, trips: int | None, state: State) -> Generator[Fault, None, bool]:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes.
 
-        A loop whose end varies may end after each of them.
+        A loop whose end varies may end after each of them. Returns whether iterations were skipped.
         """
         bounds = value_range(op.iv)
-        most = op.trips if op.trips is not None or bounds is None else bounds[1] + 1
+        most = trips if trips is not None or bounds is None else bounds[1] + 1
         changes = [*self._changes(op), *([] if most is None else [most])]
         if most is None:
             self._endless.add(op.iv)
@@ -236,7 +272,7 @@ class _Walk:
         around, issued = self._around, self._issued
         self._around, self._issued = [], set()
         seen: dict[tuple[int, tuple[Hashable, ...]], int] = {}
-        i = 0
+        i, has_skipped = 0, False
         while most is None or i < most:
             if i in changes:
                 seen = {}
@@ -246,19 +282,20 @@ class _Walk:
                 if end is None:
                     break
                 i += (end - i) // (i - seen[key]) * (i - seen[key])
-                seen = {}
+                seen, has_skipped = {}, True
                 if i == end:
                     continue
             seen[key] = i
             self._fixed[op.iv] = i
             yield from self.block(op.body.block, state)
-            if op.trips is None:
+            if trips is None:
                 after.join(state)
             i += 1
         self._fixed.pop(op.iv, None)
         self._around, self._issued = around, issued
-        if op.trips is None:
+        if trips is None:
             state.become(after)
+        return has_skipped
 
     def _period(self, op: loop.ForOp) -> int | None:
         """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
@@ -282,7 +319,7 @@ class _Walk:
         for guard in op.body.walk():
             if not isinstance(guard, loop.GuardOp):
                 continue
-            for form in conditions_of(guard):
+            for form in map(self._at_length, conditions_of(guard)):
                 coefficient = form.coefficient(op.iv)
                 if coefficient > 0:
                     found.append(-(form.constant // coefficient))
@@ -299,7 +336,16 @@ class _Walk:
 
     def _condition(self, form: Linear) -> Linear:
         """A condition in this iteration; one with quotients is left, as `_changes` does not say when it changes."""
+        form = self._at_length(form)
         return form if any(isinstance(atom, Division) for atom, _ in form.terms) else self._now(form)
+
+    def _at_length(self, form: Linear) -> Linear:
+        """A form with the bounds of loops that are walked at one length as numbers."""
+        for bound, length in self._lengths:
+            for atom, coefficient in bound.terms:
+                factor, rest = divmod(form.coefficient(atom), coefficient)
+                form = form if rest else form - (bound - length) * factor
+        return form
 
     def _accesses_now(self, op: Operation) -> list[Access]:
         """The accesses of an operation in this iteration: a ring's slot, and where a box goes, are numbers."""

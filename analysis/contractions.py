@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.dependence import wheres
 from deplodock.analysis.linear import points
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
 from deplodock.analysis.tiling import CHUNK, Tile, best_tiling
+from deplodock.analysis.uneven_tiles import ends_together
 from deplodock.dialects.kernel import TargetAttr
 
 PAD = 4
@@ -67,8 +67,9 @@ def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dic
     rules["async-copy"] = {}
     rules["pad-smem"] = {}
     if depth > 1:
-        is_masked = bool(wheres(found.reduction.body.block))
-        rules["pipeline-k-outer"] = {"distance": depth - 1} if is_masked else _pipeline(tile, depth, target)
+        rules["pipeline-k-outer"] = (
+            _pipeline(tile, depth, target) if ends_together(found, tile.m) else {"distance": depth - 1}
+        )
     rules["mark-unroll"] = {}
     return rules
 

@@ -47,6 +47,21 @@ def work_share(found: Contraction, m: int, n: int, chunk: int) -> float:
     return sum(map(mul, lengths, widths)) / max(whole, 1)
 
 
+def ends_together(found: Contraction, m: int) -> bool:
+    """Whether all rows of each tile of m have the same k, and masks alone end it, if there are any."""
+    reduction = found.reduction
+    ends = list(_ends(reduction.body.block, [reduction.iv], found.m))
+    if len(ends) < len(wheres(reduction.body.block)) or len(ends) > 1:
+        return False
+    for end in ends:
+        rows = extent_of(end.row) or 1
+        counts = [end.bound.substitute(end.row, Linear(constant=row)).constant for row in range(rows)]
+        tiles = [counts[first : first + m] for first in range(0, rows, m)]
+        if max(counts) > end.extent or any(min(tile) < max(tile) for tile in tiles):
+            return False
+    return True
+
+
 def _ends(block: Block, along: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Iterator[_End]:
     """The conditions of a block that bound one of some axes along one of the rows."""
     for where in wheres(block):

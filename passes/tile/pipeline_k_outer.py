@@ -78,7 +78,7 @@ def _pipeline_launch(launch: tile.LaunchOp, options: Options) -> None:
     refusals: list[str] = []
     for reduction, stages in found:
         try:
-            plans.append(_plan(reduction, stages, options))
+            plans.append(_plan(launch, reduction, stages, options))
         except Skip as skip:
             refusals.append(str(skip))
     if not plans:
@@ -163,7 +163,7 @@ class Plan:
         return found
 
 
-def _plan(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> Plan:
+def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> Plan:
     """How to pipeline a reduction. Raises Skip with the reason where it cannot be."""
     buffered = tuple(op for op in stages if op.depth > 1)
     name = f"%{reduction.iv.name_hint or '?'}"
@@ -184,7 +184,7 @@ def _plan(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Opt
         _check_readers(op)
         for index in op.indices:
             _hoisted(index, reduction, [])
-    return Plan(reduction, buffered, depths[0], distance, _is_mbarrier(reduction, buffered, options))
+    return Plan(reduction, buffered, depths[0], distance, _is_mbarrier(launch, reduction, buffered, options))
 
 
 def _fewest_steps(reduction: loop.ReduceOp) -> int:
@@ -196,7 +196,9 @@ def _fewest_steps(reduction: loop.ReduceOp) -> int:
     return max(0, min(known))
 
 
-def _is_mbarrier(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> bool:
+def _is_mbarrier(
+    launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options
+) -> bool:
     """Whether phases keep the steps in order. Raises Skip if copies need them otherwise, or cannot arrive at one."""
     boxes = [op for op in stages if op.is_tma is not None]
     barrier = options.get("barrier", "mbarrier" if boxes else "cta")
@@ -207,8 +209,12 @@ def _is_mbarrier(reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], optio
         raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")
     if barrier == "cta":
         return False
-    if reduction.trips is None:
-        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint or '?'} varies, and with it the last phase")
+    bounds = fold_map(reduction.bound.data, reduction.bound_operands)
+    if len(bounds) > 1 or not all(root in launch.ctas for root in bounds[0].roots()):
+        name = f"%{reduction.iv.name_hint or '?'}"
+        raise Skip(
+            f"the bound of the loop over {name} is not one of block axes alone; threads could end in unlike phases"
+        )
     for op in stages:
         if not engine_of(op):
             raise Skip(f"%{op.slab.name_hint or '?'} is not copied asynchronously, so its copies arrive at no phase")

@@ -176,3 +176,50 @@ def test_ctas_may_differ() -> None:
     arrive = "kernel.arrive %full[0]"
     first = findings(two.replace(arrive, f"loop.guard where (%block < 1) {{ {arrive} }}"))
     assert first == [("phase never completes", "kernel.wait_phase"), ("data race", "loop.load")]
+
+
+GUARD = "loop.guard where (%k < %block * 2 + 2)"
+VARYING = (
+    RING.replace("%block = 1", "%block = 4")
+    .replace("%out: memref<40xf32>", "%out: memref<4x40xf32>")
+    .replace("%out[%k * 4 + %thread] : memref<40xf32>", "%out[%block, %k * 4 + %thread] : memref<4x40xf32>")
+    .replace("%k = 0 to 10", "%k = 0 to %block * 2 + 3")
+    .replace("loop.guard where (%k < 9)", GUARD)
+)
+
+
+def refusal(text: str) -> str | None:
+    (function,) = (op for op in module_of(text).walk() if isinstance(op, kernel.FuncOp))
+    try:
+        verify_barriers(function)
+    except DiagnosticException as error:
+        return str(error)
+    return None
+
+
+def test_a_ring_may_end_where_the_block_says() -> None:
+    assert not [kind for kind, _ in findings(VARYING) if kind != "unwritten output"]
+    assert refusal(VARYING) is None
+    long = VARYING.replace("%block * 2 + 3", "%block * 2 + 4001").replace("%block * 2 + 2", "%block * 2 + 4000")
+    assert refusal(long) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (GUARD, "loop.guard where (%k < %block * 2 + 1)", "waits forever"),
+        (GUARD, "loop.guard where (%k < %block * 2 + 2, %k < 7)", "waits forever"),
+        (GUARD, "loop.guard where (%k < %block + 2)", "leaves open how many threads reach it"),
+        (EMPTY, EMPTY.removesuffix(" + 1"), "waits forever"),
+        (EMPTY, "", "no phase between"),
+        (ARRIVE, "", "waits forever"),
+        ("\n  }\n}", "\n  }\n  kernel.wait_phase %full[0], 0\n}", "of a barrier that was made before"),
+    ],
+    ids=["copies end early", "some end early", "another end", "wrong parity", "no wait", "no arrival", "used after"],
+)
+def test_a_mistake_at_some_length_is_refused(old: str, new: str, reason: str) -> None:
+    assert old in VARYING
+    text = VARYING.replace(old, new)
+    assert reason in (refusal(text) or "")
+    kinds = {kind for kind, _ in findings(text)} - {"unwritten output"}
+    assert kinds or reason in ("leaves open how many threads reach it", "of a barrier that was made before")
