@@ -52,9 +52,11 @@ class Lowered:
 
 def _kinds() -> list[Kind]:
     table = tomllib.loads((Path(__file__).parent / "kinds.toml").read_text(encoding="utf-8"))
-    contraction = table["contraction"]
-    forms = [Kind(f"contraction_{name}", contraction["text"], s) for name, s in contraction["schedules"].items()]
-    return [*(Kind(name, text) for name, text in table["programs"].items()), *forms]
+    programs = [Kind(name, text) for name, text in table.pop("programs").items()]
+    forms = [
+        Kind(f"{of}_{name}", form["text"], s) for of, form in table.items() for name, s in form["schedules"].items()
+    ]
+    return programs + forms
 
 
 KINDS = _kinds()
