@@ -17,8 +17,10 @@ in groups: CTAs that run at the same time share a strip of rows and one of colum
      %n_b = 148 : block, ..)      %m_b = 16 : block, ..)
 
 Bounds and conditions that are the same for all threads of a CTA are written over blocks: `%m floordiv 128 * 4 + 4` is
-`%m_b * 4 + 4` in a tile of 128 rows. Where the loops of later row tiles run longer, the row tiles go first instead, the
-last one first: what is left when most CTAs are done is short.
+`%m_b * 4 + 4` in a tile of 128 rows. Where a bound of a contraction's loop over chunks differs in a tile, as in one of
+96 rows, the loop runs for the whole tile, and what each row counts is a `loop.where` of the elements. Where the loops
+of later row tiles run longer, the row tiles go first instead, the last one first: what is left when most CTAs are done
+is short.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, each_launch, folded, is_mixed, positive, staged
+from deplodock.passes.tile.tile_bounds import roundings
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,14 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     roles = contraction(launch_nest(launch))
     options = _own_options(launch, options, is_contraction=roles is not None)
     sizes = _tile_sizes(launch, options, roles)
-    if all(size == launch.extent(axis) for axis, size in sizes):
+    chosen = dict(sizes)
+    uneven = roundings(launch, chosen)
+    if not uneven and all(size == launch.extent(axis) for axis, size in sizes):
         raise NothingToDo("the launch fits one CTA")
     if "occupancy" in options:
         launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
-    chosen = dict(sizes)
+    for rounding in uneven:
+        rounding.apply()
     blocks: list[SSAValue] = []
     rows: list[SSAValue] = []
     threads: list[SSAValue] = []

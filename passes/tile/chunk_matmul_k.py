@@ -20,7 +20,7 @@ Chunks of which a `loop.where` leaves out every element do not run:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -31,7 +31,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import Linear, condition_of, least, to_map
+from deplodock.analysis.linear import Linear, condition_of, equal, least, to_map
 from deplodock.analysis.nest import launch_nest
 from deplodock.analysis.roles import contraction, innermost_reduction
 from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
@@ -39,6 +39,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+from deplodock.passes.tile.tile_bounds import greatest
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
     if reduction.trips <= bk:
         raise Skip(f"k has {reduction.trips} elements, one chunk of {bk} holds them")
     outer, inner = split_loop(reduction, bk)
-    _leave_out(outer, inner, bk, launch.bound_to(Binding.REGISTER))
+    lanes = [*launch.bound_to(Binding.REGISTER), *(launch.bound_to(Binding.THREAD) if launch.ctas else ())]
+    _leave_out(outer, inner, bk, {axis: launch.extent(axis) or 1 for axis in lanes})
     if kv > 1:
         assert isinstance(inner, loop.ReduceOp)
         _, vector = split_loop(inner, kv)
@@ -88,18 +90,21 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
 
 
 def _leave_out(
-    outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.ReduceOp, bk: int, registers: Sequence[SSAValue]
+    outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.ReduceOp, bk: int, sizes: Mapping[SSAValue, int]
 ) -> None:
     """Let the loop over chunks end where the conditions of its elements fail for all of a chunk at once.
 
-    The registers of a thread run it together, so its bound does not vary along their axes.
+    The points of a tile, which takes `sizes` of each axis, run it together; conditions that they do not share stay.
     """
     assert outer.trips is not None
     bounds = [Linear(constant=outer.trips)]
     for where in wheres(inner.body.block):
         bound = Linear.of(outer.iv) - condition_of(where) // bk
-        if not any(root in registers or outer.is_ancestor(root.owner) for root in bound.roots()):
-            bounds.append(bound)
+        shared = greatest(bound, sizes)
+        if any(root in sizes or outer.is_ancestor(root.owner) for root in shared.roots()):
+            continue
+        bounds.append(shared)
+        if equal(bound, shared):
             Rewriter.erase_op(where)
     map, operands = to_map(least(bounds))
     outer.operands = operands

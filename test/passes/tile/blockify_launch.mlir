@@ -290,3 +290,51 @@ func.func @tiles(%x: memref<64x4xf32>, %w: memref<4x64xf32>, %out: memref<64x64x
   }
   func.return
 }
+
+// -----
+
+// A tile runs as many chunks as its last row needs, and no more than there are; each row counts its own. So does one CTA.
+// CHECK-LABEL: func.func @uneven
+// CHECK:         %[[M:.*]] = loop.index [%[[LAST:.*]] * 40 + %{{.*}}]
+// CHECK:         %{{.*}} = loop.reduce {arith.addf} %[[KO:.*]] = 0 to min(%[[LAST]] * 5 floordiv 4 * 2 + 4, 6) : f32 {
+// CHECK-NEXT:      %{{.*}} = loop.reduce {arith.addf} %[[KI:.*]] = 0 to 16 : f32 {
+// CHECK-NEXT:        loop.where %[[KO]] < %[[M]] floordiv 32 * 2 + 2
+// CHECK-LABEL: func.func @one_tile
+// CHECK-NEXT:    tile.launch (%[[M:.*]] = 40 : thread, %{{.*}} = 16 : thread) {
+// CHECK-NEXT:      %{{.*}} = loop.reduce {arith.addf} %[[KO:.*]] = 0 to 4 : f32 {
+// CHECK-NEXT:        %{{.*}} = loop.reduce {arith.addf} %[[KI:.*]] = 0 to 16 : f32 {
+// CHECK-NEXT:          loop.where %[[KO]] < %[[M]] floordiv 32 * 2 + 2
+func.func @uneven(%x: memref<96x96xf32>, %w: memref<96x16xf32>, %out: memref<96x16xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=40 n=16}"} {
+  loop.for %m = 0 to 96 {
+    loop.for %n = 0 to 16 {
+      %acc = loop.reduce {arith.addf} %ko = 0 to %m floordiv 32 * 2 + 2 : f32 {
+        %sum = loop.reduce {arith.addf} %ki = 0 to 16 : f32 {
+          %a = loop.load %x[%m, %ko * 16 + %ki] : memref<96x96xf32>
+          %c = loop.load %w[%ko * 16 + %ki, %n] : memref<96x16xf32>
+          %p = arith.mulf %a, %c : f32
+          loop.yield %p : f32
+        }
+        loop.yield %sum : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<96x16xf32>
+    }
+  }
+  func.return
+}
+func.func @one_tile(%x: memref<40x64xf32>, %w: memref<64x16xf32>, %out: memref<40x16xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{m=64 n=16}"} {
+  loop.for %m = 0 to 40 {
+    loop.for %n = 0 to 16 {
+      %acc = loop.reduce {arith.addf} %ko = 0 to %m floordiv 32 * 2 + 2 : f32 {
+        %sum = loop.reduce {arith.addf} %ki = 0 to 16 : f32 {
+          %a = loop.load %x[%m, %ko * 16 + %ki] : memref<40x64xf32>
+          %c = loop.load %w[%ko * 16 + %ki, %n] : memref<64x16xf32>
+          %p = arith.mulf %a, %c : f32
+          loop.yield %p : f32
+        }
+        loop.yield %sum : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<40x16xf32>
+    }
+  }
+  func.return
+}

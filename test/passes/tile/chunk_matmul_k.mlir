@@ -151,7 +151,7 @@ func.func @triangle(%x: memref<96x80xf32>, %w: memref<4x80xf32>, %out: memref<96
 
 // The registers of a thread run the loop over chunks together: a condition that varies along them stays, too.
 // CHECK-LABEL: func.func @registers
-// CHECK:       loop.reduce {arith.addf} %{{.*}} = 0 to 5 : f32 {
+// CHECK:       loop.reduce {arith.addf} %{{.*}} = 0 to min(5, %t * 2 + 2) : f32 {
 // CHECK-NEXT:    loop.reduce {arith.addf} %{{.*}} = 0 to 16 : f32 {
 // CHECK-NEXT:      %[[K:.*]] = loop.index
 // CHECK-NEXT:      loop.where %[[K]] < %m floordiv 2 * 16 + 16

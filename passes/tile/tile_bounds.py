@@ -1,0 +1,65 @@
+"""Bounds of loops that all points of a tile share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import AffineMapAttr
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.linear import Division, Linear, equal, fold_map, least, to_map, to_sides
+from deplodock.analysis.roles import innermost_reduction
+from deplodock.dialects import loop, tile
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A loop over chunks whose bounds differ in a tile, and the bounds of its whole tile."""
+
+    op: loop.ReduceOp
+    bounds: Sequence[Linear]
+    rounded: Sequence[Linear]
+
+    def apply(self) -> None:
+        """Let the loop run for the whole tile, with what each point counts as conditions of the elements."""
+        ranges = [form.range() for form in self.bounds]
+        known = [Linear(constant=found[1]) for found in ranges if found is not None]
+        map, self.op.operands = to_map(least([*self.rounded, *known]))
+        self.op.properties["bound"] = AffineMapAttr(map)
+        block = innermost_reduction(self.op).body.block
+        for bound, rounded in zip(self.bounds, self.rounded, strict=True):
+            if not equal(bound, rounded):
+                where = loop.WhereOp(*to_map(to_sides([Linear.of(self.op.iv) - bound])))
+                Rewriter.insert_op(where, InsertPoint.at_start(block))
+
+
+def roundings(launch: tile.LaunchOp, sizes: Mapping[SSAValue, int]) -> list[Rounding]:
+    """The loops over chunks whose bounds differ between points of a tile, which takes `sizes` of each axis."""
+    found: list[Rounding] = []
+    for op in launch.body.walk():
+        if isinstance(op, loop.ReduceOp) and innermost_reduction(op) is not op:
+            bounds = fold_map(op.bound.data, op.bound_operands)
+            rounded = [greatest(form, sizes) for form in bounds]
+            if not all(map(equal, bounds, rounded)):
+                found.append(Rounding(op, bounds, rounded))
+    return found
+
+
+def greatest(form: Linear, sizes: Mapping[SSAValue, int]) -> Linear:
+    """The greatest value of a form in a tile, which takes `sizes` of each axis, along those with which it grows."""
+    for axis, size in sizes.items():
+        if _grows(form, axis):
+            form = form.substitute(axis, Linear.of(axis) // size * size + (size - 1))
+    return form
+
+
+def _grows(form: Linear, axis: SSAValue) -> bool:
+    """Whether a form never gets smaller along an axis."""
+    return all(
+        coefficient > 0
+        and (atom is axis or (isinstance(atom, Division) and not atom.remainder and _grows(atom.form, axis)))
+        for atom, coefficient in form.terms
+        if Linear.of(atom).depends_on(axis)
+    )
