@@ -1,4 +1,12 @@
-"""k:005 verify-barriers: check that barriers order accesses of shared memory and are reached by all threads."""
+"""k:005 verify-barriers: check that barriers order accesses of shared memory and are reached by all threads.
+
+The facts are those by which place-barriers places them, so any kernel can be checked. In
+
+    loop.store %v, %part[%thread] : memref<32xf32, #tile.memory<shared>>
+    %w = loop.load %part[%thread * -1 + 31] : memref<32xf32, #tile.memory<shared>>
+
+the load is refused: `%part is written by loop.store and then read by loop.load with no kernel.barrier between them`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""v:002 verify-rings: check that slots of rings are filled before they are read, and read before filled again."""
+"""v:002 verify-rings: check that slots of rings are filled before they are read, and read before filled again.
+
+That is proved for all steps at once (`analysis/rings.py`). On `%ring = tile.ring 3`, in
+
+    tile.wait %ring[%i]
+    %v = loop.load %xs[%i mod 2, %t] : memref<3x8xf32, #tile.memory<shared>>
+    tile.release %ring[%i]
+
+the load is refused: `it must read the slot of the step that is waited for, step mod 3`.
+"""
 
 from __future__ import annotations
 
