@@ -26,7 +26,8 @@ from deplodock.analysis.alignment import MAX_BYTES, aligned_width, element_bytes
 from deplodock.analysis.dependence import Dependence
 from deplodock.analysis.linear import Division, Linear, extent_of, fold_conditions, fold_map, points, value_range
 from deplodock.analysis.operations import ancestors
-from deplodock.analysis.slabs import WARP, Slab, slab_of, stand_in
+from deplodock.analysis.slabs import Slab, slab_of, stand_in
+from deplodock.analysis.targets import WARP
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory, memory_of
 from deplodock.dialects.tile_swizzle import LINE_BYTES

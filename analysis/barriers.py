@@ -30,7 +30,7 @@ from deplodock.analysis.barrier_state import State
 from deplodock.analysis.linear import Atom, Division, Linear, Range, fold_map, value_range
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.ownership import Path, thread_of
-from deplodock.analysis.phases import WARP, PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
+from deplodock.analysis.phases import PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
 from deplodock.analysis.shared_accesses import (
     Access,
     Hazard,
@@ -39,6 +39,7 @@ from deplodock.analysis.shared_accesses import (
     shared_accesses,
     slot_of,
 )
+from deplodock.analysis.targets import WARP
 from deplodock.analysis.uniformity import divergent
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import points
+from deplodock.analysis.resources import RESERVED
 from deplodock.analysis.roles import Contraction
 from deplodock.analysis.targets import capability
 from deplodock.analysis.tiling import CHUNK, Tile, best_tiling
@@ -18,9 +19,6 @@ RASTER = 16
 
 Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that run at once do not change.
 """
-
-RESERVED_SHARED = 1024
-"""Bytes of shared memory that the system takes for each CTA (CUDA programming guide, compute capability 8.0 and up)."""
 
 LATE_RELEASE_CELLS = 128
 """The least outputs of a thread whose steps are long beside the waits for phases."""
@@ -94,6 +92,6 @@ def _ring(tile: Tile, steps: int, size: int, target: TargetAttr) -> tuple[int, i
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
     for occupancy in range(tile.occupancy, 0, -1):
         for depth in range(min(tile.depth, steps), 1, -1):
-            if depth * slab <= per_block and occupancy * (depth * slab + RESERVED_SHARED) <= per_sm:
+            if depth * slab <= per_block and occupancy * (depth * slab + RESERVED) <= per_sm:
                 return occupancy, depth
     return 1, 1

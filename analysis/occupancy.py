@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deplodock.analysis.resources import RESERVED, SHARED_UNIT
+from deplodock.analysis.targets import WARP
 from deplodock.dialects.kernel import TargetAttr
 
-WARP = 32
 PARTITIONS = 4
 """The parts of an SM that each hold a share of the warps and registers."""
 

@@ -13,9 +13,6 @@ from deplodock.analysis.linear import Division, Linear, fold_map
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, WaitPhaseOp
 from deplodock.dialects.kernel_tma import TmaLoadOp
 
-WARP = 32
-"""Threads of a warp."""
-
 Copy = TypeVar("Copy", bound=Hashable)
 
 PhaseOp: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp

@@ -12,13 +12,11 @@ from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.alignment import aligned_width, element_bytes
 from deplodock.analysis.linear import Linear, fold, fold_conditions
+from deplodock.analysis.targets import WARP
 from deplodock.dialects import loop, tile
 
 SECTOR_BYTES = 32
 """The bytes of global memory that are read together."""
-
-WARP = 32
-"""Lanes of a warp."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ DEFAULT = "sm_90"
 ATTRIBUTE = "kernel.target"
 """The name of the module attribute that holds the target."""
 
+WARP = 32
+"""Threads of a warp on every NVIDIA GPU, the reach of a shuffle."""
+
 FIRST_ASYNC_COPIES = 80
 """The first compute capability with asynchronous copies and barriers with phases (PTX ISA, `cp.async`, `mbarrier`)."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
+from deplodock.analysis.targets import WARP
 from deplodock.dialects.kernel import (
     AllocOp,
     ArriveCopiesOp,
@@ -40,7 +41,6 @@ from deplodock.interpreters.simulator_sync import SyncUnit
 from deplodock.interpreters.simulator_tickets import TicketUnit
 from deplodock.interpreters.simulator_tma import TmaUnit
 from deplodock.interpreters.simulator_unwritten import Origins, joined
-from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array, poison
 
 _LANES_AT_ONCE = 1 << 18

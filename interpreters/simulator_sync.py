@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from deplodock.analysis.targets import WARP
 from deplodock.dialects.kernel import ArriveCopiesOp, ArriveOp, MbarrierOp, TmaLoadOp, WaitPhaseOp
 from deplodock.dialects.kernel_mbarrier import mbarrier_of
 from deplodock.interpreters import simulator_report as kinds
@@ -15,7 +16,6 @@ from deplodock.interpreters.simulator_flight import Copies
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes
 from deplodock.interpreters.simulator_phases import Barrier, Phases
 from deplodock.interpreters.simulator_report import Report
-from deplodock.interpreters.simulator_warps import WARP
 from deplodock.interpreters.values import Array
 
 _Use: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
+from deplodock.analysis.targets import WARP
 from deplodock.interpreters.values import Array
 
-WARP = 32
 SECTOR_BYTES = 32
 BANKS = 32
 BANK_BYTES = 4

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.linear import Linear
+from deplodock.analysis.targets import WARP
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -19,9 +20,6 @@ from deplodock.passes.kernel.emit import Array, Condition, Emitter, Held
 from deplodock.passes.kernel.lower_cluster import fold_cluster
 from deplodock.passes.kernel.lower_ticket import fold_blocks
 from deplodock.passes.kernel.workspace import blocks_of, cluster_of
-
-WARP = 32
-"""Lanes of a warp, the reach of a shuffle."""
 
 
 def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:

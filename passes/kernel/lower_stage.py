@@ -16,15 +16,13 @@ from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import Linear, coarsened_condition, implied_condition, value_range
 from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
 from deplodock.analysis.slabs import Slab, slab_of, stand_in
+from deplodock.analysis.targets import WARP
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel_move import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread
-
-WARP = 32
-"""Threads of a warp."""
 
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together."""
