@@ -54,9 +54,6 @@ class ClusterBarrierOp(IRDLOperation):
     traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 
-    def __init__(self):
-        super().__init__()
-
 
 @irdl_op_definition
 class ClusterLoadOp(IRDLOperation):

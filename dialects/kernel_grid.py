@@ -94,9 +94,6 @@ class FenceOp(IRDLOperation):
     traits = traits_def(_OrdersMemory())
     assembly_format = "attr-dict"
 
-    def __init__(self):
-        super().__init__()
-
 
 @irdl_op_definition
 class TicketOp(IRDLOperation):

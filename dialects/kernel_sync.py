@@ -42,9 +42,6 @@ class BarrierOp(IRDLOperation):
     traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 
-    def __init__(self):
-        super().__init__()
-
 
 @irdl_op_definition
 class FenceProxyAsyncOp(IRDLOperation):
@@ -60,9 +57,6 @@ class FenceProxyAsyncOp(IRDLOperation):
     traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 
-    def __init__(self):
-        super().__init__()
-
 
 @irdl_op_definition
 class CommitGroupOp(IRDLOperation):
@@ -74,9 +68,6 @@ class CommitGroupOp(IRDLOperation):
     name = "kernel.commit_group"
     traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
-
-    def __init__(self):
-        super().__init__()
 
 
 @irdl_op_definition
