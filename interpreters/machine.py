@@ -393,10 +393,10 @@ _ORDER_FREE = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp, arith.Minnum
 
 
 def holds(conditions: AffineMap, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:
-    """Where all conditions `lhs < rhs` hold."""
+    """Where all conditions `lhs < rhs` of a map of sides hold."""
     result: Array = np.asarray(True)
     for lhs, rhs in condition_pairs(conditions):
-        result = result & (affine(lhs, dims, symbols) < affine(rhs, dims, symbols))
+        result = np.asarray(result & (affine(lhs, dims, symbols) < affine(rhs, dims, symbols)))
     return result
 
 

@@ -71,12 +71,3 @@ def all_lanes(frame: Frame) -> Array:
 def evaluate_map(map: AffineMap, dims: Sequence[Array]) -> list[Array]:
     """The values of a map's results."""
     return [np.asarray(affine(expr, dims)) for expr in map.results]
-
-
-def holds(conditions: AffineMap, dims: Sequence[Array]) -> Array:
-    """Where all conditions `lhs < rhs` of a map of sides hold."""
-    sides = evaluate_map(conditions, dims)
-    result = np.asarray(True)
-    for lhs, rhs in zip(sides[::2], sides[1::2], strict=True):
-        result = np.asarray(result & (lhs < rhs))
-    return result

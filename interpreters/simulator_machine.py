@@ -31,9 +31,10 @@ from deplodock.dialects.kernel import (
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters import simulator_report as kinds
+from deplodock.interpreters.machine import holds
 from deplodock.interpreters.scalars import check_scalar, evaluate_scalar
 from deplodock.interpreters.simulator_access import MemoryUnit
-from deplodock.interpreters.simulator_lanes import Frame, all_lanes, evaluate_map, holds
+from deplodock.interpreters.simulator_lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulator_memory import AccessLog, Buffer, Layout, Registers, Values
 from deplodock.interpreters.simulator_nests import Access, Nests, accesses, varying_index
 from deplodock.interpreters.simulator_report import Counters, Report

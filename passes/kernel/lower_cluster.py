@@ -24,9 +24,10 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.linear import Linear
 from deplodock.dialects import kernel, tile
+from deplodock.dialects.kernel_mbarrier import Place
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, Held
-from deplodock.passes.kernel.parts import Place, fold_parts, leave_parts, place_of
+from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
 
 
 def fold_cluster(emitter: Emitter, op: tile.CombineOp, ranks: Sequence[SSAValue], held: Sequence[Held]) -> list[Held]:

@@ -23,8 +23,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.linear import Linear
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.kernel_mbarrier import Place
 from deplodock.passes.kernel.emit import Emitter, Held
-from deplodock.passes.kernel.parts import Place, fold_parts, leave_parts, place_of
+from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
 
 
 def fold_blocks(emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue], held: Sequence[Held]) -> list[Held]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.linear import Linear
 from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel_mbarrier import Place
 from deplodock.passes.kernel.emit import Array, Emitter, Held
 
 PARTS_AT_ONCE = 256
 """The most parts of other CTAs that a thread reads in unrolled code; of more, it reads those of one CTA at once."""
-
-Place: TypeAlias = tuple[AffineMap, list[SSAValue]]
-"""Subscripts of a buffer: a map, and its operands."""
 
 
 def place_of(emitter: Emitter, axes: Sequence[SSAValue]) -> Linear:
