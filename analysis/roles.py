@@ -78,7 +78,7 @@ def row_chain(op: loop.ForOp | loop.ReduceOp) -> list[loop.ForOp | loop.ReduceOp
 
 def _next_in_row(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
     if isinstance(op, loop.ForOp):
-        return only_loop(op.body.block)
+        return only_loop(op.body.block.ops)
     inner = op.yielded[0].owner
     return inner if isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, op) else None
 

@@ -21,7 +21,7 @@ from deplodock.analysis.contractions import contraction_options
 from deplodock.analysis.dependence import varying_bound, wheres
 from deplodock.analysis.footprint import shared_footprint
 from deplodock.analysis.linear import Linear, extent_of, fold_map
-from deplodock.analysis.nest import Nest, nests
+from deplodock.analysis.nest import Nest, nests, side_by_side
 from deplodock.analysis.roles import contraction, row_chain
 from deplodock.analysis.targets import target_at, target_of
 from deplodock.dialects import loop, tile
@@ -115,14 +115,16 @@ def format_schedule(schedule: Schedule) -> str:
 
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
-    nest, *others = nests(function)
-    if (found := contraction(nest)) is not None:
-        schedule = contraction_options(found, target_at(function))
-        split = schedule.get("split-matmul-k", {})
-        if given is not None:
-            split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}
-        is_cut = bool(others) or split.get("over") == "block"
-        return _with_sum(schedule, nest, target_at(function).fact("sms")) if is_cut else schedule
+    several = side_by_side(function)
+    for nest in several:
+        if (found := contraction(nest)) is not None:
+            schedule = contraction_options(found, target_at(function))
+            split = schedule.get("split-matmul-k", {})
+            if given is not None:
+                split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}
+            is_mixed = len(several) > 1 or split.get("over") == "block"
+            return _with_others(schedule, nest, target_at(function).fact("sms")) if is_mixed else schedule
+    nest, *_ = nests(function)
     if (rows := _row_options(nest)) is not None:
         return {
             "tileify": {},
@@ -161,8 +163,8 @@ def _cta(threads: int) -> Schedule:
     return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
 
 
-def _with_sum(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
-    """The schedule of a contraction, with what the launch that adds its parts takes."""
+def _with_others(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
+    """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
     outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
     is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
     vector = VECTOR if is_wide and "register-tile" in schedule else 1

@@ -79,7 +79,7 @@ def read_schedule(text: str) -> Schedule:
 
 
 def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None]) -> None:
-    """Run `rewrite` on every launch of a function; the first Skip is raised again if it raises one for all of them."""
+    """Run `rewrite` on every launch of a function; if all raise Skip, so does this, first of all for what one lacks."""
     if not (found := launches(function)):
         raise Skip("no launch; run tileify first")
     refusals: list[Skip] = []
@@ -89,7 +89,9 @@ def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None])
         except Skip as skip:
             refusals.append(skip)
     if len(refusals) == len(found):
-        raise refusals[0]
+        idle = [isinstance(skip, NothingToDo) for skip in refusals]
+        reason = refusals[0 if all(idle) else idle.index(False)]
+        raise NothingToDo(str(reason)) if any(idle) else reason
 
 
 def is_mixed(launch: tile.LaunchOp) -> bool:

@@ -30,7 +30,7 @@ from xdsl.traits import ConstantLike
 
 from deplodock.analysis.dependence import wheres
 from deplodock.analysis.effects import only_reads
-from deplodock.analysis.nest import launches
+from deplodock.analysis.nest import launch_bodies, launches
 from deplodock.analysis.schedule import Options
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
@@ -58,7 +58,7 @@ def tileify(function: func.FuncOp, options: Options) -> None:
     last = block.last_op
     assert last is not None
     moved = [op for op in block.ops if op is not last and not op.has_trait(ConstantLike)]
-    bodies = _bodies(moved)
+    bodies = launch_bodies(moved)
     if (reason := next(filter(None, map(_read_back, bodies)), None) or _exchanged(moved, bodies)) is not None:
         raise Skip(f"{reason}, and launches alone order memory")
     for ops in bodies:
@@ -71,33 +71,6 @@ def tileify(function: func.FuncOp, options: Options) -> None:
             _lift(launch, loops)
     for op in reversed(moved):
         Rewriter.erase_op(op)
-
-
-def _bodies(ops: Sequence[Operation]) -> list[list[Operation]]:
-    """What each launch computes: nests that share no reduction get one each, with the reads and scalars they use."""
-    writers = [op for op in ops if not only_reads(op)]
-    groups: list[set[Operation]] = []
-    for used in (_closure(op, ops) for op in writers):
-        shared = [group for group in groups if any(op.regions for op in group & used)]
-        groups = [group for group in groups if group not in shared] + [used.union(*shared)]
-    if len(groups) < 2:
-        return [list(ops)]
-    bodies = [[op for op in ops if op in group] for group in groups]
-    return sorted(bodies, key=lambda body: ops.index(next(op for op in body if op in writers)))
-
-
-def _closure(op: Operation, ops: Sequence[Operation]) -> set[Operation]:
-    """An operation with those among `ops` that it is computed from."""
-    found: set[Operation] = set()
-    pending = [op]
-    while pending:
-        current = pending.pop()
-        if current in found:
-            continue
-        found.add(current)
-        owners = {value.owner for inner in current.walk() for value in inner.operands}
-        pending += [other for other in ops if other in owners]
-    return found
 
 
 def _read_back(ops: Sequence[Operation]) -> str | None:

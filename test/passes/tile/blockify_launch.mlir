@@ -11,6 +11,7 @@
 // SKIP:     t:005_blockify_launch skipped at @whole: the launch has no axes
 // SKIP:     t:005_blockify_launch skipped at @blocks: the launch has block axes already
 // SKIP:     t:005_blockify_launch skipped at @staged: inputs are staged for the whole launch; blockify-launch runs before stage-inputs
+// SKIP:     t:005_blockify_launch skipped at @half: threads is for kernels without a contraction; give m and n
 // TYPE:     error: pass 'blockify-launch{threads="many"}': Incompatible types: given ('many',), expected
 // NONE:     error: blockify-launch{m=8 n=8} applies to no kernel: @matmul: no launch; run tileify first
 
@@ -334,6 +335,28 @@ func.func @one_tile(%x: memref<40x64xf32>, %w: memref<64x16xf32>, %out: memref<4
         loop.yield %sum : f32
       }
       loop.store %acc, %out[%m, %n] : memref<40x16xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// What a launch lacks is told, not that another has nothing to do.
+func.func @half(%x: memref<64x4xf32>, %y: memref<8xf32>, %out: memref<64x64xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+  loop.for %i = 0 to 8 {
+    %v = loop.load %x[%i, 0] : memref<64x4xf32>
+    loop.store %v, %y[%i] : memref<8xf32>
+  }
+  loop.for %m = 0 to 64 {
+    loop.for %n = 0 to 64 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 4 : f32 {
+        %a = loop.load %x[%m, %k] : memref<64x4xf32>
+        %c = loop.load %x[%n, %k] : memref<64x4xf32>
+        %p = arith.mulf %a, %c : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<64x64xf32>
     }
   }
   func.return

@@ -230,3 +230,27 @@ func.func @launched(%x: memref<8xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A contraction behind another nest has a tile; the other nest has threads.
+// CHECK-LABEL: func.func @both
+// CHECK-SAME:  blockify-launch{m=16 n=16 {{.*}}threads=256}
+func.func @both(%x: memref<40x8xf32>, %w: memref<8x40xf32>, %y: memref<64xf32>, %out: memref<40x40xf32>) {
+  loop.for %i = 0 to 64 {
+    %v = loop.load %x[%i mod 40, 0] : memref<40x8xf32>
+    loop.store %v, %y[%i] : memref<64xf32>
+  }
+  loop.for %m = 0 to 40 {
+    loop.for %n = 0 to 40 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 8 : f32 {
+        %a = loop.load %x[%m, %k] : memref<40x8xf32>
+        %b = loop.load %w[%k, %n] : memref<8x40xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<40x40xf32>
+    }
+  }
+  func.return
+}
