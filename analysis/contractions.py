@@ -33,14 +33,14 @@ LANES = "nmnnm"
 """8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
 
 
-def contraction_options(found: Contraction, target: TargetAttr) -> dict[str, dict[str, int | str]]:
-    """The rules for a contraction and their options.
+def contraction_options(found: Contraction, target: TargetAttr, has_registers: bool = True) -> dict[str, dict[str, int | str]]:
+    """The rules for a contraction and their options, those of a tile with one output a thread without register-tile.
 
     The tile and the parts of k are those whose grid finishes first. A reduction of two chunks or more is a ring of
     slabs, as deep as its steps and shared memory allow at the tile's occupancy.
     """
     size = element_bytes(found.reduction.results[0].type)
-    tiling = best_tiling(found, size, target)
+    tiling = best_tiling(found, size, target, has_registers)
     tile = tiling.tile
     trips = found.reduction.trips
     steps = 1 if trips is None else -(-trips // CHUNK)

@@ -113,12 +113,20 @@ def format_schedule(schedule: Schedule) -> str:
     )
 
 
+def completed(given: Options, chosen: Options) -> Options:
+    """The given options of a rule, with those that they leave out as chosen.
+
+    But for the occupancy: how many CTAs fit on an SM depends on all rules together.
+    """
+    return {**{name: value for name, value in chosen.items() if name != "occupancy"}, **given}
+
+
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
     several = side_by_side(function)
     for nest in several:
         if (found := contraction(nest)) is not None:
-            schedule = contraction_options(found, target_at(function))
+            schedule = contraction_options(found, target_at(function), given is None or "register-tile" in given)
             split = schedule.get("split-matmul-k", {})
             if given is not None:
                 split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}

@@ -100,11 +100,12 @@ class Tiling:
     over: str
 
 
-def best_tiling(found: Contraction, size: int, target: TargetAttr) -> Tiling:
-    """The tiling of a contraction whose elements have `size` bytes."""
+def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
+    """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
     problem = _Problem.of(found, size, target)
     boxed = capability(target) >= FIRST_ARCH and _takes_boxes(found)
-    tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n * size <= 512 and (boxed or not tile.is_boxed)]
+    cells = 512 // size if has_registers else 1
+    tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
     times = {option: problem.time(option) for option in options}
     limit = min(times.values()) * TOLERANCE

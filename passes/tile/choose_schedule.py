@@ -19,7 +19,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import ATTRIBUTE, Schedule, choose, format_schedule
+from deplodock.analysis.schedule import ATTRIBUTE, Schedule, choose, completed, format_schedule
 from deplodock.passes import remarks
 from deplodock.passes.tile.rule import read_schedule
 
@@ -53,5 +53,5 @@ def write_schedule(function: func.FuncOp, given: Schedule | None) -> None:
     """Write the schedule that the heuristics choose on a kernel, or a given one with the options that it leaves out."""
     schedule = chosen = choose(function, given)
     if given is not None:
-        schedule = {rule: {**chosen.get(rule, {}), **options} for rule, options in given.items()}
+        schedule = {rule: completed(options, chosen.get(rule, {})) for rule, options in given.items()}
     function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))

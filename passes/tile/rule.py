@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.nest import kernels, launches, nests
 from deplodock.analysis.roles import contraction
-from deplodock.analysis.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, parse_schedule, schedule_of
+from deplodock.analysis.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, completed, parse_schedule, schedule_of
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes import remarks
@@ -135,7 +135,7 @@ def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | 
     except PassFailedException as error:
         raise PassFailedException(f"the schedule of @{function.sym_name.data} {error}") from error
     if given:
-        return {**scheduled.get(rule.name, {}), **given}
+        return completed(given, scheduled.get(rule.name, {}))
     if rule.name not in scheduled and ATTRIBUTE in function.attributes:
         raise Skip(LEFT_OUT)
     return scheduled.get(rule.name, {})
