@@ -33,7 +33,9 @@ LANES = "nmnnm"
 """8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
 
 
-def contraction_options(found: Contraction, target: TargetAttr, has_registers: bool = True) -> dict[str, dict[str, int | str]]:
+def contraction_options(
+    found: Contraction, target: TargetAttr, has_registers: bool = True
+) -> dict[str, dict[str, int | str]]:
     """The rules for a contraction and their options, those of a tile with one output a thread without register-tile.
 
     The tile and the parts of k are those whose grid finishes first. A reduction of two chunks or more is a ring of

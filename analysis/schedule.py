@@ -118,7 +118,8 @@ def completed(given: Options, chosen: Options) -> Options:
 
     But for the occupancy: how many CTAs fit on an SM depends on all rules together.
     """
-    return {**{name: value for name, value in chosen.items() if name != "occupancy"}, **given}
+    merged = {**chosen, **given}
+    return {name: value for name, value in merged.items() if name != "occupancy" or name in given}
 
 
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
