@@ -20,9 +20,6 @@ from deplodock.dialects.kernel_tma import TensorMapType, TmaLoadOp, box_alignmen
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
 
-FIRST_ARCH = 90
-"""The first compute capability with copies of boxes (PTX ISA, `cp.async.bulk.tensor`: target sm_90 or higher)."""
-
 
 @dataclass(frozen=True)
 class Boxes:

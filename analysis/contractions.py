@@ -6,7 +6,7 @@ from deplodock.analysis.alignment import element_bytes
 from deplodock.analysis.linear import points
 from deplodock.analysis.resources import RESERVED
 from deplodock.analysis.roles import Contraction
-from deplodock.analysis.targets import capability
+from deplodock.analysis.targets import FIRST_TRY_WAIT, capability
 from deplodock.analysis.tiling import CHUNK, Tile, best_tiling
 from deplodock.analysis.uneven_tiles import ends_together
 from deplodock.dialects.kernel import TargetAttr
@@ -22,9 +22,6 @@ Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that r
 
 LATE_RELEASE_CELLS = 128
 """The least outputs of a thread whose steps are long beside the waits for phases."""
-
-FIRST_TRY_WAIT = 90
-"""The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""
 
 READ_ALONG_K = 4
 """Elements along k that a thread reads at once from slabs whose rows walk k: 16 bytes of f32."""

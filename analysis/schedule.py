@@ -6,7 +6,6 @@ function in `deplodock.schedule`. There is one heuristic for each class of kerne
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -20,10 +19,10 @@ from deplodock.analysis.alignment import address, aligned_width, element_bytes
 from deplodock.analysis.contractions import contraction_options
 from deplodock.analysis.dependence import varying_bound, wheres
 from deplodock.analysis.footprint import shared_footprint
-from deplodock.analysis.linear import Linear, extent_of, fold_map
+from deplodock.analysis.linear import Linear, extent_of, fold_map, points
 from deplodock.analysis.nest import Nest, nests, side_by_side
 from deplodock.analysis.roles import contraction, row_chain
-from deplodock.analysis.targets import target_at, target_of
+from deplodock.analysis.targets import WARP, target_at, target_of
 from deplodock.dialects import loop, tile
 
 ATTRIBUTE = "deplodock.schedule"
@@ -39,9 +38,6 @@ CTA_THREADS = 256
 
 MAX_CTA_THREADS = 1024
 """The most threads of a CTA on every NVIDIA GPU (CUDA programming guide, compute capabilities)."""
-
-WARP = 32
-"""Lanes of a warp; rows shorter than that stay with one thread."""
 
 THREAD_VALUES = 8
 """Values of a row for each thread, two 16-byte accesses of f32, while more threads are to be had."""
@@ -174,7 +170,7 @@ def _cta(threads: int) -> Schedule:
 
 def _with_others(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
     """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
-    outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
+    outputs = points(nest.axes)
     is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
     vector = VECTOR if is_wide and "register-tile" in schedule else 1
     added: Schedule = {"blockify-launch": {"threads": CTA_THREADS * vector}, "register-tile": {"vector": vector}}
@@ -224,7 +220,7 @@ def _column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
     extents = [op.trips for op in nest.reductions()]
     if not extents or not nest.axes or any(extent is None for extent in extents):
         return None
-    outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
+    outputs = points(nest.axes)
     threads = 1
     while threads < WARP and outputs * threads < 2 * sms * CTA_THREADS:
         if min(extent or 0 for extent in extents) < 2 * threads * THREAD_VALUES:
@@ -254,7 +250,7 @@ def _free_width(nest: Nest, sms: int) -> int:
     if not nest.axes:
         return 1
     axis = nest.axes[-1]
-    outputs = math.prod(extent_of(root) or 1 for root in nest.axes)
+    outputs = points(nest.axes)
     if nest.row_loops() and outputs < sms * CTA_THREADS * VECTOR:
         return 1
     widths = [VECTOR]

@@ -51,6 +51,12 @@ FIRST_ASYNC_COPIES = 80
 FIRST_CLUSTERS = 90
 """The first compute capability with clusters of CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
+FIRST_BOXES = 90
+"""The first compute capability with copies of boxes (PTX ISA, `cp.async.bulk.tensor`: target sm_90 or higher)."""
+
+FIRST_TRY_WAIT = 90
+"""The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""
+
 _LAUNCH_NS = 1250
 
 

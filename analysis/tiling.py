@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.boxes import FIRST_ARCH
 from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import extent_of, fold_map
+from deplodock.analysis.linear import fold_map, points
 from deplodock.analysis.roles import Contraction, innermost_reduction
-from deplodock.analysis.targets import capability
+from deplodock.analysis.targets import FIRST_BOXES, capability
 from deplodock.analysis.uneven_tiles import work_share
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
@@ -103,7 +102,7 @@ class Tiling:
 def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
     """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
     problem = _Problem.of(found, size, target)
-    boxed = capability(target) >= FIRST_ARCH and _takes_boxes(found)
+    boxed = capability(target) >= FIRST_BOXES and _takes_boxes(found)
     cells = 512 // size if has_registers else 1
     tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
@@ -150,7 +149,7 @@ class _Problem:
 
     @staticmethod
     def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
-        m, n, batch = (math.prod(extent_of(axis) or 1 for axis in axes) for axes in (found.m, found.n, found.batch))
+        m, n, batch = map(points, (found.m, found.n, found.batch))
         is_single = innermost_reduction(found.reduction) is found.reduction
         trips = found.reduction.trips if is_single else None
         is_uneven = bool(wheres(found.reduction.body.block))

@@ -30,10 +30,9 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.accumulators import most_carried
-from deplodock.analysis.boxes import FIRST_ARCH as FIRST_BOXES
 from deplodock.analysis.occupancy import register_limit, shared_of_sm, threads_of_sm
 from deplodock.analysis.resources import STATIC_LIMIT, SharedMemory, parameter_bytes, shared_memory
-from deplodock.analysis.targets import FIRST_ASYNC_COPIES, FIRST_CLUSTERS, capability, target_of
+from deplodock.analysis.targets import FIRST_ASYNC_COPIES, FIRST_BOXES, FIRST_CLUSTERS, capability, target_of
 from deplodock.dialects import kernel
 from deplodock.dialects.kernel_cluster import MAX_CLUSTER
 from deplodock.errors import UnsupportedError

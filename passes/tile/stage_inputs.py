@@ -39,8 +39,8 @@ from deplodock.analysis.nest import launch_nest, launches
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.resources import buffer_bytes
 from deplodock.analysis.roles import contraction, shares_accumulator
-from deplodock.analysis.schedule import ROW_VALUES, WARP, Options
-from deplodock.analysis.targets import target_at
+from deplodock.analysis.schedule import ROW_VALUES, Options
+from deplodock.analysis.targets import WARP, target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.rule import Skip, apply_rule, shared_slabs

@@ -19,10 +19,10 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.boxes import FIRST_ARCH, boxes_of
+from deplodock.analysis.boxes import boxes_of
 from deplodock.analysis.schedule import Options
 from deplodock.analysis.slabs import slab_of
-from deplodock.analysis.targets import capability, target_at
+from deplodock.analysis.targets import FIRST_BOXES, capability, target_at
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel_tma import UNIT_BYTES
 from deplodock.passes.tile.engines import fill_by
@@ -53,8 +53,8 @@ def tma_copy(function: func.FuncOp, options: Options) -> None:
 
 
 def _fill(launch: tile.LaunchOp, shortest: int) -> None:
-    if capability(target := target_at(launch)) < FIRST_ARCH:
-        raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_ARCH}")
+    if capability(target := target_at(launch)) < FIRST_BOXES:
+        raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
     fill_by("tma", launch, lambda op: _refusal(op, shortest))
 
 
