@@ -154,13 +154,9 @@ class Plan:
 
     def _around(self, buffer: SSAValue) -> list[Operation]:
         """The operations directly in the loop that hold a reader of a buffer."""
-        found: list[Operation] = []
-        for use in buffer.uses:
-            op: Operation | None = use.operation
-            while op is not None and op.parent is not self.reduction.body.block:
-                op = op.parent_op()
-            found += [] if op is None or isinstance(op, tile.CopyOp) else [op]
-        return found
+        block = self.reduction.body.block
+        found = [block.find_ancestor_op_in_block(use.operation) for use in buffer.uses]
+        return [op for op in found if op is not None and not isinstance(op, tile.CopyOp)]
 
 
 def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> Plan:
