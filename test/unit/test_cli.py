@@ -115,7 +115,7 @@ def printed_schedule(text: str) -> tuple[str, str]:
 @pytest.mark.parametrize("name", REPLAYED)
 def test_the_schedule_in_tile_ir_replays_as_a_pipeline(name: str, tmp_path: Path) -> None:
     schedule, text = printed_schedule(succeed("compile", "-c", REPLAYED[name], "--ir", "tile"))
-    assert ("pipeline-k-outer" in schedule) == (name in ("ring", "register tile"))
+    assert ("pipeline-k-outer" in schedule) == (name in ("E2", "ring", "register tile"))
     assert replay(REPLAYED[name], schedule, tmp_path) == text
 
 
