@@ -13,7 +13,7 @@ The kernel is walked with what happened since the last barrier and what is in fl
 all its iterations at once, and the loop is walked twice, so that accesses of one iteration meet those of the next. A
 loop whose variable chooses a slot of a ring, `%k mod 3`, and no other subscript, or that closes or waits for groups, is
 walked iteration by iteration with the slots as numbers, until its state repeats; accesses of different slots do not
-meet. So is a loop with arrivals at phases and waits for them.
+meet. So is a loop with arrivals at phases and waits for them, once for each length that it may have.
 """
 
 from __future__ import annotations

@@ -387,11 +387,11 @@ def implied_condition(condition: Linear, roots: Container[SSAValue]) -> Linear |
     """
     kept = Linear(constant=condition.constant)
     for atom, coefficient in condition.terms:
-        term = Linear(((atom, coefficient),))
+        term = Linear.of(atom, coefficient)
         if not any(root in roots for root in term.roots()):
             kept += term
         elif (bounds := term.range()) is not None:
-            kept += Linear(constant=bounds[0])
+            kept += bounds[0]
         else:
             return None
     return kept

@@ -21,10 +21,13 @@ class _End:
     bound: Linear
     row: SSAValue
 
+    def at(self, row: int) -> int:
+        """The bound of a row."""
+        return self.bound.substitute(self.row, Linear(constant=row)).constant
+
     def counted(self, row: int, size: int) -> int:
         """How many groups of `size` coordinates hold one that counts in a row."""
-        bound = self.bound.substitute(self.row, Linear(constant=row)).constant
-        return -(-max(0, min(bound, self.extent)) // size)
+        return -(-max(0, min(self.at(row), self.extent)) // size)
 
 
 def work_share(found: Contraction, m: int, n: int, chunk: int) -> float:
@@ -54,10 +57,9 @@ def ends_together(found: Contraction, m: int) -> bool:
     if len(ends) < len(wheres(reduction.body.block)) or len(ends) > 1:
         return False
     for end in ends:
-        rows = extent_of(end.row) or 1
-        counts = [end.bound.substitute(end.row, Linear(constant=row)).constant for row in range(rows)]
-        tiles = [counts[first : first + m] for first in range(0, rows, m)]
-        if max(counts) > end.extent or any(min(tile) < max(tile) for tile in tiles):
+        bounds = [end.at(row) for row in range(extent_of(end.row) or 1)]
+        tiles = [bounds[first : first + m] for first in range(0, len(bounds), m)]
+        if max(bounds) > end.extent or any(min(tile) < max(tile) for tile in tiles):
             return False
     return True
 
@@ -67,7 +69,7 @@ def _ends(block: Block, along: Sequence[SSAValue], rows: Sequence[SSAValue]) -> 
     for where in wheres(block):
         form = condition_of(where)
         for axis in along:
-            bound = Linear(((axis, 1),)) - form
+            bound = Linear.of(axis) - form
             roots = set(bound.roots())
             if form.coefficient(axis) == 1 and len(roots) == 1 and (row := roots.pop()) in rows:
                 yield _End(extent_of(axis) or 1, bound, row)

@@ -219,8 +219,10 @@ def _narrowed(facts: Sequence[Condition]) -> list[tuple[SSAValue, SSAValue]]:
     found: list[tuple[SSAValue, SSAValue]] = []
     for fact in facts:
         for root, coefficient in fact.terms:
+            if not isinstance(root, SSAValue) or coefficient < 1:
+                continue
             alone = implied_condition(fact, set(fact.roots()) - {root})
-            if not isinstance(root, SSAValue) or coefficient < 1 or alone is None or len(alone.terms) != 1:
+            if alone is None or len(alone.terms) != 1:
                 continue
             bounds, limit = value_range(root), (-alone.constant - 1) // coefficient + 1
             if bounds is not None and bounds[0] == 0 and 0 < limit <= bounds[1]:

@@ -20,7 +20,6 @@ RANKS = {
     "interpreters": 3,
     "frontend": 4,
     "runtime": 4,
-    "tuning": 4,
     "fuzz": 5,
     "pytorch": 5,
     "tools": 5,
