@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
 from deplodock.errors import CompileError
 from deplodock.runtime import nvrtc
-from deplodock.runtime.nvcc import CompiledKernel, KernelReport, compile_cubin, find_nvcc, nvcc_identity
+from deplodock.runtime.nvcc import LIMIT, CompiledKernel, KernelReport, compile_cubin, find_nvcc, nvcc_identity, stop
+from deplodock.runtime.store import Store
 
 
 @dataclass(frozen=True)
@@ -25,59 +25,70 @@ class Cubin:
     is_new: bool
 
 
-def cubins(texts: Sequence[str], arch: str, *, folder: Path | None = None) -> list[Cubin]:
+def cubins(texts: Sequence[str], arch: str, *, folder: Path | None = None, limit: float = LIMIT) -> list[Cubin]:
     """Compile CUDA texts, equal ones once and as many at a time as there are cores.
 
     Args:
         texts: CUDA C.
         arch: an nvcc name such as `sm_90a`.
         folder: where cubins are kept; by default `$DEPLODOCK_CACHE`, else `deplodock` in the user's cache folder.
+        limit: the seconds that nvcc may take for a text; NVRTC, which is part of this process, has no limit.
 
     Raises:
-        CompileError: there is neither nvcc nor NVRTC, or it rejects a text.
+        CompileError: there is neither nvcc nor NVRTC, it rejects a text, or takes longer than the limit.
     """
-    place = folder or cache_folder()
+    store = Store(folder or cache_folder())
+    identity, compile = _compiler(limit)
     distinct = list(dict.fromkeys(texts))
+
+    def made(text: str) -> Cubin:
+        key = hashlib.sha256("\0".join([text, arch, identity]).encode()).hexdigest()
+        if (stored := store.read(key)) is not None:
+            return Cubin(_unpack(stored), is_new=False)
+        kernel = compile(text, arch)
+        store.write(key, _pack(kernel))
+        return Cubin(kernel, is_new=True)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = dict(zip(distinct, pool.map(lambda text: _cubin(text, arch, place), distinct), strict=True))
-    return [made[text] for text in texts]
+        try:
+            by_text = dict(zip(distinct, pool.map(made, distinct), strict=True))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+            raise
+    return [by_text[text] for text in texts]
 
 
 def cache_folder() -> Path:
-    """The folder of compiled kernels (XDG base directory specification)."""
-    if (own := os.environ.get("DEPLODOCK_CACHE")) is not None:
+    """The folder of compiled kernels (XDG base directory specification); a variable that is empty is as if not set."""
+    if own := os.environ.get("DEPLODOCK_CACHE"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deplodock"
+    if (cache := Path(os.environ.get("XDG_CACHE_HOME", ""))).is_absolute():
+        return cache / "deplodock"
+    try:
+        return Path.home() / ".cache" / "deplodock"
+    except RuntimeError:
+        # A user without a home, as in some containers.
+        return Path(tempfile.gettempdir()) / f"deplodock-{os.geteuid()}"
 
 
-def _cubin(text: str, arch: str, folder: Path) -> Cubin:
-    identity, compile = _compiler()
-    key = hashlib.sha256("\0".join([text, arch, identity]).encode()).hexdigest()
-    binary, report = folder / f"{key}.cubin", folder / f"{key}.json"
-    if binary.is_file() and report.is_file():
-        stored = json.loads(report.read_text(encoding="utf-8"))
-        reports = {name: KernelReport(**values) for name, values in stored["reports"].items()}
-        return Cubin(CompiledKernel(binary.read_bytes(), reports, stored["log"]), is_new=False)
-    kernel = compile(text, arch)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(binary, kernel.cubin)
-    stored = {"log": kernel.log, "reports": {name: asdict(report) for name, report in kernel.reports.items()}}
-    _write(report, json.dumps(stored).encode())
-    return Cubin(kernel, is_new=True)
+def _pack(kernel: CompiledKernel) -> bytes:
+    """A line of JSON with the log and the reports, and the cubin behind it."""
+    facts = {"log": kernel.log, "reports": [asdict(report) for report in kernel.reports.values()]}
+    return json.dumps(facts).encode() + b"\n" + kernel.cubin
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a file so that no other process sees half of it."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(data)
-    Path(file.name).replace(path)
+def _unpack(data: bytes) -> CompiledKernel:
+    line, _, cubin = data.partition(b"\n")
+    facts = json.loads(line)
+    reports = [KernelReport(**values) for values in facts["reports"]]
+    return CompiledKernel(cubin, {report.name: report for report in reports}, facts["log"])
 
 
-@cache
-def _compiler() -> tuple[str, Callable[[str, str], CompiledKernel]]:
+def _compiler(limit: float) -> tuple[str, Callable[[str, str], CompiledKernel]]:
     """What a cubin depends on besides its source, and what compiles it: nvcc, else NVRTC."""
     if (nvcc := find_nvcc()) is not None:
-        return nvcc_identity(nvcc), compile_cubin
+        return nvcc_identity(nvcc), lambda text, arch: compile_cubin(text, arch, nvcc=nvcc, limit=limit)
     if (identity := nvrtc.identity()) is not None:
         return identity, nvrtc.compile_cubin
     raise CompileError(

@@ -20,6 +20,7 @@ from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime import tensor_maps
 from deplodock.runtime.cubins import Cubin, cubins
+from deplodock.runtime.nvcc import LIMIT
 from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan, program_plan
 
 POISON = 0xFF
@@ -48,21 +49,22 @@ class _Bound:
 
 
 class Executable:
-    """A program, compiled and loaded.
+    """A program, compiled in at most `limit` seconds, and loaded.
 
-    Raises Error where it cannot be, CompileError if nvcc rejects its text, DeviceError if the GPU rejects a kernel.
+    Raises Error where it cannot be, CompileError if nvcc rejects its text or takes longer, DeviceError if the GPU
+    rejects a kernel.
     """
 
     plan: ProgramPlan
     cubin: Cubin
 
-    def __init__(self, module: ModuleOp) -> None:
+    def __init__(self, module: ModuleOp, *, limit: float = LIMIT) -> None:
         self._driver = _context()
         arch = target_of(module).arch.data
         _check_arch(arch, self._driver)
         self._parameters_start = tensor_maps.parameters_start(capability(target_of(module)))
         self.plan = program_plan(module)
-        (self.cubin,) = cubins([print_module(module)], nvcc_arch(arch))
+        (self.cubin,) = cubins([print_module(module)], nvcc_arch(arch), limit=limit)
         self._functions = self._load() if self.plan.launches else {}
         self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
         if counters := self.plan.counters:

@@ -1,13 +1,16 @@
 """Compile CUDA C with nvcc to a cubin and read what ptxas reports about each kernel."""
 
+import contextlib
 import importlib.metadata
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from deplodock.errors import CompileError
@@ -15,9 +18,20 @@ from deplodock.errors import CompileError
 SOURCE = "kernel.cu"
 """The name of the source in messages."""
 
+LIMIT = 300.0
+"""The seconds that nvcc may take for one text where nothing else is said."""
+
+_VERSION_LIMIT = 60.0
+"""The seconds that `nvcc --version` may take."""
+
 _WHEEL = "nvidia-cuda-nvcc"
 _WHEEL_NVCC = "nvidia/cu13/bin/nvcc"
 _FLAGS = ("-cubin", "-O3", "-fmad=false", "-Xptxas", "-v", "-keep")
+_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH")
+"""What nvcc and its preprocessor take from the environment (nvcc's manual, "NVCC Environment Variables"; GCC's)."""
+
+_ELF = b"\x7fELF"
+"""What a cubin begins with (ELF specification, e_ident)."""
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _PROPERTIES = re.compile(r"Function properties for (\S+)")
@@ -57,17 +71,28 @@ def find_nvcc() -> Path | None:
 
 
 def nvcc_identity(nvcc: Path) -> str:
-    """What a cubin depends on besides its source: the compiler's version and our flags."""
-    done = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=False)
-    return " ".join([done.stdout.strip(), *_FLAGS])
+    """What a cubin depends on besides its source: the compiler's version, our flags and those of the environment.
+
+    Raises CompileError if nvcc does not say its version.
+    """
+    own = (f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))
+    return " ".join([_version(nvcc), *_FLAGS, *own])
 
 
-def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> CompiledKernel:
+@cache
+def _version(nvcc: Path) -> str:
+    status, output = _run([str(nvcc), "--version"], Path.cwd(), _VERSION_LIMIT, "say its version")
+    if status != 0:
+        raise CompileError(f"{nvcc} --version {_ending(status)}: {output.strip() or 'there is no message'}")
+    return output.strip()
+
+
+def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None, limit: float = LIMIT) -> CompiledKernel:
     """Compile CUDA C `source` for `arch` (an nvcc name such as `sm_90a`) without contracting to FMA.
 
     Raises:
-        CompileError: no nvcc was found, or it rejected the source; the message names the kernels that are to blame and
-            holds nvcc's own, with the offending lines.
+        CompileError: no nvcc was found, it rejected the source, was killed, or took more than `limit` seconds; the
+            message names the kernels that are to blame and holds nvcc's own, with the offending lines.
     """
     nvcc = nvcc or find_nvcc()
     if nvcc is None:
@@ -76,11 +101,69 @@ def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None) -> Compil
         folder = Path(name)
         (folder / SOURCE).write_text(source, encoding="utf-8")
         command = [str(nvcc), *_FLAGS, f"-arch={arch}", "-o", "out.cubin", SOURCE]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        log = done.stdout + done.stderr
-        if done.returncode != 0:
+        status, log = _run(command, folder, limit, f"compile {_kernels(source)} for {arch}")
+        if status > 0:
             raise rejection("nvcc", arch, log, lambda name: _text_of(folder / name))
-        return CompiledKernel((folder / "out.cubin").read_bytes(), parse_ptxas_report(log), log)
+        cubin = folder / "out.cubin"
+        if status < 0 or not cubin.is_file() or not cubin.read_bytes().startswith(_ELF):
+            raise CompileError(
+                f"nvcc {_ending(status)} for {_kernels(source)} and {arch}, without a cubin:\n{log}".rstrip()
+            )
+        return CompiledKernel(cubin.read_bytes(), parse_ptxas_report(log), log)
+
+
+def stop() -> None:
+    """Kill every nvcc that other threads wait for, with the processes that it started."""
+    for process in list(_running):
+        _kill(process)
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def _run(command: Sequence[str], folder: Path, limit: float, purpose: str) -> tuple[int, str]:
+    """The exit status and output of a command, which gets a process group of its own.
+
+    Raises CompileError if it cannot be started, or has not ended after `limit` seconds, when it is killed.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise CompileError(f"{command[0]} cannot be started: {error.strerror}") from None
+    with process:
+        _running.add(process)
+        try:
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"{Path(command[0]).name} did not {purpose} in {limit:g} s and was stopped") from None
+        finally:
+            _running.discard(process)
+            if process.poll() is None:
+                _kill(process)
+    return process.returncode, output.decode(errors="replace")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and what it started: nvcc runs its parts as processes of their own, all in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ending(status: int) -> str:
+    """How a process ended, as a verb."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+
+
+def _kernels(source: str) -> str:
+    """The kernels of a source by name."""
+    return ", ".join(f"@{name}" for name in _KERNEL.findall(source)) or "the program"
 
 
 def parse_ptxas_report(log: str) -> dict[str, KernelReport]:
@@ -115,8 +198,8 @@ def rejection(compiler: str, arch: str, log: str, read: Callable[[str], str | No
     for file, number in _POSITION.findall(log):
         before = "\n".join((read(file) or "").splitlines()[: int(number)])
         blamed |= dict.fromkeys(_KERNEL.findall(before)[-1:])
-    names = ", ".join(f"@{name}" for name in blamed or _KERNEL.findall(read(SOURCE) or ""))
-    return CompileError(f"{compiler} rejected {names or 'the program'} for {arch}:\n{_failure(log, read)}")
+    names = ", ".join(f"@{name}" for name in blamed) or _kernels(read(SOURCE) or "")
+    return CompileError(f"{compiler} rejected {names} for {arch}:\n{_failure(log, read)}")
 
 
 def _failure(log: str, read: Callable[[str], str | None]) -> str:

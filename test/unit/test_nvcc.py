@@ -1,12 +1,13 @@
 """Compiling CUDA C and reading what ptxas says of it."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from deplodock.errors import CompileError
 from deplodock.runtime import nvcc as nvcc_module
-from deplodock.runtime.nvcc import KernelReport, compile_cubin, find_nvcc, parse_ptxas_report
+from deplodock.runtime.nvcc import KernelReport, compile_cubin, find_nvcc, nvcc_identity, parse_ptxas_report
 
 REVERSE = """
 extern "C" __global__ void k_reverse(const float* x, float* y) {
@@ -89,3 +90,64 @@ def test_search_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find_nvcc() is None
     with pytest.raises(CompileError, match="no nvcc found"):
         compile_cubin(REVERSE, "sm_80")
+
+
+def fake_nvcc(folder: Path, script: str) -> Path:
+    """A compiler that is a shell script."""
+    path = folder / "nvcc"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_compiler_that_does_not_end_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    nvcc = fake_nvcc(tmp_path, f"(sleep 2; touch {tmp_path}/survived) & sleep 60")
+    start = time.monotonic()
+    with pytest.raises(
+        CompileError, match=r"^nvcc did not compile @k_reverse, @k_copy for sm_80 in 0.5 s and was stopp"
+    ):
+        compile_cubin(REVERSE, "sm_80", nvcc=nvcc, limit=0.5)
+    assert time.monotonic() - start < 10
+    time.sleep(2.5)
+    assert not (tmp_path / "survived").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("kill -9 $$", r"^nvcc was killed by SIGKILL for @k_reverse, @k_copy and sm_80, without a cubin:$"),
+        ("echo done", r"^nvcc ended with exit status 0 for @k_reverse, @k_copy and sm_80, without a cubin:\ndone$"),
+        ("touch out.cubin", "without a cubin"),
+        ("echo text > out.cubin", "without a cubin"),
+        (r"printf '\377\376 bad'; exit 3", "^nvcc rejected @k_reverse, @k_copy for sm_80:\n\ufffd\ufffd bad$"),
+    ],
+)
+def test_a_compiler_that_fails_in_another_way(tmp_path: Path, script: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile_cubin(REVERSE, "sm_80", nvcc=fake_nvcc(tmp_path, script))
+
+
+def test_a_compiler_that_cannot_be_started(tmp_path: Path) -> None:
+    nvcc = fake_nvcc(tmp_path, "")
+    nvcc.write_text("#!/no/such/interpreter\n")
+    for call in (lambda: compile_cubin(REVERSE, "sm_80", nvcc=nvcc), lambda: nvcc_identity(nvcc)):
+        with pytest.raises(CompileError, match=r"nvcc cannot be started: No such file or directory$"):
+            call()
+
+
+def test_a_compiler_that_does_not_say_its_version(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"nvcc --version ended with exit status 2: no license$"):
+        nvcc_identity(fake_nvcc(tmp_path, "echo no license; exit 2"))
+
+
+@pytest.mark.parametrize(
+    "name", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH"]
+)
+def test_a_cubin_depends_on_the_environment_of_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    nvcc = fake_nvcc(tmp_path, "echo 13.0")
+    monkeypatch.delenv(name, raising=False)
+    plain = nvcc_identity(nvcc)
+    monkeypatch.setenv(name, "-use_fast_math")
+    assert nvcc_identity(nvcc) != plain
+    monkeypatch.setenv(name, "")
+    assert nvcc_identity(nvcc) == plain

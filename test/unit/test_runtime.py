@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,34 @@ def test_a_text_is_compiled_once(nvcc: Path, tmp_path: Path) -> None:
     assert other.is_new
 
 
+def test_flags_of_the_environment_do_not_poison_the_cache(
+    nvcc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'extern "C" __global__ void k(float* x) { x[0] = 1.0f / x[0]; }'
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-use_fast_math")
+    (fast,) = cubins([text], "sm_90a", folder=tmp_path)
+    monkeypatch.delenv("NVCC_APPEND_FLAGS")
+    (exact,) = cubins([text], "sm_90a", folder=tmp_path)
+    assert exact.is_new
+    assert exact.kernel.cubin != fast.kernel.cubin
+
+
+def test_a_damaged_cubin_is_compiled_again(nvcc: Path, tmp_path: Path) -> None:
+    (first,) = cubins([EMPTY], "sm_90a", folder=tmp_path)
+    (path,) = tmp_path.iterdir()
+    for damaged in (b"", path.read_bytes()[:-100], b"{}"):
+        path.write_bytes(damaged)
+        (healed,), (again,) = (cubins([EMPTY], "sm_90a", folder=tmp_path) for _ in range(2))
+        assert (healed.is_new, again.is_new) == (True, False)
+        assert healed.kernel.cubin == again.kernel.cubin == first.kernel.cubin
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(nvcc: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (made,) = cubins([EMPTY], "sm_90a", folder=tmp_path / "file" / "cache")
+    assert made.kernel.cubin.startswith(b"\x7fELF")
+
+
 def test_a_rejected_text_is_not_kept(nvcc: Path, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="undefined_name"):
         cubins(["__global__ void k() { undefined_name; }"], "sm_90a", folder=tmp_path)
@@ -128,18 +157,37 @@ def test_a_rejected_text_is_not_kept(nvcc: Path, tmp_path: Path) -> None:
 
 def test_where_cubins_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("DEPLODOCK_CACHE", raising=False)
-    assert cache_folder() == tmp_path / "deplodock"
+    for empty in (True, False):
+        monkeypatch.setenv("DEPLODOCK_CACHE", "") if empty else monkeypatch.delenv("DEPLODOCK_CACHE")
+        assert cache_folder() == tmp_path / "deplodock"
     monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own"
 
 
+@pytest.mark.parametrize("base", ["", "a/relative/folder"])
+def test_the_cache_lies_in_the_home_folder_by_default(
+    monkeypatch: pytest.MonkeyPatch, base: str, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("DEPLODOCK_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", base)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "deplodock"
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("DEPLODOCK_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache_folder() == tmp_path / f"deplodock-{os.geteuid()}"
+
+
 @pytest.fixture
-def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cubins_module, "find_nvcc", lambda: None)
-    cubins_module._compiler.cache_clear()
-    yield
-    cubins_module._compiler.cache_clear()
 
 
 @pytest.mark.usefixtures("no_nvcc")
