@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import describe, export, quiet
 from deplodock.frontend.program import CapturedProgram
 
@@ -26,6 +28,8 @@ def read_model(
     name: str, *, layer: int | None = None, seq_len: int | None = None, weights: bool = True, seed: int = 0
 ) -> CapturedProgram:
     """Capture the forward pass of a model, or of one of its layers, in float32 for one sequence without padding.
+
+    Code that comes with a model is not run: models are those that transformers itself has.
 
     Args:
         name: a folder with a `config.json`, or a Hugging Face id.
@@ -40,9 +44,10 @@ def read_model(
     """
     transformers = _transformers()
     with _reading(name):
+        _find(name)
         model = _load(transformers, name, weights)
     inputs = _inputs(model, seq_len, torch.Generator().manual_seed(seed))
-    program, args, names = _Forward(model), (inputs,), [model.main_input_name]
+    program, args, names = _Forward(model), (inputs,), list(inputs)
     if layer is not None:
         layers = _layers(model)
         if not 0 <= layer < len(layers):
@@ -54,15 +59,16 @@ def read_model(
 
 
 class _Forward(nn.Module):
-    """A model as a function of its main input, that gives its first result: logits or the last hidden state."""
+    """A model as a function of its inputs by name, that gives its first result: logits or the last hidden state."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        mask = {} if inputs.is_floating_point() else {"attention_mask": torch.ones_like(inputs)}
-        return self.model(inputs, **mask, return_dict=True)[0]
+    def forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        ids = inputs.get("input_ids")
+        mask = {} if ids is None else {"attention_mask": torch.ones_like(ids)}
+        return self.model(**inputs, **mask, return_dict=True)[0]
 
 
 class _Layer(nn.Module):
@@ -134,44 +140,89 @@ def _mask(
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Say in one line why a model cannot be read."""
+    """Say in one line why a model cannot be read: transformers raises whatever its parts do on a file that is wrong."""
     try:
         with quiet():
             yield
-    except (OSError, ValueError, KeyError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InvalidInputError(f"{name}: error: the model cannot be read: {reason}") from None
+    except Error:
+        raise
+    except pickle.UnpicklingError:
+        reason = "its weights are damaged, or pickled objects, which can run code; save them as safetensors"
+        raise _unreadable(name, reason) from None
+    except Exception as error:
+        is_said = type(error) in (OSError, ValueError) and str(error).strip()
+        text = str(error).strip().split("\n\n")[0] if is_said else describe(error)
+        raise _unreadable(name, " ".join(text.split())) from None
+
+
+def _unreadable(name: str, reason: str) -> InvalidInputError:
+    return InvalidInputError(f"{name}: error: the model cannot be read: {reason}")
+
+
+def _find(name: str) -> None:
+    """Look for the configuration of a model: in its folder, in the cache of Hugging Face, then once on its hub.
+
+    Raises InvalidInputError if it is in none of them; transformers itself would ask the hub for half a minute.
+    """
+    if Path(name).is_dir():
+        return
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        if not isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str):
+            huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(name, "config.json"))
+    except HFValidationError:
+        raise _unreadable(name, "there is no such folder") from None
+    except Exception as error:
+        found = " ".join(describe(error).split())
+        raise _unreadable(name, f"there is no such folder, and Hugging Face gives no such model: {found}") from None
 
 
 def _load(transformers: ModuleType, name: str, weights: bool) -> Any:
     transformers.logging.disable_progress_bar()
-    config = transformers.AutoConfig.from_pretrained(name)
+    described, _ = transformers.PretrainedConfig.get_config_dict(name)
+    if "auto_map" in described and described.get("model_type") not in transformers.CONFIG_MAPPING:
+        raise UnsupportedError(f"{name}: error: the model is code that comes with it (auto_map), which is not run")
+    config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
     config.use_cache = False
     architecture = (config.architectures or [""])[0]
-    has_head = architecture.endswith(_LANGUAGE_MODELS)
-    kind = transformers.AutoModelForCausalLM if has_head else transformers.AutoModel
-    options = {"dtype": torch.float32, "attn_implementation": _ATTENTION}
+    if architecture.endswith(_LANGUAGE_MODELS):
+        kind = transformers.AutoModelForCausalLM
+    elif config.is_encoder_decoder and architecture.endswith("ForConditionalGeneration"):
+        kind = transformers.AutoModelForSeq2SeqLM
+    else:
+        kind = transformers.AutoModel
+    options = {"dtype": torch.float32, "attn_implementation": _ATTENTION, "trust_remote_code": False}
     if weights:
         return kind.from_pretrained(name, config=config, **options).eval()
     with torch.device("meta"):
         return kind.from_config(config, **options).eval()
 
 
-def _inputs(model: Any, seq_len: int | None, generator: torch.Generator) -> torch.Tensor:
-    """The main input of a model, where its parameters are: token ids, or an image."""
+def _inputs(model: Any, seq_len: int | None, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """The inputs of a model by name, where its parameters are: token ids, also those of a second part, or an image.
+
+    Raises UnsupportedError if it takes others.
+    """
     config = model.config
     match model.main_input_name:
-        case "input_ids":
+        case "input_ids" if hasattr(config, "vocab_size"):
             longest = getattr(config, "max_position_embeddings", math.inf)
             count = min(_SEQ_LEN, longest) if seq_len is None else seq_len
             if count > longest:
                 raise InvalidInputError(f"the model takes at most {longest} tokens: --seq-len is {count}")
-            drawn = torch.randint(config.vocab_size, (1, int(count)), generator=generator)
-        case "pixel_values":
-            drawn = torch.randn(1, config.num_channels, config.image_size, config.image_size, generator=generator)
+            names = ["input_ids", *(["decoder_input_ids"] if config.is_encoder_decoder else [])]
+            drawn = {name: torch.randint(config.vocab_size, (1, int(count)), generator=generator) for name in names}
+        case "pixel_values" if hasattr(config, "image_size"):
+            shape = (1, config.num_channels, config.image_size, config.image_size)
+            drawn = {"pixel_values": torch.randn(shape, generator=generator)}
         case other:
-            raise UnsupportedError(f"the model takes {other}; supported are input_ids and pixel_values")
-    return drawn.to(model.device)
+            raise UnsupportedError(
+                f"{type(model).__name__} takes {other} in a form of its own; supported are models of tokens "
+                "(input_ids, decoder_input_ids) and models of one image (pixel_values)"
+            )
+    return {name: value.to(model.device) for name, value in drawn.items()}
 
 
 def _layers(model: Any) -> nn.ModuleList:
@@ -187,7 +238,7 @@ class _Reached(Exception):
     """The layer is called; the rest of the model need not run."""
 
 
-def _arguments_of(layer: nn.Module, program: nn.Module, inputs: torch.Tensor) -> dict[str, Any]:
+def _arguments_of(layer: nn.Module, program: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, Any]:
     """The arguments with which a program calls a layer, by name, without those that are None."""
     found: dict[str, Any] = {}
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
+import pickle
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +15,7 @@ import pytest
 import torch
 from xdsl.context import Context
 
-from deplodock.errors import InvalidInputError
+from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.frontend.models import read_model
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.evaluate import evaluate
@@ -137,3 +142,122 @@ def test_torch_compile_of_llama(saved: Callable[[str], tuple[Path, Any]]) -> Non
     with torch.no_grad():
         got = torch.compile(model, backend="deplodock")(ids, use_cache=False).logits
         torch.testing.assert_close(got, model(ids).logits)
+
+
+GPT2 = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "n_embd": 32,
+    "n_layer": 1,
+    "n_head": 2,
+    "n_positions": 8,
+}
+
+
+def folder_with(path: Path, config: object, **files: bytes) -> str:
+    """A folder with a configuration, as JSON or as text, and files, in whose names `__` stands for a dot."""
+    (path / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    for name, data in files.items():
+        (path / name.replace("__", ".")).write_bytes(data)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({**GPT2, "n_embd": 1e9}, "Field 'n_embd' expected int, got float"),
+        ({**GPT2, "n_layer": "two"}, "Field 'n_layer' expected int, got str"),
+        ({**GPT2, "vocab_size": None}, "Field 'vocab_size' expected int, got NoneType"),
+        ({**GPT2, "n_head": 0}, "ZeroDivisionError"),
+        ({**GPT2, "n_head": 5}, "must be divisible by num_heads"),
+        ({**GPT2, "activation_function": "nope"}, "KeyError: 'nope'"),
+        ({"model_type": "nonesuch"}, "does not recognize this architecture"),
+        ([1], "Should have a `model_type` key"),
+        ({}, "Should have a `model_type` key"),
+        ("{", "not a valid JSON file"),
+        ("", "not a valid JSON file"),
+    ],
+)
+def test_a_configuration_that_is_wrong_is_one_line(tmp_path: Path, config: object, reason: str) -> None:
+    name = folder_with(tmp_path, config)
+    with pytest.raises(InvalidInputError) as caught:
+        read_model(name, seq_len=4, weights=False)
+    message = str(caught.value)
+    assert message.startswith(f"{name}: error: the model cannot be read: ")
+    assert reason in message
+    assert "\n" not in message
+
+
+class RunsCode:
+    """An object whose pickle writes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("broken", ["empty", "garbage", "index", "pickle of garbage", "pickle of code", "other shapes"])
+def test_weights_that_are_broken_are_one_line(tmp_path: Path, broken: str) -> None:
+    mark = tmp_path / "mark"
+    shapes = io.BytesIO()
+    torch.save({"transformer.wte.weight": torch.zeros(3, 3)}, shapes)
+    files = {
+        "empty": {"model__safetensors": b""},
+        "garbage": {"model__safetensors": b"garbage"},
+        "index": {"model__safetensors__index__json": b"{}"},
+        "pickle of garbage": {"pytorch_model__bin": b"garbage"},
+        "pickle of code": {"pytorch_model__bin": pickle.dumps(RunsCode(mark))},
+        "other shapes": {"pytorch_model__bin": shapes.getvalue()},
+    }
+    name = folder_with(tmp_path, GPT2, **files[broken])
+    with pytest.raises(InvalidInputError) as caught:
+        read_model(name, seq_len=4)
+    assert re.fullmatch(f"{name}: error: the model cannot be read: .+", str(caught.value))
+    assert not mark.exists()
+
+
+def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = tmp_path / "mark"
+    code = f"open({str(mark)!r}, 'w')\nclass C: pass\n".encode()
+    own = {"auto_map": {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.C"}}
+    name = folder_with(tmp_path, {"model_type": "own", "architectures": ["OwnForCausalLM"], **own}, own__py=code)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 10))
+    with pytest.raises(UnsupportedError, match="the model is code that comes with it"):
+        read_model(name, seq_len=4, weights=False)
+    # A model that transformers has is read without that code.
+    folder_with(tmp_path, {**GPT2, **own}, own__py=code)
+    read_model(name, seq_len=4, weights=False)
+    assert not mark.exists()
+
+
+def test_a_folder_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    start = time.monotonic()
+    for name in (str(tmp_path / "nonesuch"), "./some/deep/folder"):
+        with pytest.raises(
+            InvalidInputError, match=f"^{name}: error: the model cannot be read: there is no such folder$"
+        ):
+            read_model(name, weights=False)
+    assert time.monotonic() - start < 10
+
+
+def test_an_encoder_and_a_decoder(tmp_path: Path, context: Context) -> None:
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        vocab_size=61, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4, decoder_start_token_id=0
+    )
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path)
+    program = read_model(str(tmp_path), seq_len=6)
+    assert program.names[:2] == ("input_ids", "decoder_input_ids")
+    lower(program.module, context, Level.TENSOR)
+    (logits,) = evaluate(program.module, [value.detach().numpy() for value in program.inputs])
+    ids, following = program.inputs[:2]
+    close(torch.from_numpy(logits.copy()), model(ids, decoder_input_ids=following).logits)
+
+
+def test_other_inputs_are_refused_by_name(tmp_path: Path) -> None:
+    transformers.CLIPConfig(architectures=["CLIPModel"]).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedError, match=r"^CLIPModel takes input_ids in a form of its own"):
+        read_model(str(tmp_path), weights=False)
