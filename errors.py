@@ -22,5 +22,12 @@ class CompileError(Error):
     """The compiler of the generated code rejected it, or no such compiler was found."""
 
 
+class CheckError(Error, IndexError, RuntimeError):
+    """A call asserts something that does not hold for its arguments, such as an index inside its dimension.
+
+    PyTorch raises an IndexError or a RuntimeError there, as each operation likes it.
+    """
+
+
 class DeviceError(Error):
     """The GPU cannot run a kernel, or reports a fault in it; after a fault the process can use the GPU no more."""

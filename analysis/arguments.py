@@ -1,12 +1,12 @@
-"""What a function does with each of its arguments: reads it, writes it, or both."""
+"""What a function does with each of its arguments: reads it, writes it, or both; and which results it asserts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import CallOp
 from xdsl.dialects.func import FuncOp as HostFuncOp
 from xdsl.ir import Operation, SSAValue
@@ -17,6 +17,10 @@ from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
 from deplodock.errors import Error
 
 Function: TypeAlias = HostFuncOp | KernelFuncOp
+
+
+CHECK = "torch.check"
+"""The attribute of a result that is one boolean, which must be true: the message of the call that fails otherwise."""
 
 
 class Role(Enum):
@@ -81,6 +85,22 @@ def argument_roles(function: Function) -> list[Role]:
     `in`. Raises Error if a callee is not defined or the functions call each other in a circle.
     """
     return _roles(function, ())
+
+
+def name_checks(function: HostFuncOp, messages: Sequence[str]) -> None:
+    """Mark the last results of a function as asserted, with a message for each."""
+    if messages:
+        plain = [DictionaryAttr({})] * (len(function.function_type.outputs) - len(messages))
+        marked = [DictionaryAttr({CHECK: StringAttr(message)}) for message in messages]
+        function.res_attrs = ArrayAttr([*plain, *marked])
+
+
+def checks(function: Function) -> dict[int, str]:
+    """The messages of the results that a function asserts, by the number of the result."""
+    given = function.res_attrs if isinstance(function, HostFuncOp) else None
+    marks = () if given is None else given.data
+    found = ((number, mark.data.get(CHECK)) for number, mark in enumerate(marks))
+    return {number: message.data for number, message in found if isinstance(message, StringAttr)}
 
 
 def _roles(function: Function, callers: tuple[Function, ...]) -> list[Role]:

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
+from deplodock.frontend.assertions import assertions_to_results, name_assertions
 from deplodock.frontend.decompositions import decompositions
 from deplodock.frontend.importer import (
     TORCH_FOLDER,
@@ -57,7 +58,7 @@ def export(
     names: Sequence[str] | None = None,
     rename: Callable[[str], str] | None = None,
     source: Source | None = None,
-    writes: bool = False,
+    is_called: bool = False,
 ) -> CapturedProgram:
     """Capture `fn_or_module(*args)` as a program of the torch dialect.
 
@@ -70,12 +71,13 @@ def export(
         names: names for the tensors in `args`; by default the names of the function's parameters.
         rename: shortens the dotted path of a parameter or buffer before it becomes a name such as `p_weight`.
         source: the text that errors point into.
-        writes: whether the program may write into its inputs and buffers; what it writes comes out before its results.
+        is_called: whether the program is to be called, also with other values. It may then write into its inputs and
+            buffers: what it writes comes out before its results. What PyTorch checks of such values is asserted.
 
     Raises:
         InvalidInputError: the program raises, or its result is not a tensor or a nest of tensors.
         UnsupportedError: torch.export cannot capture the program, or it uses an operation, overload, argument or dtype
-            outside the torch dialect, or writes into its inputs without `writes`.
+            outside the torch dialect, or writes into its inputs without `is_called`.
     """
     module = fn_or_module if isinstance(fn_or_module, nn.Module) else as_module(fn_or_module)
     if names is None and not isinstance(fn_or_module, nn.Module | FunctionType):
@@ -84,12 +86,12 @@ def export(
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     args = pytree.tree_map_only(torch.Tensor, _fresh, args)
     exported = _export(module, args, source)
-    if not writes:
+    if not is_called:
         _refuse_writes(exported, source)
-    captured = captured_graph(exported, fn_or_module, args, names=names, rename=rename)
+    captured = captured_graph(exported, fn_or_module, args, names=names, rename=rename, is_called=is_called)
     nodes = {node.name: node for node in captured.graph.graph.find_nodes(op="placeholder")}
     arguments = [(nodes[place], name) for place, name in zip(captured.placeholders, captured.names, strict=True)]
-    return CapturedProgram(**vars(captured), module=import_graph(captured.graph, arguments, source))
+    return CapturedProgram(**vars(captured), module=import_graph(captured.graph, arguments, source, captured.checks))
 
 
 def captured_graph(
@@ -99,15 +101,19 @@ def captured_graph(
     *,
     names: Sequence[str] | None = None,
     rename: Callable[[str], str] | None = None,
+    is_called: bool = True,
 ) -> CapturedGraph:
     """What torch.export captured of `function(*args)`; see `export`.
 
-    Its graph is changed: tied state is used under one name, and nothing asserts the types of intermediates.
+    Its graph is changed: tied state is used under one name, nothing asserts the types of intermediates, and what it
+    asserts of values are its last results.
     """
     for node in exported.graph.find_nodes(op="call_function", target=_ASSERT_METADATA):
         exported.graph.erase_node(node)
     # A call that raised, and whose error the program caught, is in the graph without a result.
     exported.graph.eliminate_dead_code()
+    checks = assertions_to_results(exported.graph, is_called=is_called)
+    exported.graph_module.recompile()
     inputs = _bind_inputs(exported, args, names, rename or (lambda path: path))
     assert exported.call_spec.out_spec is not None
     return CapturedGraph(
@@ -120,6 +126,7 @@ def captured_graph(
         placeholders=tuple(given.node.name for given in inputs),
         paths=tuple(given.path for given in inputs),
         writes=_writes(exported, inputs),
+        checks=checks,
         result_spec=exported.call_spec.out_spec,
     )
 
@@ -222,6 +229,7 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), _tracing_lock():
             exported = torch.export.export(module, args)
+            name_assertions(exported.graph)
             if not _is_decomposed(exported):
                 exported = exported.run_decompositions(decompositions())
     except GuardOnDataDependentSymNode as raised:

@@ -31,6 +31,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from deplodock.analysis.arguments import name_checks
 from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, WIDE_NUMBERS, Parameter, Rule, Schema
 from deplodock.dialects.elements import FLOATS, WIDE, ui8
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
@@ -87,8 +88,15 @@ def has_operation(overload: object) -> bool:
     return aten_op(_overload_name(str(overload))) is not None
 
 
-def import_graph(graph: fx.GraphModule, arguments: Sequence[tuple[fx.Node, str]], source: Source | None) -> ModuleOp:
+def import_graph(
+    graph: fx.GraphModule,
+    arguments: Sequence[tuple[fx.Node, str]],
+    source: Source | None,
+    checks: Sequence[str] = (),
+) -> ModuleOp:
     """A module with one function `@main` of the given arguments (placeholder and name) that computes the graph.
+
+    Its last results are asserted, with the messages `checks`.
 
     Raises:
         UnsupportedError: an operation, overload, argument or dtype is outside the torch dialect; the message names it
@@ -105,7 +113,9 @@ def import_graph(graph: fx.GraphModule, arguments: Sequence[tuple[fx.Node, str]]
             importer.call(node)
     results = importer.results(graph.graph.output_node())
     block.add_op(ReturnOp(*results))
-    return ModuleOp([FuncOp("main", (types, [value.type for value in results]), Region(block))])
+    function = FuncOp("main", (types, [value.type for value in results]), Region(block))
+    name_checks(function, checks)
+    return ModuleOp([function])
 
 
 def import_node(node: fx.Node) -> ModuleOp:

@@ -35,8 +35,9 @@ class CapturedGraph:
     `inputs` are its tensors in order, contiguous: first those that the user passes, then the parameters, buffers and
     constants that it uses, tied ones once; `originals` are the same as the program holds them. `names` are their names,
     `placeholders` their nodes, `paths` the dotted paths of parameters and buffers, None for the others. The first
-    results of the graph are the new values of the inputs that `writes` numbers; the others are the leaves of the
-    program's result, a nest of the form `result_spec`, where some may be None.
+    results of the graph are the new values of the inputs that `writes` numbers; then come the leaves of the program's
+    result, a nest of the form `result_spec`, where some may be None; the last are booleans, each of which must be true,
+    else a call fails with its message in `checks`.
     `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
@@ -49,6 +50,7 @@ class CapturedGraph:
     placeholders: tuple[str, ...]
     paths: tuple[str | None, ...]
     writes: tuple[int, ...]
+    checks: tuple[str, ...]
     result_spec: pytree.TreeSpec
 
     def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.errors import Error, InvalidInputError, UnsupportedError
+from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedGraph, output_values, results_of
 from deplodock.passes.driver import Level, lower, new_context
@@ -49,7 +49,7 @@ def compile(
     """
     if not isinstance(example_args, tuple | list):
         raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(example_args).__name__}")
-    captured = export(function, tuple(example_args), writes=True)
+    captured = export(function, tuple(example_args), is_called=True)
     place = _device(device) if device is not None else device_of(captured)
     owner = function if isinstance(function, nn.Module) else None
     try:
@@ -110,7 +110,8 @@ class CompiledProgram:
         self.runner = runner
         self._captured = captured
         self._example, self._form = pytree.tree_flatten(captured.args)
-        self._nones = [value is None for value in output_values(captured.graph)[len(captured.writes) :]]
+        values = output_values(captured.graph)
+        self._nones = [value is None for value in values[len(captured.writes) : len(values) - len(captured.checks)]]
         self._state = [
             _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
         ]
@@ -118,7 +119,10 @@ class CompiledProgram:
     def __call__(self, *args: Any) -> Any:
         """Run the program on tensors of the compiled shapes and dtypes.
 
-        Raises InvalidInputError if the arguments do not fit, or one that is written into shares memory with another.
+        Raises:
+            InvalidInputError: the arguments do not fit, or one that is written into shares memory with another.
+            CheckError: something that the program asserts of them does not hold; nothing is written into then. On a GPU
+                that is a device-side assertion, as PyTorch's own: the next call that waits for the GPU raises it.
         """
         with torch.no_grad():
             inputs = self._inputs(args)
@@ -126,6 +130,9 @@ class CompiledProgram:
                 raise InvalidInputError(conflict)
             device = self.runner.device
             results = self.runner([value.to(device) for value in inputs])
+            results, asserted = self._split(results)
+            for message, holds in zip(self._captured.checks, asserted, strict=True):
+                _assert(holds, message)
             count = len(self._captured.writes)
             for number, value in zip(self._captured.writes, results[:count], strict=True):
                 inputs[number].copy_(value)
@@ -133,6 +140,11 @@ class CompiledProgram:
             given = (value.to(home) if isinstance(value, torch.Tensor) else value for value in results[count:])
             leaves = [None if is_none else next(given) for is_none in self._nones]
             return pytree.tree_unflatten(leaves, self._captured.result_spec)
+
+    def _split(self, results: Sequence[Any]) -> tuple[Sequence[Any], Sequence[torch.Tensor]]:
+        """What a run gives, and what it asserts."""
+        count = len(results) - len(self._captured.checks)
+        return results[:count], results[count:]
 
     def can_run(self, *args: Any) -> bool:
         """Whether none of the arguments that the program writes into shares memory with another."""
@@ -191,6 +203,14 @@ class _Slot:
                 if (value := tensors.get(self._name)) is not None:
                     return value
         raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
+
+
+def _assert(holds: torch.Tensor, message: str) -> None:
+    """Raise CheckError where a boolean is false; on a GPU its driver does, without a wait here."""
+    if holds.is_cuda:
+        torch.ops.aten._assert_async.msg(holds, message)
+    elif not holds:
+        raise CheckError(message)
 
 
 def _nest(form: pytree.TreeSpec) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.arguments import entry_function
+from deplodock.analysis.arguments import checks, entry_function
 from deplodock.analysis.cost import Rates
 from deplodock.analysis.reductions import longest_reduction
 from deplodock.analysis.resources import shared_bytes
@@ -142,7 +142,10 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
     right = _check(task, outputs)
     for finding in findings or ():
         print(finding)
-    succeeded = right and not findings
+    failed = [message for number, message in checks(entry_function(module)).items() if not outputs[number]]
+    for message in failed:
+        print(f"check failed: {message}")
+    succeeded = right and not findings and not failed
     print(f"{'passed' if succeeded else 'FAILED'}: {_compared(task, right)}, {_found(findings)}")
     compiled = 0 if executable is None else int(executable.cubin.is_new)
     bench, profile = None, None

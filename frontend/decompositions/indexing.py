@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
+from deplodock.frontend.decompositions.checks import check_index
 from deplodock.frontend.decompositions.table import ATEN, Decompositions
 
 
 def _one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
-    """1 where a coordinate of the last dimension is the element, which PyTorch would check to be one of them."""
+    """1 where a coordinate of the last dimension is the element, which must be one of them."""
     if num_classes < 0:
         return NotImplemented
+    check_index(x, 0, num_classes, f"class values must be from 0 to {num_classes - 1}")
     return (x[..., None] == torch.arange(num_classes, device=x.device)).long()
 
 
@@ -26,7 +28,7 @@ def _index_put(
         return NotImplemented
     ((dim, index),) = given
     if index.dtype != torch.bool:
-        return _index_copy(x, dim, index, values)
+        return _with_slices(x, dim, index, values, -x.shape[dim])
     if dim or values.numel() != 1:
         return NotImplemented
     mask = index.reshape(*index.shape, *[1] * (x.dim() - index.dim()))
@@ -34,10 +36,22 @@ def _index_put(
 
 
 def _index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    """`x` with the slices of `source`, which broadcasts, at positions along a dimension; of equal ones the last."""
+    """`x` with the slices of `source` at positions along a dimension, which count from 0; of equal ones the last."""
+    return _with_slices(x, dim, index, source, 0)
+
+
+def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor | float) -> Any:
+    """`x` with a value in the slices at positions along a dimension."""
+    source = value if isinstance(value, torch.Tensor) else x.new_full((), value)
+    return _with_slices(x, dim, index, source, -x.shape[dim] if x.dim() else 0)
+
+
+def _with_slices(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, lowest: int) -> Any:
+    """`x` with slices of `source`, which broadcasts, at positions from `lowest`: negative ones count from the end."""
     if index.dim() != 1 or not x.dim() or not index.numel():
         return NotImplemented
     extent, count = x.shape[dim], index.numel()
+    check_index(index, lowest, extent, f"an index is out of bounds for dimension {dim % x.dim()} with size {extent}")
     wrapped = torch.where(index < 0, index + extent, index)
     hits = wrapped[:, None] == torch.arange(extent, device=x.device)
     last = torch.where(hits, torch.arange(1, count + 1, device=x.device)[:, None], 0).amax(0) - 1
@@ -51,6 +65,6 @@ INDEXING: Decompositions = {
     ATEN.one_hot.default: _one_hot,
     ATEN.index_put.default: _index_put,
     ATEN.index_copy.default: _index_copy,
-    ATEN.index_fill.int_Scalar: lambda x, dim, index, value: _index_copy(x, dim, index, x.new_full((), value)),
-    ATEN.index_fill.int_Tensor: _index_copy,
+    ATEN.index_fill.int_Scalar: _index_fill,
+    ATEN.index_fill.int_Tensor: _index_fill,
 }

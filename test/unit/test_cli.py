@@ -253,6 +253,17 @@ def test_what_has_no_values_is_compiled_and_not_run() -> None:
     assert fails("run", "-c", text).startswith("deplodock: error: x is on the device meta and has no values to run on")
 
 
+def test_run_says_which_check_failed(tmp_path: Path) -> None:
+    path = tmp_path / "program.mlir"
+    text = succeed("compile", "-c", "F.one_hot(torch.tensor([0, 2]), 3)", "--ir", "torch")
+    path.write_text(text)
+    # The first seed draws classes that exist, the other one that does not.
+    assert "check failed" not in succeed("run", str(path), "--seed", "1")
+    code, stdout, _ = cli("run", str(path), "--seed", "3")
+    assert code == 1
+    assert "check failed: aten.one_hot.default: class values must be from 0 to 2\nFAILED" in stdout
+
+
 def test_run_prints_a_level_before_the_report() -> None:
     tensor = succeed("compile", "-c", SMALL, "--ir", "tensor")
     cuda = succeed("compile", "-c", SMALL)
