@@ -13,13 +13,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.frontend.mlir import MLIRFrontend
 from xdsl.ir import AttributeInvT, Operation, SSAValue
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from deplodock.tools.diagnostics import decode
+from deplodock.tools.float_literals import FloatLiteralsParser
 
 
 class LinearLexer(MLIRLexer):
@@ -28,7 +29,7 @@ class LinearLexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
-class LocatingParser(Parser):
+class LocatingParser(FloatLiteralsParser):
     """A parser that gives each op without a `loc(...)` its line and column, and errors the position of their cause."""
 
     def __init__(self, ctx: Context, text: str, file: str) -> None:
