@@ -13,7 +13,6 @@ from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TensorMapType
 from deplodock.dialects.kernel_tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import LaunchOp, Memory, memory_of
-from deplodock.errors import UnsupportedError
 
 STATIC_LIMIT = 48 * 1024
 """The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
@@ -76,7 +75,7 @@ class SharedMemory:
 
 
 def shared_memory(function: FuncOp) -> SharedMemory:
-    """The layout of a kernel's shared memory. Raises UnsupportedError for a buffer without a size."""
+    """The layout of a kernel's shared memory. Raises UnsupportedError for elements without a size."""
     offsets: list[tuple[AllocOp, int]] = []
     size = barriers = 0
     for op in function.body.walk():
@@ -100,7 +99,7 @@ def _padded(size: int, unit: int) -> int:
 
 
 def shared_bytes(function: FuncOp) -> int:
-    """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for a buffer without a size."""
+    """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for elements without a size."""
     return shared_memory(function).total
 
 
@@ -125,21 +124,16 @@ def _parameter(type: Attribute) -> tuple[int, int]:
 
 
 def buffer_elements(type: MemRefType[Attribute]) -> int:
-    """The number of elements from the start of a buffer to its last one, with the gaps of its layout.
-
-    Raises:
-        UnsupportedError: its shape or layout is not static.
-    """
+    """The number of elements from the start of a verified on-chip buffer to its last one, with the layout's gaps."""
     shape, offset = type.get_shape(), type.get_offset()
-    if any(extent < 0 for extent in shape) or offset is None:
-        raise UnsupportedError(f"the size of {type} is not static")
+    assert offset is not None
     if 0 in shape:
         return 0
     return offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides_of(type), strict=True)) + 1
 
 
 def buffer_bytes(buffer: SSAValue) -> int:
-    """The bytes of a buffer. Raises UnsupportedError where its size is not static, or its elements have none."""
+    """The bytes of a verified on-chip buffer. Raises UnsupportedError where its elements have no size."""
     type = memref_of(buffer)
     return buffer_elements(type) * element_bytes(type.element_type)
 

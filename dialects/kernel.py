@@ -63,6 +63,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
+from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.kernel_cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel_grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel_mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
@@ -71,7 +72,6 @@ from deplodock.dialects.kernel_sync import BarrierOp, CommitGroupOp, FenceProxyA
 from deplodock.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.loop import memref_of, parse_body
 from deplodock.dialects.scalar_regions import print_arguments
-from deplodock.dialects.tile_memory import memory_of, verify_layout
 
 __all__ = [
     "AllocOp",
@@ -232,6 +232,11 @@ class FuncOp(IRDLOperation):
             )
         if self.function_type.outputs.data:
             raise VerifyException("a kernel returns nothing; it writes to its memref arguments")
+        for parameter in self.parameters:
+            if isinstance(parameter.type, MemRefType):
+                verify_buffer(memref_of(parameter))
+                if memory_of(parameter) is not None:
+                    raise VerifyException(f"the arguments of a kernel are in global memory, got {memref_of(parameter)}")
         if self.num_blocks < 0 or self.num_threads < 1:
             raise VerifyException(
                 f"a grid needs 0 or more blocks and 1 or more threads, got {self.num_blocks} and {self.num_threads}"
@@ -351,7 +356,7 @@ class AllocOp(IRDLOperation):
             )
         if any(n < 0 for n in memref_of(self.result).get_shape()):
             raise VerifyException(f"an on-chip buffer needs a static shape, got {self.result.type}")
-        verify_layout(self.result)
+        verify_buffer(memref_of(self.result))
 
 
 @irdl_op_definition

@@ -35,9 +35,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
+from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.kernel_sync import OrdersSharedMemory
 from deplodock.dialects.loop_access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
-from deplodock.dialects.tile_memory import Memory, memory_of
 
 MAX_CLUSTER = 8
 """The most CTAs of a cluster on every GPU that has them (CUDA C++ Programming Guide, "Thread Block Clusters")."""

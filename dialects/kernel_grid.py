@@ -32,8 +32,8 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts
+from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.loop import memref_of, parse_memref, print_access, verify_subscripts
-from deplodock.dialects.tile_memory import memory_of
 
 
 class _OrdersMemory(MemoryEffect):
@@ -150,5 +150,6 @@ class TicketOp(IRDLOperation):
 
 def _verify_counter(counter: SSAValue) -> None:
     type: MemRefType[Attribute] = memref_of(counter)
+    verify_buffer(type)
     if type.element_type != i32 or memory_of(counter) is not None:
         raise VerifyException(f"counters are i32 in global memory, got {type}")

@@ -41,8 +41,8 @@ from deplodock.dialects.affine_syntax import (
     parse_subscripts,
     verify_conditions,
 )
+from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.loop_access import memref_of, parse_memref, print_access, verify_subscripts
-from deplodock.dialects.tile_memory import Memory, memory_of
 
 ASYNC_BYTES = (4, 8, 16)
 """The bytes that one asynchronous copy of a thread can move (PTX ISA, `cp.async`)."""

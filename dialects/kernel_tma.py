@@ -54,11 +54,11 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts, verify_map
+from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.elements import listed
 from deplodock.dialects.kernel_mbarrier import MbarrierType, Place, parse_slot, print_slot, verify_slot
 from deplodock.dialects.kernel_sync import SharedMemory
 from deplodock.dialects.loop_access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
-from deplodock.dialects.tile_memory import Memory, memory_of
 from deplodock.dialects.tile_swizzle import SwizzleAttr
 
 MAX_RANK = 5

@@ -24,11 +24,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
-
-
-def memref_of(value: SSAValue) -> MemRefType[Attribute]:
-    """The memref type of a value known to be a buffer."""
-    return cast(MemRefType[Attribute], value.type)
+from deplodock.dialects.buffers import memref_of, verify_buffer
 
 
 class ReadsSource(MemoryEffect):
@@ -63,7 +59,8 @@ def print_access(printer: Printer, buffer: SSAValue, map: AffineMap, indices: Se
 
 
 def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
-    """Check that `map` gives one subscript for each dimension of `buffer`. Raises VerifyException."""
+    """Check `buffer` and that `map` gives one subscript for each of its dimensions. Raises VerifyException."""
+    verify_buffer(memref_of(buffer))
     verify_map("the subscripts", map, indices)
     rank = len(memref_of(buffer).get_shape())
     if len(map.results) != rank:

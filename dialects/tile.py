@@ -52,9 +52,9 @@ from deplodock.dialects.affine_syntax import (
     verify_divisors,
     verify_map,
 )
+from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
 from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
 from deplodock.dialects.loop_access import ReadsSource
-from deplodock.dialects.tile_memory import Memory, MemoryAttr, check_coordinates, memory_of, verify_slab
 from deplodock.dialects.tile_ring import (
     AllocOp,
     CopyOp,
@@ -67,6 +67,7 @@ from deplodock.dialects.tile_ring import (
     print_engine,
     verify_engine,
 )
+from deplodock.dialects.tile_slab import check_coordinates, verify_slab
 from deplodock.dialects.tile_swizzle import SwizzleAttr
 
 __all__ = [

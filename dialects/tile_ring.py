@@ -52,8 +52,9 @@ from deplodock.dialects.affine_syntax import (
     verify_conditions,
     verify_map,
 )
+from deplodock.dialects.buffers import Memory, memory_of, verify_buffer
 from deplodock.dialects.loop import memref_of, parse_memref, print_access
-from deplodock.dialects.tile_memory import Memory, check_coordinates, memory_of, verify_layout, verify_slab
+from deplodock.dialects.tile_slab import check_coordinates, verify_slab
 
 Step: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
 """A step as an affine map with one result, and its operands."""
@@ -140,7 +141,7 @@ class AllocOp(IRDLOperation):
         shape = memref_of(self.result).get_shape()
         if not shape or any(extent < 0 for extent in shape):
             raise VerifyException(f"a buffer on a ring needs a static shape of slots first, got {self.result.type}")
-        verify_layout(self.result)
+        verify_buffer(memref_of(self.result))
 
 
 class CopiesSlab(Protocol):

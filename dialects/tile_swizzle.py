@@ -94,6 +94,5 @@ def verify_swizzle(type: MemRefType[Attribute]) -> None:
     if not isinstance(type.layout, SwizzleAttr):
         return
     element, shape = type.element_type, type.get_shape()
-    assert isinstance(element, FixedBitwidthType)
-    if not shape or shape[-1] * element.size != type.layout.span:
+    if not shape or not isinstance(element, FixedBitwidthType) or shape[-1] * element.size != type.layout.span:
         raise VerifyException(f"a swizzle of {type.layout.span} bytes is for rows of as many, got {type}")

@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.dialects.func import FuncOp as HostFuncOp
 from xdsl.dialects.memref import AllocOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis import scratch
 from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.analysis.resources import shared_memory
+from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp, TensorMapType
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import DType, dtype_of
+from deplodock.passes.failures import located
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ class _Planner:
 
     def _place(self, value: SSAValue, offset: int | None) -> int:
         type = memref_of(value)
+        _check_buffer(value, type)
         self.buffers.append(BufferPlan(tuple(type.get_shape()), dtype_of(type.element_type), offset))
         return len(self.buffers) - 1
 
@@ -163,6 +167,22 @@ class _Planner:
         shared = shared_memory(kernel).dynamic_bytes
         name, blocks, threads = kernel.sym_name.data, kernel.num_blocks, kernel.num_threads
         self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, shared))
+
+
+def _check_buffer(value: SSAValue, type: MemRefType[Attribute]) -> None:
+    """Raise an UnsupportedError, with its place, for a buffer whose shape does not give its bytes."""
+    owner = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
+    message = None
+    try:
+        verify_buffer(type)
+    except VerifyException as error:
+        message = str(error)
+    if memory_of(value) is not None:
+        message = f"the buffers of a host function are in global memory, got {type}"
+    elif any(extent < 0 for extent in type.get_shape()):
+        message = f"the runtime needs static shapes, got {type}"
+    if message is not None:
+        raise UnsupportedError(message if owner is None else located(owner, message))
 
 
 def _buffer(argument: Argument) -> int:

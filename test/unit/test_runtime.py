@@ -104,6 +104,21 @@ def test_large_shared_memory_is_asked_for_at_launch(parse: Callable[[str], Modul
     assert program_plan(parse(text)).launches[0].shared == 65536
 
 
+@pytest.mark.parametrize(
+    ("type", "message"),
+    [
+        ("memref<32xf32, strided<[2]>>", "buffers in global memory are contiguous"),
+        ("memref<32xf32, #tile.memory<shared>>", "the buffers of a host function are in global memory"),
+        ("memref<?xf32>", "the runtime needs static shapes"),
+    ],
+)
+def test_buffers_whose_bytes_their_shape_does_not_give(
+    parse: Callable[[str], ModuleOp], type: str, message: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=f"func.func: {message}"):
+        program_plan(parse(f"func.func @f(%x: {type}) {{ func.return }}"))
+
+
 def test_other_operations_of_a_host_function_are_refused(parse: Callable[[str], ModuleOp]) -> None:
     text = "func.func @main(%x: memref<4xf32>) { memref.dealloc %x : memref<4xf32> func.return }"
     with pytest.raises(UnsupportedError, match=r"does not run memref.dealloc in the host function @main"):

@@ -192,13 +192,6 @@ kernel.func @unsized(%x: tensor<4xf32>) blocks(%block = 1) threads(%thread = 32)
 
 // -----
 
-// CHECK: verify_resources.mlir:[[# @LINE + 1]]:1: error: kernel.func: @dynamic: the size of memref<4xf32, strided<[1], offset: ?>, #tile.memory<shared>> is not static
-kernel.func @dynamic() blocks(%block = 1) threads(%thread = 32) {
-  %s = kernel.alloc : memref<4xf32, strided<[1], offset: ?>, #tile.memory<shared>>
-}
-
-// -----
-
 // CHECK: the target sm_90 does not state 'threads_per_block'; add `threads_per_block = ...` to kernel.target
 builtin.module attributes {kernel.target = #kernel.target<sm_90>} {
   kernel.func @unstated() blocks(%block = 1) threads(%thread = 32) {

@@ -1,58 +1,16 @@
-"""The on-chip memory of the tile dialect: where buffers live, and slabs of global buffers."""
+"""Slabs: parts of global buffers that the tile dialect copies on chip."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser, Parser
-from xdsl.printer import Printer
+from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from deplodock.dialects.affine_syntax import verify_divisors
-from deplodock.dialects.loop import memref_of
-from deplodock.dialects.tile_swizzle import SwizzleAttr, verify_swizzle
-
-
-class Memory(StrEnum):
-    """Where an on-chip buffer lives; a memref without a memory space is in global memory."""
-
-    SHARED = "shared"
-    REGISTER = "register"
-
-
-@irdl_attr_definition
-class MemoryAttr(EnumAttribute[Memory]):
-    """`#tile.memory<shared>`: the memory space of a buffer owned by a CTA, or by one thread (`register`)."""
-
-    name = "tile.memory"
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.data.value)
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Memory:
-        with parser.in_angle_brackets():
-            return parser.parse_str_enum(Memory)
-
-
-def memory_of(buffer: SSAValue) -> Memory | None:
-    """The memory of a buffer: shared, register, or None for global memory."""
-    space = memref_of(buffer).memory_space
-    return space.data if isinstance(space, MemoryAttr) else None
-
-
-def verify_layout(buffer: SSAValue) -> None:
-    """Check the layout of an on-chip buffer. Raises VerifyException."""
-    type = memref_of(buffer)
-    if isinstance(type.layout, SwizzleAttr) and memory_of(buffer) is not Memory.SHARED:
-        raise VerifyException(f"only buffers in #tile.memory<shared> are swizzled, got {type}")
-    verify_swizzle(type)
+from deplodock.dialects.buffers import memory_of, memref_of, verify_buffer
 
 
 def verify_slab(
@@ -70,7 +28,8 @@ def verify_slab(
         raise VerifyException(f"a slab lives in #tile.memory<shared> or #tile.memory<register>, got {written}")
     if any(extent < 0 for extent in written.get_shape()):
         raise VerifyException(f"a slab needs a static shape, got {written}")
-    verify_layout(slab)
+    verify_buffer(read)
+    verify_buffer(written)
     if read.element_type != written.element_type:
         raise VerifyException(f"{what} keeps the element type, got {read} and {written}")
     verify_divisors("the subscripts", map)
