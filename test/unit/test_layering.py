@@ -27,7 +27,7 @@ RANKS = {
     "__init__": 5,
 }
 WITHOUT_NUMPY_AND_TORCH = {"universe", "dialects", "analysis", "passes", "codegen", "errors", "__init__"}
-HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "transformers"}
+HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggingface_hub", "transformers"}
 # These load modules of ours when their name is first used, which is their purpose.
 LAZY_MODULES = {"deplodock.universe"}
 LAZY_FUNCTIONS = {"__getattr__"}
