@@ -94,6 +94,17 @@ def wrap_dim(dim: int, rank: int) -> int:
     return dim % limit
 
 
+def existing_dim(dim: int, rank: int) -> int:
+    """A dimension counted from the front, which a scalar does not have.
+
+    Raises:
+        ValueError: the dimension is out of range.
+    """
+    if rank == 0:
+        raise ValueError(f"dimension {dim} is out of range for rank 0")
+    return wrap_dim(dim, rank)
+
+
 def resolve_size(size: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """A view's size with -1 replaced by what the other extents leave.
 

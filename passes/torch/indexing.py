@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
-from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, wrap_dim
+from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, existing_dim, wrap_dim
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.shapes import select_position, slice_positions, sliced
 from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
@@ -88,7 +88,7 @@ class LowerScatterSlice(AtenPattern):
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, src = op.operand("self"), op.operand("src")
         shape = shape_of(x)
-        dim = wrap_dim(op.value("dim"), len(shape))
+        dim = existing_dim(op.value("dim"), len(shape))
         if op.schema().name == "slice_scatter":
             positions = slice_positions(op, shape[dim])
         else:

@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.dialects.tensor import shape_of
 from deplodock.dialects.torch import AtenOp
-from deplodock.passes.torch.index_maps import dim_map, permutation_map, resolve_size, wrap_dim, wrap_dims
+from deplodock.passes.torch.index_maps import dim_map, existing_dim, permutation_map, resolve_size, wrap_dim, wrap_dims
 from deplodock.passes.torch.pattern import AtenPattern
 from deplodock.passes.torch.tensor_builder import TensorBuilder
 
@@ -86,7 +86,7 @@ class LowerSlice(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x = op.operand("self")
-        dim = wrap_dim(op.value("dim"), len(shape_of(x)))
+        dim = existing_dim(op.value("dim"), len(shape_of(x)))
         positions = slice_positions(op, shape_of(x)[dim])
         return sliced(build, x, dim, positions)
 
@@ -110,7 +110,7 @@ class LowerSplit(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
         x = op.operand("self")
-        dim = wrap_dim(op.value("dim"), len(shape_of(x)))
+        dim = existing_dim(op.value("dim"), len(shape_of(x)))
         extent = shape_of(x)[dim]
         if op.schema().name == "split.Tensor":
             size = op.value("split_size")
@@ -133,7 +133,7 @@ class LowerUnbind(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
         x = op.operand("self")
-        extent = shape_of(x)[wrap_dim(op.value("dim"), len(shape_of(x)))]
+        extent = shape_of(x)[existing_dim(op.value("dim"), len(shape_of(x)))]
         return [selected(build, x, op.value("dim"), index) for index in range(extent)]
 
 
@@ -158,7 +158,10 @@ class LowerDiagonal(AtenPattern):
 
 
 class LowerUnfold(AtenPattern):
-    """All slices of `size` neighbours along a dimension, `step` apart; their elements are the last dimension."""
+    """All slices of `size` neighbours along a dimension, `step` apart; their elements are the last dimension.
+
+    A scalar is like a vector of one element, of which there is one slice.
+    """
 
     computes = False
     overloads = ("unfold",)
@@ -167,8 +170,9 @@ class LowerUnfold(AtenPattern):
         x, shape = op.operand("self"), shape_of(op.operand("self"))
         size, step = op.value("size"), op.value("step")
         dim = wrap_dim(op.value("dimension"), len(shape))
-        if not 0 <= size <= shape[dim] or step < 1:
-            raise ValueError(f"no slices of {size} elements, {step} apart, of {shape[dim]}")
+        extent = shape[dim] if shape else 1
+        if not 0 <= size <= extent or step < 1:
+            raise ValueError(f"no slices of {size} elements, {step} apart, of {extent}")
         place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(len(shape))
         places = [place if d == dim else AffineExpr.dimension(d) for d in range(len(shape))]
         result = [(n - size) // step + 1 if d == dim else n for d, n in enumerate(shape)] + [size]
@@ -197,7 +201,7 @@ class LowerRoll(AtenPattern):
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, shifts = op.operand("self"), op.value("shifts")
         value = x if op.value("dims") else build.reshape(x, [prod(shape_of(x))])
-        dims = [wrap_dim(dim, len(shape_of(x))) for dim in op.value("dims")] or [0]
+        dims = [existing_dim(dim, len(shape_of(x))) for dim in op.value("dims")] or [0]
         if len(dims) != len(shifts):
             raise ValueError(f"shifts {list(shifts)} and dims {list(op.value('dims'))} must be equally many")
         for dim, shift in zip(dims, shifts, strict=True):
@@ -236,7 +240,7 @@ class LowerRepeatInterleave(AtenPattern):
         x, repeats = op.operand("self"), op.value("repeats")
         if op.value("dim") is None:
             x = build.reshape(x, [prod(shape_of(x))])
-        dim = wrap_dim(op.value("dim") or 0, len(shape_of(x)))
+        dim = existing_dim(op.value("dim") or 0, len(shape_of(x)))
         shape = [n * repeats if d == dim else n for d, n in enumerate(shape_of(x))]
         source = AffineExpr.dimension(dim) // max(repeats, 1)
         return build.index_map(x, dim_map(len(shape), dim, source), shape)
