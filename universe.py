@@ -29,6 +29,12 @@ def _tensor_ext() -> Dialect:
     return TensorExt
 
 
+def _math_ext() -> Dialect:
+    from deplodock.dialects.math_ext import MathExt
+
+    return MathExt
+
+
 def _loop() -> Dialect:
     from deplodock.dialects.loop import Loop
 
@@ -54,7 +60,14 @@ def _cuda() -> type[Target]:
 
 
 DEPLODOCK_UNIVERSE = Universe(
-    all_dialects={"torch": _torch, "tensor_ext": _tensor_ext, "loop": _loop, "tile": _tile, "kernel": _kernel},
+    all_dialects={
+        "torch": _torch,
+        "tensor_ext": _tensor_ext,
+        "math_ext": _math_ext,
+        "loop": _loop,
+        "tile": _tile,
+        "kernel": _kernel,
+    },
     all_passes={stage.name: stage.load for stage in PASSES},
     all_targets={"cuda": _cuda},
 )

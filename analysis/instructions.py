@@ -83,7 +83,7 @@ class Instructions:
 
 
 def _is_function(op: Operation) -> bool:
-    return isinstance(op, arith.DivfOp | arith.DivSIOp | arith.RemSIOp) or op.name.startswith("math.")
+    return isinstance(op, arith.DivfOp | arith.DivSIOp | arith.RemSIOp) or op.name.startswith(("math.", "math_ext."))
 
 
 def _is_fused(op: Operation) -> bool:

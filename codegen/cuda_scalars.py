@@ -1,4 +1,4 @@
-"""The scalar operations of `arith` and `math` as CUDA C expressions, one flat table, with exactly MLIR's meaning.
+"""The scalar operations of `arith`, `math` and `math_ext` as CUDA C expressions: a flat table with their exact meaning.
 
 Floating point is IEEE without contraction or approximation (nvcc's defaults with `-fmad=false`): `/` and `sqrt` round
 correctly, the other functions are the accurate ones of the CUDA math library, minima and maxima treat NaN and signed
@@ -80,6 +80,7 @@ _FLOAT_OPERATIONS = {
     "math.atan2": "atan2{f}({0}, {1})",
     "math.copysign": "copysign{f}({0}, {1})",
     "math.fma": "fma{f}({0}, {1}, {2})",
+    "math_ext.fmod": "fmod{f}({0}, {1})",
 }
 
 _FLOAT_FUNCTIONS = (

@@ -44,7 +44,7 @@ OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
 """Tensor parameters and results that have an element type of their own whatever the operation computes on: which."""
 
 WIDE_NUMBERS = ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide")
-"""Overloads that take a number, or a tensor without dimensions, in f32 beside half precision; others round it first."""
+"""Overloads whose second operand, a number or a tensor without dimensions, stays f32 beside half precision."""
 
 _MAKE = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 _LIKE = f"{_MAKE}, MemoryFormat? memory_format=None"

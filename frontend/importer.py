@@ -175,8 +175,9 @@ class _Importer:
         """The element type that a call computes, which may be wider than that of its result."""
         if schema.name not in WIDE_NUMBERS or element not in WIDE or element not in FLOATS:
             return element
-        scalars = [arg.meta["val"] for arg in node.all_input_nodes if not arg.meta["val"].shape]
-        is_wide = any(value.is_floating_point() and _ELEMENTS.get(value.dtype) != element for value in scalars)
+        other = node.args[1] if len(node.args) > 1 else None
+        value = other.meta["val"] if isinstance(other, fx.Node) else torch.empty(0)
+        is_wide = not value.shape and value.is_floating_point() and _ELEMENTS.get(value.dtype) != element
         return WIDE[element] if is_wide else element
 
     def result_types(self, node: fx.Node, schema: Schema) -> list[TensorType[Attribute]]:

@@ -1,4 +1,4 @@
-"""The scalar operations of `arith` and `math` on numpy arrays: one table, operation class -> function.
+"""The scalar operations of `arith`, `math` and `math_ext` on numpy arrays: one table, operation class -> function.
 
 Floats follow IEEE 754 as MLIR words it: `maximumf` and `minimumf` propagate NaN and order -0 below +0, `maxnumf` and
 `minnumf` prefer the number. Integers wrap; an i1 is signed, so its true is -1 in `sitofp`, `extsi` and signed
@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
 from deplodock.analysis.operations import position_of
+from deplodock.dialects import math_ext
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import Array, DType, Precision, dtype_of, poison
 
@@ -38,7 +39,7 @@ def evaluate_scalar(op: Operation, operands: Sequence[Array], precision: Precisi
 def check_scalar(op: Operation) -> None:
     """Raise UnsupportedError for an operation that is not in the table."""
     if type(op) not in TABLE:
-        raise UnsupportedError(f"{describe(op)}: it cannot be evaluated here; scalars are computed by arith and math")
+        raise UnsupportedError(f"{describe(op)}: it cannot be evaluated here; arith, math and math_ext are")
 
 
 def describe(op: Operation) -> str:
@@ -342,6 +343,7 @@ TABLE: dict[type[Operation], Entry] = {
     math_dialect.ExpM1Op: _elementary(np.expm1),
     math_dialect.FloorOp: _plain(np.floor),
     math_dialect.FmaOp: _plain(_fma),
+    math_ext.FmodOp: _plain(np.fmod),
     math_dialect.FPowIOp: _plain(_fpowi),
     math_dialect.IPowIOp: _on_signed(_ipowi),
     math_dialect.LogOp: _elementary(np.log),

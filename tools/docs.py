@@ -14,6 +14,7 @@ from xdsl.traits import MemoryEffect, MemoryReadEffect, MemoryWriteEffect, NoMem
 
 from deplodock.dialects.kernel import Kernel
 from deplodock.dialects.loop import Loop
+from deplodock.dialects.math_ext import MathExt
 from deplodock.dialects.tensor import TensorExt
 from deplodock.dialects.tile import Tile
 from deplodock.dialects.torch import Torch
@@ -21,7 +22,7 @@ from deplodock.errors import Error
 from deplodock.passes.pipeline import PASSES, Stage
 from deplodock.tools import operations
 
-_DIALECTS = (Torch, TensorExt, Loop, Tile, Kernel)
+_DIALECTS = (Torch, TensorExt, MathExt, Loop, Tile, Kernel)
 _EFFECTS: dict[type[MemoryEffect], str] = {
     Pure: "None.",
     NoMemoryEffect: "None.",

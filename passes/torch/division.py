@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import prod
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, f64
+from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 
-from deplodock.dialects.tensor import element_of
+from deplodock.dialects.math_ext import FmodOp
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
 from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerRoundedDiv(AtenPattern):
-    """Division rounded down or towards zero; without rounding mode true division."""
+    """Division rounded down or towards zero; without rounding mode true division.
+
+    In half precision PyTorch rounds after each step, but not where the divisor is one number.
+    """
 
     overloads = ("div.Tensor_mode", "floor_divide")
 
@@ -28,6 +32,9 @@ class LowerRoundedDiv(AtenPattern):
             if mode is None:
                 raise ValueError("true division needs floats; cast with torch.aten._to_copy")
             return build.map(arith.FloorDivSIOp if mode == "floor" else arith.DivSIOp, x, y)
+        divisor = op.tensor("other")
+        if divisor is not None and prod(shape_of(divisor)) != 1:
+            build = build.in_steps()
         if mode == "floor":
             return _floor_quotient(build, x, y)
         quotient = build.map(arith.DivfOp, x, y, name="quotient")
@@ -41,10 +48,7 @@ class LowerRemainder(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, y = operand_pair(op, build)
-        if isinstance(element_of(x), AnyFloat):
-            rest = _fmod(build, x, y)
-        else:
-            rest = build.map(arith.RemSIOp, x, y, name="rest")
+        rest = _rest(build, x, y)
         return build.select(_signs_differ(build, rest, y), build.apply("add", rest, y, name="shifted"), rest)
 
 
@@ -55,7 +59,12 @@ class LowerFmod(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, y = operand_pair(op, build)
-        return _fmod(build, x, y) if isinstance(element_of(x), AnyFloat) else build.map(arith.RemSIOp, x, y)
+        return _rest(build, x, y)
+
+
+def _rest(build: TensorBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """The remainder of the quotient rounded towards zero."""
+    return build.map(FmodOp if isinstance(element_of(x), AnyFloat) else arith.RemSIOp, x, y, name="rest")
 
 
 def _signs_differ(build: TensorBuilder, rest: SSAValue, y: SSAValue) -> SSAValue:
@@ -64,26 +73,9 @@ def _signs_differ(build: TensorBuilder, rest: SSAValue, y: SSAValue) -> SSAValue
     return build.map(arith.AndIOp, build.compare_with("ne", rest, 0), differ, name="inexact")
 
 
-def _fmod(build: TensorBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
-    """C's fmod: exact for quotients below 2^53, in f64 also for f32.
-
-    With a = |x|, b = |y| and q = trunc(a / b), which rounding may have made 1 too large, the remainder a - q * b is one
-    fused operation, hence exact.
-    """
-    element = element_of(x)
-    x, y = build.cast(x, f64), build.cast(y, f64)
-    a, b = build.apply("abs", x, name="dividend"), build.apply("abs", y, name="divisor")
-    quotient = build.map(math.TruncOp, build.map(arith.DivfOp, a, b), name="quotient")
-    rest = build.map(math.FmaOp, build.map(arith.NegfOp, quotient), b, a, name="rest")
-    rest = build.select(build.compare_with("lt", rest, 0), build.apply("add", rest, b), rest, name="rest")
-    infinite = build.map(arith.AndIOp, build.compare_with("eq", b, inf), build.compare_with("lt", a, inf))
-    rest = build.select(infinite, a, rest, name="rest")
-    return build.cast(build.map(math.CopySignOp, rest, x, name="rest"), element)
-
-
 def _floor_quotient(build: TensorBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
     """The largest whole number that is not above the exact quotient, found from the remainder as Python does."""
-    rest = _fmod(build, x, y)
+    rest = _rest(build, x, y)
     quotient = build.map(arith.DivfOp, build.map(arith.SubfOp, x, rest), y, name="quotient")
     lower = build.map(arith.SubfOp, quotient, build.constant_like(1, x))
     quotient = build.select(_signs_differ(build, rest, y), lower, quotient, name="quotient")

@@ -10,14 +10,14 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from deplodock.dialects.aten import WIDE_NUMBERS
-from deplodock.dialects.elements import INTEGERS, WIDE
+from deplodock.dialects.elements import FLOATS, INTEGERS, WIDE
 from deplodock.dialects.tensor import element_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.tensor_builder import TensorBuilder, wrapped
 
-_NUMBERS = ("self", "other", "min", "max", "min_val", "max_val")
+_NUMBERS = ("self", "other", "alpha", "min", "max", "min_val", "max_val")
 """Parameters whose numbers PyTorch converts to the element type before it computes."""
 
 
@@ -43,7 +43,8 @@ class AtenPattern(RewritePattern):
         """Lower `op` and check that the results have the types that it says."""
         if not isinstance(op, AtenOp) or op.schema().name not in self.overloads:
             return
-        build = TensorBuilder(rewriter, op.location)
+        element = op.outputs[0].type.element_type
+        build = TensorBuilder(rewriter, op.location, element if element in WIDE and element in FLOATS else None)
         wide = _widened(op, build) if self.computes and _is_narrow(op) else op
         try:
             lowered = self.lower(wide, build)
@@ -76,7 +77,8 @@ def _widened(op: AtenOp, build: TensorBuilder) -> AtenOp:
     properties = dict(op.properties)
     for name in _NUMBERS:
         number, element = properties.get(name), types[0].element_type
-        if isinstance(number, FloatAttr) and isinstance(element, AnyFloat) and op.schema().name not in WIDE_NUMBERS:
+        is_wide = name == "other" and op.schema().name in WIDE_NUMBERS
+        if isinstance(number, FloatAttr) and isinstance(element, AnyFloat) and not is_wide:
             properties[name] = FloatAttr(FloatAttr(number.value.data, element).value.data, f64)
         if isinstance(number, IntegerAttr) and element in WIDE and element in INTEGERS:
             properties[name] = IntegerAttr(wrapped(number.value.data, element), i64)

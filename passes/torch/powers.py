@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat
+from xdsl.dialects.builtin import AnyFloat, bf16
 from xdsl.ir import SSAValue
 
 from deplodock.dialects.tensor import element_of
@@ -15,7 +15,8 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder
 class LowerPow(AtenPattern):
     """`pow(x, e)`: as PyTorch computes it for e in {0, 1, 2, 3, 1/2, -1/2, -1, -2}, else by `math.powf`.
 
-    Integers are raised to a number by repeated squaring, to a tensor by `math.ipowi`.
+    Integers are raised to a number by repeated squaring, to a tensor by `math.ipowi`. Products of bf16 are
+    each rounded, as PyTorch does it on a CPU.
     """
 
     overloads = ("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "square")
@@ -27,6 +28,8 @@ class LowerPow(AtenPattern):
         exponent = 2 if op.schema().name == "square" else op.value("exponent")
         if not isinstance(element_of(x), AnyFloat):
             return _integer_power(build, x, exponent)
+        if build.narrow == bf16:
+            build = build.in_steps()
         if exponent in (0, 1, 2, 3):
             return _product(build, x, int(exponent))
         if exponent == 0.5:

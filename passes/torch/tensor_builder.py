@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math as math_module
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from xdsl.dialects import arith, math
@@ -41,6 +41,7 @@ _OPS: dict[str, tuple[type[Operation], type[Operation]]] = {
     "abs": (math.AbsFOp, math.AbsIOp),
 }
 
+_ROUNDING = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 # On i1, whose true is -1 as a signed number; PyTorch adds booleans as 0 and 1, and 2 is true.
 _BOOL_OPS: dict[str, type[Operation]] = {"maximum": arith.OrIOp, "minimum": arith.AndIOp, "add": arith.OrIOp}
@@ -60,10 +61,20 @@ _Op = TypeVar("_Op", bound=Operation)
 
 @dataclass
 class TensorBuilder:
-    """Inserts tensor_ext operations before the operation that a pattern rewrites; `name` is the hint of the result."""
+    """Inserts tensor_ext operations before the operation that a pattern rewrites; `name` is the hint of the result.
+
+    `narrow` is the half precision of the operation, computed in its wide type and rounded at the end. A builder that
+    `rounds_steps` rounds each sum, product and quotient on the way, too.
+    """
 
     rewriter: PatternRewriter
     location: LocationAttr
+    narrow: Attribute | None = None
+    rounds_steps: bool = False
+
+    def in_steps(self) -> TensorBuilder:
+        """A builder that rounds each step, as those kernels of PyTorch do that compute in half precision."""
+        return replace(self, rounds_steps=True)
 
     def constant(self, value: float, element: Attribute, shape: Sequence[int]) -> SSAValue:
         """A splat: `value` at every index, as a scalar that is broadcast (a dense attribute would hold every element).
@@ -84,7 +95,10 @@ class TensorBuilder:
 
     def map(self, op_class: type[Operation], *inputs: SSAValue, name: str | None = None) -> SSAValue:
         """One scalar operation at every index of inputs of one shape."""
-        return self._named(self.insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0], name)
+        value = self.insert(tensor.ElementwiseOp.of(op_class, *inputs)).outputs[0]
+        if self.rounds_steps and self.narrow is not None and op_class in _ROUNDING:
+            value = self.cast(self.cast(value, self.narrow), element_of(value))
+        return self._named(value, name)
 
     def apply(self, operation: str, *inputs: SSAValue, name: str | None = None) -> SSAValue:
         """An arithmetic operation of `_OPS`, such as `add`, in the form for the element type."""

@@ -69,6 +69,8 @@ kernel.func @k_constants(%f: memref<1xf32>, %d: memref<1xf64>, %i: memref<1xi32>
 // CHECK-NEXT:    const double v_8 = -v_7;
 // CHECK-NEXT:    const float v_9 = (float)v_8;
 // CHECK-NEXT:    const float v_10 = v_5 ? v_9 : v;
+// CHECK-NEXT:    const float v_11 = fmodf(v_10, v);
+// CHECK-NEXT:    const double v_12 = fmod(v_8, v_7);
 kernel.func @k_floats(%x: memref<32xf32>) blocks(%block = 1) threads(%thread = 32) {
   %zero = arith.constant 0.0 : f32
   %0 = loop.load %x[%thread] : memref<32xf32>
@@ -82,6 +84,8 @@ kernel.func @k_floats(%x: memref<32xf32>) blocks(%block = 1) threads(%thread = 3
   %8 = arith.negf %7 : f64
   %9 = arith.truncf %8 : f64 to f32
   %10 = arith.select %5, %9, %0 : f32
+  %11 = math_ext.fmod %10, %0 : f32
+  %12 = math_ext.fmod %8, %7 : f64
 }
 
 // -----

@@ -28,11 +28,12 @@ from deplodock.codegen.cuda_scalars import SCALARS, Signature
 from deplodock.dialects.elements import ELEMENTS
 from deplodock.dialects.kernel import FuncOp, Kernel
 from deplodock.dialects.loop import LoadOp, Loop, StoreOp
+from deplodock.dialects.math_ext import MathExt
 from deplodock.dialects.tile import Tile
 from deplodock.errors import UnsupportedError
 from deplodock.runtime.nvcc import compile_cubin
 
-DIALECTS = (Builtin, Func, Arith, Math, Loop, Tile, Kernel)
+DIALECTS = (Builtin, Func, Arith, Math, MathExt, Loop, Tile, Kernel)
 TESTS = Path(__file__).parent.parent / "codegen"
 TYPES: dict[str, Attribute] = {str(type): type for type in (*ELEMENTS, IndexType())}
 

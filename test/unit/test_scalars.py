@@ -191,3 +191,10 @@ def test_fma_of_doubles_rounds_once() -> None:
     a, b = np.array([1 + 2.0**-30, 3.0]), np.array([1 - 2.0**-30, math.inf])
     got = scalar("math.fma %a0, %a1, %a2 : f64", ["f64"] * 3, "f64", a, b, np.array([-1.0, -math.inf]))
     np.testing.assert_array_equal(got, [-(2.0**-60), math.nan])
+
+
+def test_fmod_is_exact_and_keeps_the_sign_of_the_dividend() -> None:
+    left = np.append(LEFT, np.array([1e20, -1e30, 3e38], F32))
+    right = np.append(RIGHT, np.array([3.0, 7.0, 1e-38], F32))
+    wanted = [math.nan if math.isinf(a) or b == 0 else math.fmod(a, b) for a, b in zip(left, right, strict=True)]
+    assert same_bits(scalar("math_ext.fmod %a0, %a1 : f32", ["f32"] * 2, "f32", left, right), np.array(wanted, F32))
