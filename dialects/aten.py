@@ -14,7 +14,7 @@ from enum import Enum, auto
 from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.ir import Attribute
 
-from deplodock.dialects.elements import ELEMENTS, FLOATS, INTEGERS
+from deplodock.dialects.elements import ELEMENTS, FLOATS, INTEGERS, ui8
 
 
 class Rule(Enum):
@@ -33,6 +33,7 @@ NUMBER = (*FLOATS, *INTEGERS)
 INTEGER = (*INTEGERS, i1)
 ANY = ELEMENTS
 BOOL = (i1,)
+TRUTH = (i1, ui8)
 
 OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
     "condition": (i1,),
@@ -42,6 +43,11 @@ OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
     "indices": (i32, i64),
 }
 """Tensor parameters and results that have an element type of their own whatever the operation computes on: which."""
+
+_WITH_POSITIONS = (
+    *("max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d"),
+)
+"""Overloads whose second result, which has no name in their schema, holds positions."""
 
 WIDE_NUMBERS = ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide")
 """Overloads whose second operand, a number or a tensor without dimensions, stays f32 beside half precision."""
@@ -175,12 +181,12 @@ _TABLE = (
     (Rule.SAME, NUMBER, "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
     (Rule.FREE, (i64,), "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
     (Rule.FREE, (i64,), "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
-    (Rule.FREE, BOOL, "any(Tensor self) -> Tensor"),
-    (Rule.FREE, BOOL, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
-    (Rule.FREE, BOOL, "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
-    (Rule.FREE, BOOL, "all(Tensor self) -> Tensor"),
-    (Rule.FREE, BOOL, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
-    (Rule.FREE, BOOL, "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, TRUTH, "any(Tensor self) -> Tensor"),
+    (Rule.FREE, TRUTH, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, TRUTH, "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, TRUTH, "all(Tensor self) -> Tensor"),
+    (Rule.FREE, TRUTH, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"),
+    (Rule.FREE, TRUTH, "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
     (Rule.SAME, FLOAT, "var(Tensor self, bool unbiased=True) -> Tensor"),
     (Rule.SAME, FLOAT, "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
     (
@@ -235,45 +241,46 @@ _TABLE = (
         "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,"
         " bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
     ),
-    (
-        Rule.SAME,
-        FLOAT,
-        "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1],"
-        " bool ceil_mode=False) -> Tensor",
+    *(
+        (
+            Rule.SAME,
+            NUMBER,
+            f"max_pool{n}d(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding={zero},"
+            f" int[{n}] dilation={one}, bool ceil_mode=False) -> Tensor",
+        )
+        for n, zero, one in ((1, "[0]", "[1]"), (2, 0, 1), (3, 0, 1))
+    ),
+    *(
+        (
+            Rule.SAME,
+            NUMBER,
+            f"max_pool{n}d_with_indices(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding=0,"
+            f" int[{n}] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+        )
+        for n in (2, 3)
     ),
     (
         Rule.SAME,
-        FLOAT,
-        "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,"
-        " bool ceil_mode=False) -> Tensor",
-    ),
-    (
-        Rule.SAME,
-        FLOAT,
-        "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1,"
-        " bool ceil_mode=False) -> Tensor",
-    ),
-    (
-        Rule.SAME,
-        FLOAT,
+        (*FLOAT, i64),
         "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False,"
         " bool count_include_pad=True) -> Tensor",
     ),
-    (
-        Rule.SAME,
-        FLOAT,
-        "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,"
-        " bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-    ),
-    (
-        Rule.SAME,
-        FLOAT,
-        "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False,"
-        " bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+    *(
+        (
+            Rule.SAME,
+            (*FLOAT, i64),
+            f"avg_pool{n}d(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding=0,"
+            " bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+        )
+        for n in (2, 3)
     ),
     (Rule.SAME, FLOAT, "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"),
     (Rule.SAME, FLOAT, "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"),
     (Rule.SAME, FLOAT, "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"),
+    *(
+        (Rule.SAME, FLOAT, f"adaptive_max_pool{n}d(Tensor self, int[{n}] output_size) -> (Tensor, Tensor)")
+        for n in (2, 3)
+    ),
     (Rule.SAME, NUMBER, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"),
     (Rule.SAME, NUMBER, "matmul(Tensor self, Tensor other) -> Tensor"),
     (Rule.SAME, NUMBER, "mm(Tensor self, Tensor mat2) -> Tensor"),
@@ -456,6 +463,8 @@ class Schema:
 
     def result_elements(self, position: int) -> tuple[Attribute, ...]:
         """The element types that a result may have."""
+        if position and self.name in _WITH_POSITIONS:
+            return (i64,)
         names = re.findall(r"Tensor (\w+)", self.text.rpartition(" -> ")[2])
         if position < len(names) and names[position] in OWN_ELEMENTS:
             return OWN_ELEMENTS[names[position]]

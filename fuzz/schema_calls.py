@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from deplodock.dialects.aten import BOOL, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+from deplodock.dialects.aten import OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
 from deplodock.fuzz.drawing import DTYPES, ELEMENTS, INTEGERS, Drawer
 from deplodock.fuzz.program import Node
 
@@ -79,8 +79,7 @@ def _dtypes(schema: Schema, parameter: Parameter) -> list[torch.dtype]:
     if parameter.name in OWN_ELEMENTS:
         elements = OWN_ELEMENTS[parameter.name]
     elif schema.rule is Rule.FREE:
-        # PyTorch's any and all of uint8 are uint8, of every other type they are bool.
-        return [dtype for dtype in DTYPES if dtype != torch.uint8 or schema.elements != BOOL]
+        return list(DTYPES)
     else:
         elements = schema.elements
     return [dtype for dtype, element in ELEMENTS.items() if element in elements]

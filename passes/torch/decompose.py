@@ -31,17 +31,18 @@ from deplodock.passes.torch import (
     activations,
     attention,
     comparisons,
+    convolutions,
     creation,
     division,
     elementwise,
     indexing,
     matmul,
     normalizations,
+    pools,
     positions,
     powers,
     reductions,
     shapes,
-    windows,
 )
 from deplodock.passes.torch.pattern import AtenPattern
 
@@ -75,6 +76,7 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
     comparisons.LowerWhere,
     comparisons.LowerMaskedFill,
     reductions.LowerReduction,
+    reductions.LowerAnyAll,
     reductions.LowerVariance,
     reductions.LowerCumulative,
     positions.LowerPosition,
@@ -116,10 +118,11 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
     creation.LowerFill,
     creation.LowerArange,
     creation.LowerEye,
-    windows.LowerConvolution,
-    windows.LowerMaxPool,
-    windows.LowerAveragePool,
-    windows.LowerAdaptiveAveragePool,
+    convolutions.LowerConvolution,
+    pools.LowerMaxPool,
+    pools.LowerAveragePool,
+    pools.LowerAdaptiveAveragePool,
+    pools.LowerAdaptiveMaxPool,
 )
 """One pattern for each family of operations."""
 

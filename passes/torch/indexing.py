@@ -200,10 +200,10 @@ def _inside(build: TensorBuilder, shape: Sequence[int], dim: int, positions: ran
     if step > 1 and len(positions) > 1:
         rest = build.map(arith.RemSIOp, coordinate, build.constant_like(step, coordinate), name="rest")
         conditions.append(build.compare_with("eq", rest, start % step))
-    return _all_of(build, conditions)
+    return all_of(build, conditions)
 
 
-def _all_of(build: TensorBuilder, conditions: Sequence[SSAValue]) -> SSAValue | None:
+def all_of(build: TensorBuilder, conditions: Sequence[SSAValue]) -> SSAValue | None:
     result: SSAValue | None = None
     for condition in conditions:
         result = condition if result is None else build.map(arith.AndIOp, result, condition, name="inside")
@@ -253,5 +253,5 @@ def padded(build: TensorBuilder, x: SSAValue, pads: Pads, value: float) -> SSAVa
         inside = _inside(build, shape, dim, positions)
         conditions += [] if inside is None else [inside]
     read = build.index_map(x, AffineMap(len(shape), 0, tuple(sources)), shape)
-    inside = _all_of(build, conditions)
+    inside = all_of(build, conditions)
     return read if inside is None else build.select(inside, read, build.constant_like(value, read))

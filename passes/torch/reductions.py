@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.elements import ui8
 from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import wrap_dims
@@ -34,22 +35,31 @@ _OF_BOOLEANS = {"sum": "any", "prod": "all"}
 class LowerReduction(AtenPattern):
     """Fold the dimensions `dim`, all if there are none; `keepdim` leaves them as ones."""
 
-    overloads = (
-        *("sum", "sum.dim_IntList", "mean", "mean.dim", "prod", "prod.dim_int", "max", "amax", "min", "amin"),
-        *("any", "any.dim", "any.dims", "all", "all.dim", "all.dims"),
-    )
+    overloads = (*("sum", "sum.dim_IntList", "mean", "mean.dim", "prod", "prod.dim_int", "max", "amax", "min", "amin"),)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, kind = op.operand("self"), op.schema().name.partition(".")[0]
-        dims = reduced_dims(op, len(shape_of(x)), empty_is_all=kind not in ("any", "all"))
+        dims = reduced_dims(op, len(shape_of(x)))
         if kind in ("max", "amax", "min", "amin") and any(shape_of(x)[dim] == 0 for dim in dims):
             raise ValueError("the maximum of no elements is not defined")
-        if kind in ("any", "all"):
-            x = build.cast(x, i1)
         if element_of(x) == i1:
             kind = _OF_BOOLEANS.get(kind, kind)
         value = build.mean(x, dims) if kind == "mean" else build.reduce(_OPERATIONS[kind], x, dims, name=kind)
         return with_dims(op, build, value, dims, shape_of(x))
+
+
+class LowerAnyAll(AtenPattern):
+    """Whether any or all elements along `dim` are not 0: a boolean, but 0 or 1 in ui8 of elements of ui8."""
+
+    computes = False
+    overloads = ("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, kind = op.operand("self"), op.schema().name.partition(".")[0]
+        dims = reduced_dims(op, len(shape_of(x)), empty_is_all=False)
+        value = build.reduce(_OPERATIONS[kind], build.cast(x, i1), dims, name=kind)
+        value = with_dims(op, build, value, dims, shape_of(x))
+        return build.cast(value, ui8) if element_of(x) == ui8 else value
 
 
 class LowerVariance(AtenPattern):

@@ -189,6 +189,13 @@ CASES: dict[str, Case] = {
         ),
         (x, b, i, e),
     ),
+    "any all any.dim any.dims all.dim all.dims of uint8": (
+        lambda u: (
+            *(u.any(), u.all(), u.any(0), u.all(1), u.any(0, keepdim=True), u.any(dim=(0, 1)), u.all(dim=())),
+            *(u[:0].any(), u[:0].all(0), u[0, 1].all(), u.any() * 200 + 100, -u.all(1), u.any(1) / 2, u.bool().any(1)),
+        ),
+        (torch.tensor([[0, 3], [0, 0], [255, 128]], dtype=torch.uint8),),
+    ),
     "argmax argmin max.dim min.dim": (
         lambda x, c, k, s: (
             *(c.argmax(), (c.mT + 0.5).argmin(), c.argmax(1), c.argmin(-1, keepdim=True), k.argmax(0), k.argmin(1)),

@@ -62,6 +62,9 @@ POOLS = {
         lambda x: (
             *(F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (4, 2)), F.adaptive_avg_pool1d(x[0], 4)),
             *(F.adaptive_avg_pool3d(x, (3, 2, 1)), torch.ops.aten._adaptive_avg_pool2d(x, (2, 2))),
+            *(F.adaptive_avg_pool2d(x, 3), F.adaptive_avg_pool2d(x, (None, 5)), F.adaptive_avg_pool1d(x[0], 11)),
+            *(F.adaptive_avg_pool3d(x, (2, 8, 7)), F.interpolate(x, size=(3, 5), mode="area")),
+            *(F.lp_pool2d(x.abs(), 2, 3), F.lp_pool1d(x[0].abs(), 3, 2, ceil_mode=True)),
         )
     ),
 }
@@ -74,8 +77,51 @@ def test_pools(check_with_torch: Callable[..., Any], case: str) -> None:
     check_with_torch(POOLS[case], x)
 
 
+EXACT_POOLS = {
+    "max_pool2d_with_indices max_pool3d_with_indices": (
+        lambda x: (
+            *(*F.max_pool2d(x, 2, return_indices=True), *F.max_pool2d(x, 3, 2, 1, return_indices=True)),
+            *F.max_pool2d(x, (3, 2), 1, (1, 0), 2, ceil_mode=True, return_indices=True),
+            *(*F.max_pool1d(x[0], 3, 2, 1, return_indices=True), *F.max_pool2d(x[1], 5, return_indices=True)),
+            *F.max_pool3d(x, (2, 3, 1), 2, (0, 1, 0), return_indices=True),
+        )
+    ),
+    "adaptive_max_pool2d adaptive_max_pool3d": (
+        lambda x: (
+            *(*F.adaptive_max_pool2d(x, 3, return_indices=True), F.adaptive_max_pool2d(x, (5, 2))),
+            *(*F.adaptive_max_pool1d(x[0], 5, return_indices=True), F.adaptive_max_pool1d(x[1], 1)),
+            *F.adaptive_max_pool3d(x, (2, 8, 7), return_indices=True),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", EXACT_POOLS)
+def test_pools_with_indices(check_with_torch: Callable[..., Any], case: str, dtype: Any) -> None:
+    # Few values, so that windows have ties: of equal elements the first counts, but of NaNs the last.
+    values = torch.tensor([0.0, 1.0, 2.0, 2.0, -torch.inf], dtype=dtype)
+    x = values[torch.randint(0, 5, (2, 3, 8, 8), generator=torch.Generator().manual_seed(0))]
+    x[0, 0, 3, 3:5], x[1, 1] = torch.nan, -torch.inf
+    assert set(case.split()) <= check_with_torch(EXACT_POOLS[case], x, exact=True)
+
+
+def test_pools_of_integers(check_with_torch: Callable[..., Any]) -> None:
+    x = torch.arange(-200, 184).view(2, 3, 8, 8)
+    check_with_torch(
+        lambda x: (
+            *(F.max_pool2d(x, 3, 2, 1), F.max_pool3d(x, 2), *F.max_pool2d(x, 2, return_indices=True)),
+            *(F.max_pool2d(x.to(dtype), 3, 2, 1) for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32)),
+            *(F.avg_pool2d(x, 3), F.avg_pool1d(x[0], 3, 2, 1, count_include_pad=False)),
+            F.avg_pool3d(x - 3, 2, divisor_override=3),
+        ),
+        x,
+        exact=True,
+    )
+
+
 def test_what_is_refused(run_at_tensor_level: Callable[..., Any]) -> None:
     from xdsl.utils.exceptions import PassFailedException
 
-    with pytest.raises(PassFailedException, match=r"\[8, 8\] elements do not fall into \[3, 3\] parts of one size"):
-        run_at_tensor_level(lambda x: F.adaptive_avg_pool2d(x, 3), randn(2, 3, 8, 8))
+    with pytest.raises(PassFailedException, match=r"a window of size \[1, 2\] lies in the padding alone"):
+        run_at_tensor_level(lambda x: F.max_pool2d(x, (1, 2), 1, (0, 1), 3, return_indices=True), randn(1, 1, 2))
