@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
+from deplodock.frontend.decompositions import reads_inside
 from deplodock.frontend.importer import node_error, overload_of
 
 _ATEN = torch.ops.aten
@@ -88,6 +89,8 @@ def _checks(node: fx.Node) -> Iterator[_Check]:
 
 def _positions(node: fx.Node) -> Iterator[tuple[fx.Node, int, int, int]]:
     """The tensors of positions that an operation reads at: with the dimension, the lowest position, and the extent."""
+    if reads_inside(overload_of(node)):
+        return
     given = _arguments(node)
     match node.target:
         case _ATEN.gather.default | _ATEN.index_select.default:

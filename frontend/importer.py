@@ -290,7 +290,17 @@ def _unsupported(node: fx.Node) -> str:
     name, own = overload_of(node), str(node.target)
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return f"{name} is not supported: it draws random numbers; call .eval() on a module in training mode"
+    if not all(isinstance(extent, int) for value in _results(node) for extent in value.shape):
+        return f"{name} is not supported: its result has a shape that depends on the values of a tensor"
     return f"{name} is not supported" + ("" if own == name else f": it needs {own}")
+
+
+def _results(node: fx.Node) -> list[torch.Tensor]:
+    """The tensors that a call gives."""
+    found = node.meta.get("val")
+    return [
+        value for value in (found if isinstance(found, list | tuple) else [found]) if isinstance(value, torch.Tensor)
+    ]
 
 
 def node_error(node: fx.Node, message: str, source: Source | None) -> Error:

@@ -1,14 +1,58 @@
-"""Decompositions of what writes at positions that are in a tensor."""
+"""Decompositions of what reads at positions that are in a tensor, and of what counts them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import torch
 
-from deplodock.frontend.decompositions.checks import check_index
+from deplodock.frontend.decompositions.checks import check, check_index
+from deplodock.frontend.decompositions.rows import positions, running_sum
 from deplodock.frontend.decompositions.table import ATEN, Decompositions
+
+
+def _take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """The elements of `x` in row-major order that an index names."""
+    place = torch.where(index < 0, index + x.numel(), index).reshape(-1)
+    return x.reshape(-1).index_select(0, place).reshape(index.shape)
+
+
+def _masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """The elements of `source` in their order where the mask is true."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    if not x.numel():
+        return x.clone()
+    number = running_sum(mask.reshape(-1).long())
+    check(number[-1] <= source.numel(), f"the mask must have at most {source.numel()} true elements")
+    if not source.numel():
+        return x.clone()
+    place = (number - 1).clamp(0, source.numel() - 1)
+    return torch.where(mask, source.reshape(-1).index_select(0, place).reshape(x.shape), x)
+
+
+def _repeated_positions(repeats: torch.Tensor, *, output_size: int | None = None) -> Any:
+    """Each position as often as its number says, which makes `output_size` of them."""
+    if output_size is None:
+        return NotImplemented
+    if not repeats.numel():
+        return repeats.new_zeros(output_size)
+    ends = running_sum(repeats.long())
+    check((repeats >= 0) & (ends[-1] == output_size), f"the repeats must not be negative, and add up to {output_size}")
+    found = (positions(output_size, repeats)[:, None] >= ends).sum(-1)
+    return found.clamp(max=repeats.numel() - 1).to(repeats.dtype)
+
+
+def _repeat_interleave(
+    x: torch.Tensor, repeats: torch.Tensor, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
+    """Each slice as often as its number says, or all of them as one number says."""
+    if output_size is None:
+        return NotImplemented
+    row = x.reshape(-1) if dim is None else x
+    dim = dim or 0
+    repeats = repeats.reshape(-1).expand(row.shape[dim])
+    return row.index_select(dim, _repeated_positions(repeats.long(), output_size=output_size))
 
 
 def _one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
@@ -16,55 +60,34 @@ def _one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
     if num_classes < 0:
         return NotImplemented
     check_index(x, 0, num_classes, f"class values must be from 0 to {num_classes - 1}")
-    return (x[..., None] == torch.arange(num_classes, device=x.device)).long()
+    return (x[..., None] == positions(num_classes, x)).long()
 
 
-def _index_put(
-    x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
-) -> Any:
-    """`x[mask] = value` with one value for all elements, or `x[:, index] = values` with one vector of positions."""
-    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if len(given) != 1 or accumulate:
-        return NotImplemented
-    ((dim, index),) = given
-    if index.dtype != torch.bool:
-        return _with_slices(x, dim, index, values, -x.shape[dim])
-    if dim or values.numel() != 1:
-        return NotImplemented
-    mask = index.reshape(*index.shape, *[1] * (x.dim() - index.dim()))
-    return torch.where(mask, values.reshape(()).to(x.dtype), x)
+def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """How many elements are in each of equal bins between two bounds; the last bin has its upper bound.
 
-
-def _index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    """`x` with the slices of `source` at positions along a dimension, which count from 0; of equal ones the last."""
-    return _with_slices(x, dim, index, source, 0)
-
-
-def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor | float) -> Any:
-    """`x` with a value in the slices at positions along a dimension."""
-    source = value if isinstance(value, torch.Tensor) else x.new_full((), value)
-    return _with_slices(x, dim, index, source, -x.shape[dim] if x.dim() else 0)
-
-
-def _with_slices(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, lowest: int) -> Any:
-    """`x` with slices of `source`, which broadcasts, at positions from `lowest`: negative ones count from the end."""
-    if index.dim() != 1 or not x.dim() or not index.numel():
-        return NotImplemented
-    extent, count = x.shape[dim], index.numel()
-    check_index(index, lowest, extent, f"an index is out of bounds for dimension {dim % x.dim()} with size {extent}")
-    wrapped = torch.where(index < 0, index + extent, index)
-    hits = wrapped[:, None] == torch.arange(extent, device=x.device)
-    last = torch.where(hits, torch.arange(1, count + 1, device=x.device)[:, None], 0).amax(0) - 1
-    shape = [count if d == dim % x.dim() else n for d, n in enumerate(x.shape)]
-    taken = source.to(x.dtype).expand(shape).index_select(dim, last.clamp(min=0))
-    along = [extent if d == dim % x.dim() else 1 for d in range(x.dim())]
-    return torch.where((last >= 0).reshape(along), taken, x)
+    Equal bounds stand for the smallest and the largest element, which must be finite.
+    """
+    elements = x.reshape(-1)
+    if not elements.numel():
+        return x.new_zeros(bins)
+    low, high = x.new_full((), min), x.new_full((), max)
+    if min == max:
+        low, high = elements.amin(), elements.amax()
+        check((low.abs() < inf) & (high.abs() < inf), "the elements must be finite where no bounds are given")
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    place = ((elements - low) * bins / (high - low)).floor()
+    place = torch.where(place == bins, bins - 1, place)
+    inside = (elements >= low) & (elements <= high)
+    hits = place == positions(bins, x)[:, None]
+    return (hits & inside).sum(-1).to(x.dtype)
 
 
 INDEXING: Decompositions = {
+    ATEN.take.default: _take,
+    ATEN.masked_scatter.default: _masked_scatter,
     ATEN.one_hot.default: _one_hot,
-    ATEN.index_put.default: _index_put,
-    ATEN.index_copy.default: _index_copy,
-    ATEN.index_fill.int_Scalar: _index_fill,
-    ATEN.index_fill.int_Tensor: _index_fill,
+    ATEN.histc.default: _histc,
+    ATEN.repeat_interleave.Tensor: _repeated_positions,
+    ATEN.repeat_interleave.self_Tensor: _repeat_interleave,
 }

@@ -7,7 +7,7 @@ from math import prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CmpfOp, CmpiOp
-from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerAttr, i64
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerAttr, i1, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from deplodock.dialects import scalar_regions, tensor
@@ -35,12 +35,15 @@ class LowerPosition(AtenPattern):
             x = build.reshape(x, (prod(shape),))
         elif not shape:
             x = build.reshape(x, (1,))
+        if element_of(x) == i1:
+            # As a signed number of one bit, true would be less than false.
+            x = build.cast(x, i32)
         along = 0 if len(shape_of(x)) == 1 else dims[0]
         position = build.iota(along, shape_of(x))
         extreme = arith.MaximumfOp if op.schema().name in ("argmax", "max.dim") else arith.MinimumfOp
         reduced = build.insert(tensor.ReduceOp([x, position], [along], *_combiner(element_of(x), extreme)))
         value, found = (with_dims(op, build, result, dims, shape) for result in reduced.outputs)
-        return (value, found) if len(op.outputs) > 1 else found
+        return (build.cast(value, element_of(op.operand("self"))), found) if len(op.outputs) > 1 else found
 
 
 def _combiner(

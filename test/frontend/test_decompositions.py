@@ -34,18 +34,53 @@ def program(x: Any, labels: Any) -> Any:
     )
 
 
+def ordered(x: Any, i: Any) -> Any:
+    return (
+        *(*x.sort(1, descending=True), x.argsort(0), *x.topk(2), *x.t().kthvalue(2), *x.median(1), *x.mode(0)),
+        *(x.msort(), x.nanmedian(), *x.cummax(1), *x.cummin(0), x.logcumsumexp(1), *(x > 0).max(1), *(x > 0).sort(0)),
+        *(x.quantile(0.3), x.nanquantile(torch.tensor([0.1, 0.6]), 1), torch.searchsorted(x.sort()[0], x, right=True)),
+        *(torch.bucketize(x, x[0]), torch.histc(x, 4, -1, 1), *x.repeat(1, 30).topk(3, largest=False)),
+    )
+
+
+def scattered(x: Any, i: Any) -> Any:
+    y, rows = x.clone(), i[:, None].expand(3, 4)
+    y[i, i - 1] = 7
+    y.index_put_((i - 4,), x[:3], accumulate=True)
+    y[x > 1] = x[0, 0]
+    y[:, x[0] > 0] = x[:, :1]
+    return (
+        *(y, x.scatter(0, rows, x), x.scatter(1, i[None], 3), x.scatter(1, rows, x, reduce="multiply")),
+        *(x.scatter_add(0, rows, x), x.index_add(1, i, x[:, 1:], alpha=2), x.index_reduce(0, i, x[:3], "amax")),
+        *(x.scatter_reduce(1, rows, x, kind, include_self=kind == "mean") for kind in ("sum", "prod", "mean", "amin")),
+        *(x.index_fill(0, i, 2), x.put(i, x[0, :3]), x.take(-i), x.masked_scatter(x > 0, x + 1)),
+        *(
+            x.bfloat16().scatter_add(0, rows, x.bfloat16()),
+            x.int().to(torch.uint8).index_add(0, i, x[:3].to(torch.uint8)),
+        ),
+        x[:3].repeat_interleave(i, 0, output_size=6),
+    )
+
+
+@pytest.mark.parametrize("order", [ordered, scattered])
+def test_what_orders_and_scatters_equals_pytorch(
+    order: Callable[[Any, Any], Any], check_levels: Callable[..., int]
+) -> None:
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(2))
+    check_levels(order, (x, torch.tensor([3, 0, 3])))
+
+
 def test_equals_pytorch(check_levels: Callable[..., int]) -> None:
     x = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
     check_levels(program, (x, torch.tensor([4, 0, 2])))
 
 
 REFUSED: dict[str, Callable[[Any, Any], Any]] = {
-    "topk.default": lambda x, i: x.topk(2)[0],
-    "sort.default": lambda x, i: x.sort()[0],
-    "scatter.src": lambda x, i: x.scatter(0, i[:, None], x),
-    "scatter_add.default": lambda x, i: x.scatter_add(0, i[:, None], x),
-    "index_put.default": lambda x, i: x.index_put((i, i), x[0, 0]),
     "nonzero.default": lambda x, i: x.nonzero(),
+    "masked_select.default": lambda x, i: x.masked_select(x > 0),
+    "_unique2.default": lambda x, i: x.unique(),
+    "bincount.default": lambda x, i: torch.bincount(i, minlength=9),
+    "repeat_interleave.self_Tensor": lambda x, i: x.repeat_interleave(i.repeat(2), 0),
     "as_strided.default": lambda x, i: x.as_strided((2, 2), (1, 1)),
     "diagonal_scatter.default": lambda x, i: x.diagonal_scatter(x[0]),
     "rand.default": lambda x, i: x + torch.rand(4),

@@ -213,8 +213,8 @@ def nested() -> Tensor:
 def test_refusals() -> None:
     with pytest.raises(deplodock.InvalidInputError, match="example_args must be a tuple"):
         deplodock.compile(torch.sin, torch.ones(3))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(deplodock.UnsupportedError, match=r"aten.topk.default is not supported"):
-        deplodock.compile(lambda x: torch.topk(x, 2), (torch.ones(3),))
+    with pytest.raises(deplodock.UnsupportedError, match=r"aten.linalg_eigvalsh.default is not supported"):
+        deplodock.compile(torch.linalg.eigvalsh, (torch.ones(3, 3),))
     with pytest.raises(deplodock.InvalidInputError, match="deplodock runs on cpu and cuda:0, not on meta"):
         deplodock.compile(torch.sin, (torch.ones(3),), device="meta")
     with pytest.raises(deplodock.InvalidInputError, match="device 'gpu': Expected one of cpu, cuda"):
