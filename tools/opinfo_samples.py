@@ -63,18 +63,18 @@ class Sample:
         return self._call(lambda leaf: leaf.of(tensors) if isinstance(leaf, Place) else leaf)
 
     def doubled(self) -> Any:
-        """The call in float64: all tensors, dtypes and defaults that are of another floating-point type."""
+        """The results in float64, and the tensors after the call: all floats, dtypes and defaults are of that type."""
+        tensors = [value.double() if value.is_floating_point() else value.clone() for value in self.tensors]
 
         def double(leaf: Any) -> Any:
             if isinstance(leaf, Place):
-                leaf = leaf.of(self.tensors).clone()
-                return leaf.double() if leaf.is_floating_point() else leaf
+                return leaf.of(tensors)
             return torch.float64 if isinstance(leaf, torch.dtype) and leaf.is_floating_point else leaf
 
         default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
-            return self._call(double)
+            return self._call(double), tensors
         finally:
             torch.set_default_dtype(default)
 
@@ -205,7 +205,7 @@ class _Bar:
         self._eager = eager
 
     def verdict(self, number: int, value: torch.Tensor) -> Verdict:
-        """Whether a leaf is right. Integers, booleans and what is written into inputs are compared with eager's."""
+        """Whether a leaf is right. Integers and booleans must be those of eager."""
         own = to_array(self._eager[number])
         reference = self._reference[number] if number < len(self._reference) else None
         if not isinstance(reference, torch.Tensor) or reference.dtype != torch.float64:
@@ -214,12 +214,11 @@ class _Bar:
         verdict = compare(*arrays, 1)
         if verdict.passed:
             return verdict
-        place = sum(isinstance(leaf, torch.Tensor) for leaf in self._eager[:number])
-        return compare(*arrays, self._extent, lambda: to_array(self._sensitivity[place]))
+        return compare(*arrays, self._extent, lambda: to_array(self._sensitivity[number]))
 
     @cached_property
     def _reference(self) -> list[Any]:
-        """The results in float64; none of a program that does not run in that type."""
+        """The leaves in float64; none of a program that does not run in that type."""
         try:
             with torch.no_grad():
                 return pytree.tree_leaves(self._sample.doubled())
@@ -237,6 +236,8 @@ class _Bar:
         return longest_reduction(self._captured.module)
 
     @cached_property
-    def _sensitivity(self) -> list[torch.Tensor]:
-        """How far errors move each tensor among the results; what is written comes out before those."""
-        return self._captured.sensitivity()[len(self._captured.writes) :]
+    def _sensitivity(self) -> dict[int, torch.Tensor]:
+        """How far errors move each leaf that is computed; what is written comes out before the results."""
+        written = [len(self._eager) - len(self._sample.tensors) + number for number in self._captured.writes]
+        results = [number for number, leaf in enumerate(self._eager) if isinstance(leaf, torch.Tensor)]
+        return dict(zip([*written, *results], self._captured.sensitivity(), strict=False))
