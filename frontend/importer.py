@@ -220,11 +220,21 @@ class _Importer:
                 ]
             elif isinstance(value, fx.Node) and parameter.is_tensor:
                 arguments[parameter.name] = self.cast(node, self.values[value], None if own else element)
+            elif schema.takes_number(parameter) and not node.all_input_nodes and not arguments:
+                # A call on numbers alone: one of them becomes a tensor without dimensions.
+                arguments[parameter.name] = self.number(node, value, element)
             elif parameter.name != "dtype" or schema.name == "_to_copy":
                 arguments[parameter.name] = self.attribute(node, schema.takes_number(parameter), parameter, value)
         if given:
             raise self.error(node, f"{node.target} with {', '.join(given)} is not supported")
         return arguments
+
+    def number(self, node: fx.Node, value: Any, element: Attribute) -> SSAValue:
+        """A number as a tensor without dimensions."""
+        scalar_tensor, number = aten_op("scalar_tensor"), attribute_of(value, "Scalar")
+        assert scalar_tensor is not None
+        assert number is not None
+        return self.append(node, scalar_tensor.of({"s": number}, [TensorType(element, [])]), "number")[0]
 
     def common_element(self, node: fx.Node, given: Mapping[str, Any]) -> Attribute:
         """The element type to which PyTorch promotes what it compares."""

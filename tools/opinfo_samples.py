@@ -214,7 +214,8 @@ class _Bar:
         verdict = compare(*arrays, 1)
         if verdict.passed:
             return verdict
-        return compare(*arrays, self._extent, lambda: to_array(self._sensitivity[number]))
+        unmoved = torch.zeros_like(reference)
+        return compare(*arrays, self._extent, lambda: to_array(self._sensitivity.get(number, unmoved)))
 
     @cached_property
     def _reference(self) -> list[Any]:

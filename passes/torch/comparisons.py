@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder, width_of
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling, width_of
 
 
 class LowerComparison(AtenPattern):
@@ -124,5 +124,5 @@ class LowerMaskedFill(AtenPattern):
         x, mask = build.broadcast_all(op.operand("self"), op.operand("mask"))
         value = op.tensor("value")
         if value is None:
-            return build.select(mask, build.constant_like(op.value("value"), x), x)
+            return build.select(mask, build.constant_like(filling(op.value("value"), element_of(x)), x), x)
         return build.select(mask, build.broadcast(value, shape_of(x)), x)

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.dialects.tensor import element_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
 
 
 class LowerUnary(AtenPattern):
@@ -160,7 +160,10 @@ class LowerReciprocal(AtenPattern):
 
 
 class LowerClamp(AtenPattern):
-    """`minimum(maximum(x, min), max)`, which propagates NaN from all of them; bounds may be left out."""
+    """`minimum(maximum(x, min), max)`, which propagates NaN from all of them; bounds may be left out.
+
+    hardtanh truncates its bounds for integers, the others promote.
+    """
 
     overloads = ("clamp", "clamp.Tensor", "clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor", "hardtanh")
 
@@ -170,7 +173,12 @@ class LowerClamp(AtenPattern):
         for name, operation in zip(names, ("maximum", "minimum"), strict=True):
             if not op.has(name) or (op.tensor(name) is None and op.value(name) is None):
                 continue
-            value = build.apply(operation, *_with_bound(op, build, value, name))
+            bound = op.tensor(name)
+            if bound is None:
+                given = op.value(name)
+                is_truncated = op.schema().name == "hardtanh"
+                bound = build.constant_like(filling(given, element_of(value)) if is_truncated else given, value)
+            value = build.apply(operation, *build.broadcast_all(value, bound))
         return value
 
 
@@ -182,11 +190,3 @@ class LowerCast(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         return build.cast(op.operand("self"), op.tensor_type.element_type)
-
-
-def _with_bound(op: AtenOp, build: TensorBuilder, value: SSAValue, name: str) -> tuple[SSAValue, SSAValue]:
-    bound = op.tensor(name)
-    if bound is None:
-        return value, build.constant_like(op.value(name), value)
-    value, bound = build.broadcast_all(value, bound)
-    return value, bound

@@ -10,11 +10,11 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.dialects.tensor import ElementwiseOp, shape_of
+from deplodock.dialects.tensor import ElementwiseOp, element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape
 from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
 
 SKIPS_ZEROS = arith.FastMathFlagsAttr([FastMathFlag.NO_NANS, FastMathFlag.NO_SIGNED_ZEROS])
 """What LLVM asks of a product for `x * 0 -> 0`."""
@@ -32,7 +32,10 @@ class LowerMatmul(AtenPattern):
 
 
 class LowerAddMatmul(AtenPattern):
-    """`beta * self + alpha * (a @ b)`; with beta = 0, NaN and infinities of self do not count."""
+    """`beta * self + alpha * (a @ b)`; with beta = 0, NaN and infinities of self do not count.
+
+    Both numbers are truncated for integers.
+    """
 
     products: ClassVar[dict[str, str]] = {"addmm": "mm", "baddbmm": "bmm", "addmv": "mv"}
     overloads = tuple(products)
@@ -41,13 +44,14 @@ class LowerAddMatmul(AtenPattern):
         x, a, b = op.tensors
         _check_ranks(self.products[op.schema().name], a, b)
         product = matmul(build, a, b)
-        if op.value("alpha") != 1:
-            product = build.apply("mul", product, build.constant_like(op.value("alpha"), product), name="scaled")
-        if op.value("beta") == 0:
+        alpha, beta = (filling(op.value(name), element_of(product)) for name in ("alpha", "beta"))
+        if alpha != 1:
+            product = build.apply("mul", product, build.constant_like(alpha, product), name="scaled")
+        if beta == 0:
             return product
         x = build.broadcast(x, shape_of(product))
-        if op.value("beta") != 1:
-            x = build.apply("mul", x, build.constant_like(op.value("beta"), x), name="addend")
+        if beta != 1:
+            x = build.apply("mul", x, build.constant_like(beta, x), name="addend")
         return build.apply("add", x, product)
 
 
@@ -81,7 +85,10 @@ class LowerLinear(AtenPattern):
 
 
 class LowerEinsum(AtenPattern):
-    """Sum over the labels that the output lacks of the product of the operands, in the point space of all labels."""
+    """Sum over the labels that the output lacks of the product of the operands, in the point space of all labels.
+
+    The dimensions of an ellipsis that the output lacks are summed over, too.
+    """
 
     overloads = ("einsum",)
 
@@ -94,7 +101,8 @@ class LowerEinsum(AtenPattern):
             raise ValueError(f"the equation '{op.value('equation')}' names {len(terms)} operands of {len(tensors)}")
         inputs = [_labels(term, rank) for term, rank in zip(terms, ranks, strict=True)]
         broadcast = sorted({label for labels in inputs for label in labels if label.startswith(".")}, reverse=True)
-        output = _labels(right, len(right.replace("...", "")) + len(broadcast)) if arrow else _implied(inputs)
+        hidden = len(broadcast) if "..." in right else 0
+        output = _labels(right, len(right.replace("...", "")) + hidden) if arrow else _implied(inputs)
         return _einsum(build, tensors, inputs, output if arrow else [*broadcast, *output])
 
 
