@@ -32,6 +32,7 @@ from deplodock.frontend.importer import (
     overload_of,
     tensor_type,
 )
+from deplodock.frontend.positions import index_by_tensors
 from deplodock.frontend.program import CapturedGraph, CapturedProgram
 from deplodock.frontend.source import Source
 
@@ -230,8 +231,10 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
         with contextlib.redirect_stderr(io.StringIO()), _tracing_lock():
             exported = torch.export.export(module, args)
             name_assertions(exported.graph)
-            if not _is_decomposed(exported):
-                exported = exported.run_decompositions(decompositions())
+            index_by_tensors(exported.graph)
+            exported = exported if _is_decomposed(exported) else _decomposed(exported, source)
+    except Error:
+        raise
     except GuardOnDataDependentSymNode as raised:
         message = "a branch or a size depends on the values of a tensor; that cannot be captured"
         raise located(UnsupportedError, message, source, raised) from raised
@@ -240,6 +243,27 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
         raise located(UnsupportedError, message, source, raised) from raised
     _refuse_effects(exported, source)
     return exported
+
+
+def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -> torch.export.ExportedProgram:
+    """The program in operations of the torch dialect, as far as decompositions go."""
+    try:
+        return exported.run_decompositions(decompositions())
+    except Exception as raised:
+        node = _running_node(raised)
+        if node is None:
+            raise
+        is_read = isinstance(raised, GuardOnDataDependentSymNode)
+        reason = "depends on the values of a tensor" if is_read else f"raises {describe(raised)}"
+        message = f"{overload_of(node)} is not supported: its decomposition {reason}"
+        raise node_error(node, message, source) from raised
+
+
+def _running_node(raised: BaseException) -> fx.Node | None:
+    """The node that an interpreter of a graph ran when an exception was raised."""
+    frames = (frame for frame, _ in traceback.walk_tb(raised.__traceback__))
+    nodes = [frame.f_locals.get("n") for frame in frames if frame.f_code.co_name == "run_node"]
+    return next((node for node in reversed(nodes) if isinstance(node, fx.Node)), None)
 
 
 def _tracing_lock() -> contextlib.AbstractContextManager[object]:

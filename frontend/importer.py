@@ -51,6 +51,7 @@ _ELEMENTS: dict[torch.dtype, Attribute] = {
     torch.bool: i1,
 }
 Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
+_ATEN = torch.ops.aten
 TORCH_FOLDER = str(Path(torch.__file__).parent)
 
 
@@ -302,6 +303,8 @@ def _unsupported(node: fx.Node) -> str:
         return f"{name} is not supported: it draws random numbers; call .eval() on a module in training mode"
     if not all(isinstance(extent, int) for value in _results(node) for extent in value.shape):
         return f"{name} is not supported: its result has a shape that depends on the values of a tensor"
+    if node.target in (_ATEN.item.default, _ATEN._local_scalar_dense.default):
+        return f"{name} is not supported: it reads a number from a tensor, which is known only when the program runs"
     return f"{name} is not supported" + ("" if own == name else f": it needs {own}")
 
 

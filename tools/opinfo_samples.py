@@ -228,7 +228,9 @@ class _Bar:
 
     @cached_property
     def _captured(self) -> CapturedProgram:
-        captured = export(lambda *tensors: self._sample.program(*tensors), _clones(self._sample.tensors), writes=True)
+        captured = export(
+            lambda *tensors: self._sample.program(*tensors), _clones(self._sample.tensors), is_called=True
+        )
         lower(captured.module, new_context(), Level.TENSOR)
         return captured
 
