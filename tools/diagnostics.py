@@ -9,8 +9,9 @@ from io import StringIO
 from typing import NoReturn
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
+from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import (
     ArgSpecParseError,
     DiagnosticException,
@@ -24,6 +25,9 @@ from deplodock.errors import DeviceError, InvalidInputError
 
 _MAX_EXCERPT_LINES = 12
 _MAX_COLUMNS = 160
+_RECURSION_LIMIT = 5000
+"""Frames of Python. xDSL's parser takes ten for a region, so this reads about 450 of them, one in the other; the stack
+of the main thread, 8 MB as a rule, holds as many even where each enters the interpreter anew."""
 
 
 def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
@@ -32,6 +36,7 @@ def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
     A closed output pipe (`| head`) ends the tool silently, as it ends other programs. Anything that is not an expected
     error is a bug of ours and keeps its traceback.
     """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
     try:
         code = body() or 0
         sys.stdout.flush()
@@ -45,6 +50,10 @@ def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
         print(describe(error, name), file=sys.stderr, flush=True)
         sys.stdout.flush()
         os._exit(1)
+    except RecursionError as error:
+        notes = [excerpt(note) for note in getattr(error, "__notes__", ())]
+        print("\n".join([f"{name}: error: the program is nested too deeply", *notes]), file=sys.stderr)
+        sys.exit(1)
     except (DiagnosticException, ParseError, ArgSpecParseError, OSError) as error:
         print(describe(error, name), file=sys.stderr)
         sys.exit(1)
@@ -93,6 +102,7 @@ def explain(error: VerifyException, module: ModuleOp, file: str, source: str, af
         after: the pass that has just run, if any.
     """
     op = _failing_op(module)
+    op = _second_symbol(op) or op
     location, context = _position(op, file, source)
     blame = "" if after is None else f" is invalid after pass {after}"
     explained = VerifyException(located(location, f"{op.name}{blame}: {error}", context))
@@ -117,8 +127,7 @@ def decode(data: bytes, file: str) -> str:
 
 
 def _parse_message(error: ParseError) -> str:
-    text = f"unexpected text{error.msg}" if error.msg.startswith(" in ") else error.msg
-    message = _at_span(error.span, f"error: {text}")
+    message = _at_span(error.span, f"error: {error.msg}")
     if not isinstance(error, MultipleSpansParseError):
         return message
     reference = error.ref_text or "see here"
@@ -159,6 +168,18 @@ def _failing_op(op: Operation) -> Operation:
         except VerifyException:
             return _failing_op(child)
     return op
+
+
+def _second_symbol(op: Operation) -> Operation | None:
+    """The first op of a symbol table that has the name of another one before it."""
+    names: set[Attribute] = set()
+    for child in (child for region in op.regions for block in region.blocks for child in block.ops):
+        name = child.get_attr_or_prop("sym_name") if op.has_trait(SymbolTable) else None
+        if name is not None and name in names:
+            return child
+        if name is not None:
+            names.add(name)
+    return None
 
 
 def _position(op: Operation, file: str, source: str) -> tuple[str, str]:

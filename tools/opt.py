@@ -6,7 +6,6 @@ import argparse
 import difflib
 import importlib
 import inspect
-import re
 import sys
 from collections.abc import Callable, Sequence
 from io import BytesIO, StringIO
@@ -25,6 +24,7 @@ import deplodock
 from deplodock.errors import InvalidInputError
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
 from deplodock.tools.diagnostics import explain, run_tool
+from deplodock.tools.pass_pipeline import plain_pipeline
 from deplodock.tools.source import LocatingFrontend
 
 _ALL = "all"
@@ -76,10 +76,12 @@ class OptMain(xDSLOptMain):
         super().register_all_arguments(arg_parser)
         for action in arg_parser._actions:
             action.help = _HELP.get(action.dest, action.help)
+            if action.dest == "passes":
+                action.type = plain_pipeline
         arg_parser.add_argument(
             "--pass-pipeline",
             dest="passes",
-            type=_pipeline_text,
+            type=plain_pipeline,
             metavar="PIPELINE",
             help="as -p, or builtin.module(a,b{x=1 y=2}) as mlir-opt takes it",
         )
@@ -277,12 +279,6 @@ def _options(cls: type[ModulePass]) -> list[str]:
 def _check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str) -> None:
     """Evaluate both modules; imported on demand, as the evaluators need numpy."""
     importlib.import_module("deplodock.interpreters.check").check_semantics(before, after, pass_name)
-
-
-def _pipeline_text(text: str) -> str:
-    """A pipeline without mlir-opt's `builtin.module(...)` around it."""
-    anchored = re.fullmatch(r"\s*(?:builtin\.)?module\((.*)\)\s*", text, re.DOTALL)
-    return anchored[1] if anchored else text
 
 
 def _locating_frontend() -> type[LocatingFrontend]:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import IO
+from typing import IO, NoReturn
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
+    AnyDenseElement,
+    AnyFloat,
+    ComplexType,
+    DenseIntOrFPElementsAttr,
+    FileLineColLoc,
+    IndexType,
+    IntAttr,
+    IntegerType,
+    ModuleOp,
+    RankedStructure,
+    StringAttr,
+)
 from xdsl.frontend.mlir import MLIRFrontend
 from xdsl.ir import AttributeInvT, Operation, SSAValue
 from xdsl.parser import UnresolvedOperand
@@ -19,8 +33,12 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
+from deplodock.tools.aliases import AliasesParser
 from deplodock.tools.diagnostics import decode
 from deplodock.tools.float_literals import FloatLiteralsParser
+
+MAX_CONSTANT = 1 << 26
+"""The most elements of a constant in text: they take half a gigabyte while they are read."""
 
 
 class LinearLexer(MLIRLexer):
@@ -29,7 +47,7 @@ class LinearLexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
-class LocatingParser(FloatLiteralsParser):
+class LocatingParser(AliasesParser, FloatLiteralsParser):
     """A parser that gives each op without a `loc(...)` its line and column, and errors the position of their cause."""
 
     def __init__(self, ctx: Context, text: str, file: str) -> None:
@@ -39,19 +57,42 @@ class LocatingParser(FloatLiteralsParser):
         self._line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self._first_uses: dict[str, Span] = {}
         self._op_start = 0
+        self._constant_start: int | None = None
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """Parse a module, empty if the text has no operations; a value defined nowhere is an error at its first use."""
-        if allow_implicit_module and self._current_token.kind == MLIRTokenKind.EOF:
-            return ModuleOp([])
+        """Parse a module, empty if the text has no operations.
+
+        Raises:
+            ParseError: the text is wrong in any way; a value defined nowhere is an error at its first use.
+        """
+        start = self.pos
         try:
-            return super().parse_module(allow_implicit_module)
+            module = self._parse_implicit_module() if allow_implicit_module else super().parse_module(False)
         except ParseError:
-            undefined = next(iter(self.forward_ssa_references), None)
-            if undefined is None or self._current_token.kind != MLIRTokenKind.EOF:
-                raise
-            span = self._first_uses[undefined]
-            raise ParseError(span, f"value %{undefined} is used here, but defined nowhere") from None
+            raise
+        except Exception as error:
+            self._refuse(error, self.pos)
+        if module.location == UNKNOWN_LOC:
+            module.location = self._location(start)
+        return module
+
+    def _parse_implicit_module(self) -> ModuleOp:
+        """Parse the whole text: operations, aliases and metadata."""
+        operations: list[Operation] = []
+        while (kind := self._current_token.kind) != MLIRTokenKind.EOF:
+            if kind in (MLIRTokenKind.HASH_IDENT, MLIRTokenKind.EXCLAMATION_IDENT):
+                self._parse_alias_def()
+            elif kind == MLIRTokenKind.FILE_METADATA_BEGIN:
+                self._parse_file_metadata_dictionary()
+            else:
+                operations.append(self.expect(self.parse_optional_operation, "an operation is expected here"))
+        if (undefined := next(iter(self.forward_ssa_references), None)) is not None:
+            self.raise_error(f"value %{undefined} is used here, but defined nowhere", self._first_uses[undefined])
+        match operations:
+            case [ModuleOp() as module]:
+                return module
+            case _:
+                return ModuleOp(operations)
 
     def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
         """Resolve an operand, remembering where each value is used first."""
@@ -69,14 +110,62 @@ class LocatingParser(FloatLiteralsParser):
             op = super().parse_operation()
         except ParseError:
             raise
-        except VerifyException as error:
-            self.raise_error(str(error), at_position=start)
-        except (ValueError, TypeError, ArithmeticError, NotImplementedError, RecursionError) as error:
-            reason = " ".join(map(str, error.args))
-            self.raise_error(f"cannot read this operation: {reason}", at_position=start)
+        except Exception as error:
+            self._refuse(error, start)
         if op.location == UNKNOWN_LOC:
             op.location = self._location(start)
         return op
+
+    def _refuse(self, error: Exception, start: int) -> NoReturn:
+        """Raise a ParseError at a position for what parsers of attributes and operations raise besides ParseErrors."""
+        match error:
+            case VerifyException():
+                message = str(error)
+            case RecursionError():
+                message = "this is nested too deeply to be read"
+            case MemoryError():
+                message = "there is not enough memory to read this"
+            case UnicodeDecodeError():
+                message = "a string in this holds bytes that are not UTF-8 text"
+            case _:
+                reason = " ".join(" ".join(map(str, error.args)).split())
+                message = f"cannot read this operation: {reason or type(error).__name__}"
+        raise ParseError(Span(start, start, self.lexer.input), message) from None
+
+    def raise_error(
+        self, msg: str, at_position: Span[str] | int | None = None, end_position: int | None = None
+    ) -> NoReturn:
+        """Raise a ParseError. What is missing where a token starts a line is missing behind the last token before."""
+        token = self._current_token
+        if msg == " in block definition":
+            msg = "an operation or '}' is expected here"
+        if at_position is None and self._constant_start is not None:
+            at_position = self._constant_start
+        elif at_position is None or at_position is token.span:
+            end = self._end_before(token.span.start) if "expected" in msg.lower() else None
+            at_position = token.span if end is None else end
+        if end_position is not None:
+            assert isinstance(at_position, int)
+            super().raise_error(msg, at_position, end_position)
+        super().raise_error(msg, at_position)
+
+    def _end_before(self, position: int) -> int | None:
+        """Where the last token in the lines before ends, if nothing but spaces stands before a position in its line."""
+        content = self.lexer.input.content
+        number = bisect_right(self._line_starts, position) - 1
+        if content[self._line_starts[number] : position].strip():
+            return None
+        for start in reversed(self._line_starts[:number]):
+            line, end = content[start : content.find("\n", start)], 0
+            lexer = LinearLexer(Input(line, ""))
+            try:
+                while (token := lexer.lex()).kind != MLIRTokenKind.EOF:
+                    end = token.span.end
+            except ParseError:
+                end = len(line.rstrip())
+            if end:
+                return start + end
+        return None
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
         """Define a name. Its hint has none of the numbers at its end: xDSL adds those, and would give `%x_1` to two."""
@@ -91,6 +180,23 @@ class LocatingParser(FloatLiteralsParser):
         if found is None:
             self.raise_error(f"operation {name} is not registered", at_position=self._op_start)
         return found
+
+    def parse_dense_int_or_fp_elements_attr(
+        self, type: RankedStructure[AnyDenseElement] | None
+    ) -> DenseIntOrFPElementsAttr:
+        """Parse a constant; what xDSL finds wrong behind its last token is an error at its first one."""
+        self._constant_start = self.pos
+        constant = super().parse_dense_int_or_fp_elements_attr(type)
+        self._constant_start = None
+        return constant
+
+    def _parse_dense_literal_type(self) -> RankedStructure[IntegerType | IndexType | AnyFloat | ComplexType]:
+        """Parse the type of a constant. xDSL holds all of its elements, also of a splat."""
+        start = self.pos
+        type = super()._parse_dense_literal_type()
+        if (count := math.prod(type.get_shape())) > MAX_CONSTANT:
+            self.raise_error(f"a constant has at most 2^26 elements, {type} has {count}", start)
+        return type
 
     def _location(self, position: int) -> FileLineColLoc:
         line = bisect_right(self._line_starts, position)

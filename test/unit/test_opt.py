@@ -1,6 +1,7 @@
 """`deplodock-opt` as a process or a fork of one: what it imports, how it starts and how it fails."""
 
 import os
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -9,10 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from xdsl.utils.exceptions import ParseError
 
 import deplodock
+from deplodock.dialects.loop import LoadOp
+from deplodock.passes.driver import new_context
 from deplodock.passes.pipeline import PASSES, STAGES
 from deplodock.tools.opt import _HELP, OptMain
+from deplodock.tools.source import LocatingParser
 
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -100,6 +105,14 @@ def test_show_passes_lists_the_pipeline(tool: Tool) -> None:
         (["-p", "nope"], VALID, "deplodock-opt: error: unknown pass 'nope'"),
         (["-p", "cse{a=1}"], VALID, "deplodock-opt: error: pass 'cse{a=1}': "),
         (["-p", "cse dce"], VALID, "pass-pipeline:1:4: error: "),
+        (["-p", "builtin.module(cse dce)"], VALID, "pass-pipeline:1:19: error: "),
+        (["-p", "builtin.module(func.func(cse),canonicalize)"], VALID, "pass-pipeline:1:16: error: nested pipelines"),
+        (["-p", "cse,func.func(dce)"], VALID, "pass-pipeline:1:5: error: nested pipelines"),
+        (["-p", "builtin.module(cse"], VALID, "pass-pipeline:1:15: error: this parenthesis is not closed"),
+        (["-p", "cse)"], VALID, "pass-pipeline:1:4: error: no parenthesis is open here"),
+        (["-p", "module(cse) dce"], VALID, "pass-pipeline:1:13: error: the pipeline ends before this"),
+        (["-p", "cse{a"], VALID, "pass-pipeline:1:6: error: "),
+        (["-p", "builtin.module(\ncse,\n,dce)"], VALID, "pass-pipeline:3:1: error: "),
     ],
 )
 def test_bad_input_is_one_message(tool: Tool, args: list[str], text: str, expected: str) -> None:
@@ -148,10 +161,92 @@ def test_text_without_operations_is_an_empty_module(tool: Tool, text: str) -> No
     assert done.stdout.split() == ["builtin.module", "{", "}"]
 
 
-def test_deep_nesting_is_an_error(tool: Tool) -> None:
-    done = tool("deplodock-opt", input='"builtin.module"() ({' * 3000 + "}) : () -> ()" * 3000)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+def nested(kind: str, depth: int) -> str:
+    """A function, or a module, that holds `depth` things one in the other."""
+    opened, inner, closed = {
+        "modules": ("module {\n", "", "}\n"),
+        "loops": ("loop.for %i = 0 to 1 {\n", "loop.store %c, %x[] : memref<f32>", "}\n"),
+        "lists": ("[", "", "]"),
+        "dictionaries": ("{a = ", "1", "}"),
+        "affine": ("(", "d0", ")"),
+        "tuples": ("tuple<", "f32", ">"),
+        "locations": ("fused[", "unknown", "]"),
+        "subscripts": ("(", "%i", ")"),
+    }[kind]
+    text = "".join(opened.replace("%i ", f"%i{level} ") for level in range(depth)) + inner + closed * depth
+    frames = {
+        "modules": "{}",
+        "loops": "func.func @f(%x: memref<f32>, %c: f32) {{ {} func.return }}",
+        "affine": "func.func @f() attributes {{a = affine_map<(d0) -> ({})>}} {{ func.return }}",
+        "tuples": "func.func private @f({}) -> ()",
+        "locations": "func.func @f() {{ func.return }} loc({})",
+        "subscripts": "func.func @f(%x: memref<4xf32>, %i: index) {{ loop.load %x[{}] : memref<4xf32> func.return }}",
+    }
+    return frames.get(kind, "func.func @f() attributes {{a = {}}} {{ func.return }}").format(text)
+
+
+KINDS = ["modules", "loops", "lists", "dictionaries", "affine", "tuples", "locations", "subscripts"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_nested_a_hundred_times_is_read(tool: Tool, kind: str) -> None:
+    done = tool("deplodock-opt", input=nested(kind, 100))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("depth", [1000, 10000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_deep_nesting_is_read_or_an_error(tool: Tool, kind: str, depth: int) -> None:
+    done = tool("deplodock-opt", input=nested(kind, depth))
+    if done.returncode == 0:
+        return
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.match(r"<stdin>:\d+:\d+: error: this is nested too deeply to be read\n", done.stderr)
+    assert "recursion" not in done.stderr
+
+
+def test_a_pass_over_deep_nesting_is_named(tool: Tool) -> None:
+    sums = " + ".join(["d0 floordiv 2"] * 10000)
+    text = f"func.func @f() attributes {{a = affine_map<(d0) -> ({sums})>}} {{ func.return }}"
+    done = tool("deplodock-opt", input=text)
+    assert (done.returncode, done.stderr) == (1, "deplodock-opt: error: the program is nested too deeply\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("func.func @f() {\n  func.return\n\n// end\n", "<stdin>:2:14: error: an operation or '}' is expected here"),
+        ("func.func @f()\n  attributes {a =\n} {}", "<stdin>:2:18: error: attribute expected"),
+        ('#a = dense<"0xZZ">\n  : tensor<f32>\n', "<stdin>:1:11: error: Hex string in denseAttr is invalid"),
+        ("#a = dense<[1, 2]> : tensor<3xi32>\n", "<stdin>:1:11: error: Shape mismatch"),
+        ('func.func @f() attributes {a = "x} {\n}\n', "<stdin>:1:32: error: End of file reached"),
+        ('func.func @"\\ff"() { func.return }', "<stdin>:1:1: error: a string in this holds bytes that are not UTF-8"),
+        ("#a = dense<1.0> : tensor<99999999999xf32>", "<stdin>:1:19: error: a constant has at most 2^26 elements"),
+        ("{-# external_resources: {} #-}", "<stdin>:1:25: error: cannot read this operation: Currently only dialect"),
+        (
+            "func.func @f() { func.return }\nfunc.func @f() { func.return }",
+            "<stdin>:2:1: error: func.func: Redef",
+        ),
+        ('// a comment\n"builtin.module"() ({}) : () -> ()', "<stdin>:2:1: error: builtin.module: Region"),
+        ("func.func @f() { func.return }\n)", "<stdin>:1:31: error: an operation is expected here"),
+    ],
+)
+def test_wrong_text_is_an_error_at_its_place(tool: Tool, text: str, expected: str) -> None:
+    done = tool("deplodock-opt", input=text)
+    assert (done.returncode, done.stderr.count("error: ")) == (1, 1)
+    assert done.stderr.startswith(expected)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), IndexError("y"), OverflowError("z"), AssertionError("w")])
+def test_any_error_of_a_parser_is_located(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(parser: object) -> None:
+        raise error
+
+    monkeypatch.setattr(LoadOp, "parse", parse)
+    for text in ("  loop.load %x", "func.func @f() {\n  loop.load %x\n}"):
+        with pytest.raises(ParseError, match=f"cannot read this operation: {error.args[0]}") as raised:
+            LocatingParser(new_context(), text, "a.mlir").parse_module()
+        assert raised.value.span.start == text.index("loop.load")
 
 
 def test_unterminated_string_is_an_error_at_once(tool: Tool) -> None:

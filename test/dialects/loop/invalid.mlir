@@ -222,7 +222,7 @@ func.func @f(%v: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 6]]:3
+// CHECK: invalid.mlir:[[# @LINE + 5]]:4
 // CHECK: Expected 'combine': a reduction without {op} needs its combiner spelled out
 func.func @f(%v: f32) {
   %0 = loop.reduce %k = 0 to 4 : f32 {
@@ -484,7 +484,7 @@ func.func @f(%i: index) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 4]]:3
+// CHECK: invalid.mlir:[[# @LINE + 3]]:16
 // CHECK: Expected '<' between the sides of a condition
 func.func @f(%i: index) {
   loop.where %i
@@ -610,7 +610,7 @@ func.func @f(%x: memref<4x8xf32>, %i: index, %v: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 4]]:3
+// CHECK: invalid.mlir:[[# @LINE + 3]]:27
 // CHECK: Expected ':'
 func.func @f(%x: memref<4x8xf32>, %i: index, %v: f32) {
   %0 = loop.load %x[%i, 0]

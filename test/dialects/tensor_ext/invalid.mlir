@@ -55,7 +55,7 @@ func.func @f(%x: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 4]]:3
+// CHECK: invalid.mlir:[[# @LINE + 3]]:49
 // CHECK: expected '->' and the result types
 func.func @f(%x: tensor<4xf32>) {
   %0 = tensor_ext.elementwise %x : tensor<4xf32>
@@ -197,7 +197,7 @@ func.func @f(%x: tensor<4xf32>) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 4]]:3
+// CHECK: invalid.mlir:[[# @LINE + 3]]:68
 // CHECK: Expected 'combine': a reduction without {op} needs its combiner spelled out
 func.func @f(%x: tensor<4xf32>) {
   %0 = tensor_ext.reduce %x dims [0] : tensor<4xf32> -> tensor<f32>

@@ -222,7 +222,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 5]]:3
+// CHECK: invalid.mlir:[[# @LINE + 4]]:41
 // CHECK: Expected 'combine': a reduction without {op} needs its combiner spelled out
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   tile.launch (%t = 8 : thread) {
@@ -440,7 +440,7 @@ func.func @f(%r: memref<4xf32, #tile.memory<register>>) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 4]]:3
+// CHECK: invalid.mlir:[[# @LINE + 3]]:46
 // CHECK: Expected 'to'
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   %0 = tile.stage %x[0, d0] : memref<8x8xf32>
