@@ -41,7 +41,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], list[int], list[int]]] = {
     "put": (lambda i: X.put(i, X[0, :3]), [12, 0, 1], [11, 0, -12]),
     "masked_scatter": (lambda i: X.masked_scatter(i[0] > X, X[0]), [5], [4]),
     "repeat_interleave": (lambda i: X.repeat_interleave(i, 0, output_size=3), [0, 1, 1], [0, 1, 2]),
-    "repeat_interleave below": (lambda i: X.repeat_interleave(i, 0, output_size=3), [4, -1, 0], [3, 0, 0]),
+    "repeat_interleave below": (lambda i: X.repeat_interleave(i, 0, output_size=3), [2, -1, 2], [3, 0, 0]),
     "quantile": (lambda i: X.quantile(i / 2.0), [0, 3, 1], [0, 2, 1]),
     "sorter": (lambda i: torch.searchsorted(X[0, :3], X, sorter=i), [0, 3, 1], [0, 2, 1]),
     "write": (lambda i: X.clone().index_put_((i,), torch.tensor(5.0)) * 2, [0, 3, 1], [-1, 1, 0]),
