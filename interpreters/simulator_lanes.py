@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from xdsl.ir.affine import AffineMap
@@ -47,8 +47,7 @@ class Frame:
         """
         shape = (1,) * depth + self.shape if self.level == 0 else self.shape
         inner = (*shape[: self.level], trips, *shape[self.level + 1 :])
-        iv = np.arange(trips).reshape(trips, *(1,) * (len(inner) - self.level - 1))
-        return Frame(inner, self.mask, self.level + 1), iv
+        return Frame(inner, self.mask, self.level + 1), _counted(trips, len(inner) - self.level - 1)
 
     def widened(self, width: int) -> Frame:
         """The frame with the elements of accesses of that width in a first dimension, if there is more than one."""
@@ -61,6 +60,14 @@ class Frame:
     def count(self, lanes: Array) -> int:
         """The number of lanes for which `lanes` holds."""
         return int(np.count_nonzero(np.broadcast_to(lanes, self.shape)))
+
+
+@cache
+def _counted(trips: int, dims: int) -> Array:
+    """The numbers below `trips` in the first of `dims` + 1 dimensions: the same array each time."""
+    numbers = np.arange(trips).reshape(trips, *(1,) * dims)
+    numbers.setflags(write=False)
+    return numbers
 
 
 def all_lanes(frame: Frame) -> Array:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
+from deplodock.analysis.linear import fold_map
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects.kernel import (
     AllocOp,
@@ -76,8 +77,8 @@ class Nests:
     """The loops whose iterations may run at once, as a further dimension of the lanes.
 
     That is the same as running them in order if no iteration sees what another one writes: each buffer that the body
-    writes has a dimension along which every access takes the induction variable itself, or, outside registers, is
-    written by one op and not read; its writes then happen in the loops' order. Barriers, groups and allocations stay in
+    writes has a dimension along which the iterations take elements of their own, or, outside registers, is written by
+    one op and not read; its writes then happen in the loops' order. Barriers, groups and allocations stay in
     order.
     """
 
@@ -119,20 +120,26 @@ class Nests:
 
 
 def _apart_along(iv: SSAValue, group: Sequence[Access]) -> bool:
-    """Whether different values of `iv` mean different elements in all accesses to one buffer."""
-    rank = len(group[0].map.results)
-    return any(all(_takes(access, dim, iv) for access in group) for dim in range(rank))
+    """Whether different values of `iv` mean different elements in all accesses to one buffer.
+
+    In one dimension, the coordinates of all accesses must be `iv` times the same step, and differ by less than it.
+    """
+    for dim in range(len(group[0].map.results)):
+        places = [_steps_along(access, dim, iv) for access in group]
+        known = [place for place in places if place is not None]
+        steps, starts = {step for step, _ in known}, [start for _, start in known]
+        if len(known) == len(places) and len(steps) == 1 and max(starts) - min(starts) < abs(steps.pop()):
+            return True
+    return False
 
 
-def _takes(access: Access, dim: int, iv: SSAValue) -> bool:
-    """Whether the access takes exactly the elements with coordinate `iv` in dimension `dim`."""
+def _steps_along(access: Access, dim: int, iv: SSAValue) -> tuple[int, int] | None:
+    """The coordinate in dimension `dim` as a multiple of `iv` and a constant; None where it is anything else."""
     if access.width > 1 and dim == len(access.map.results) - 1:
-        return False
-    match access.map.results[dim]:
-        case AffineDimExpr(position):
-            return access.indices[position] is iv
-        case _:
-            return False
+        return None
+    expr = access.map.results[dim]
+    form = fold_map(AffineMap(access.map.num_dims, access.map.num_symbols, (expr,)), access.indices)[0]
+    return (form.coefficient(iv), form.constant) if [atom for atom, _ in form.terms] == [iv] else None
 
 
 def varying_index(access: Access) -> SSAValue | None:

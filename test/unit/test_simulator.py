@@ -246,10 +246,51 @@ def test_rms_norm_counters() -> None:
     }
 
 
+STEPS = """
+kernel.func @steps(%x: memref<16xf32>, %out: memref<16xf32>) blocks(%block = 1) threads(%thread = 1) {
+  %r = kernel.alloc : memref<4x4xf32, #tile.memory<register>>
+  loop.for %i = 0 to 4 unroll {
+    loop.for %j = 0 to 4 unroll {
+      %in = loop.load %x[%i * 4 + %j] : memref<16xf32>
+      loop.store %in, %r[%i, %j] : memref<4x4xf32, #tile.memory<register>>
+    }
+  }
+  loop.for %i_1 = 0 to 2 unroll {
+    %even = loop.index [%i_1 * 2]
+    loop.for %j_1 = 0 to COUNT unroll {
+      %a = loop.load %r[%even, %j_1] : memref<4x4xf32, #tile.memory<register>>
+      %b = arith.addf %a, %a : f32
+      loop.store %b, %r[%even, %j_1] : memref<4x4xf32, #tile.memory<register>>
+    }
+    %odd = loop.index [%i_1 * 2 + 1]
+    loop.for %j_2 = 0 to COUNT unroll {
+      %back = loop.index [%j_2 * -1 + 3]
+      %c = loop.load %r[%odd, %back] : memref<4x4xf32, #tile.memory<register>>
+      %d = arith.mulf %c, %c : f32
+      loop.store %d, %r[%odd, NEXT] : memref<4x4xf32, #tile.memory<register>>
+    }
+  }
+  loop.for %i_2 = 0 to 4 unroll {
+    loop.for %j_3 = 0 to 4 unroll {
+      %e = loop.load %r[%i_2, %j_3] : memref<4x4xf32, #tile.memory<register>>
+      loop.store %e, %out[%i_2 * 4 + %j_3] : memref<16xf32>
+    }
+  }
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
         (RMS_NORM, [(1, 32, 2048), (2048,)]),
+        (STEPS.replace("NEXT", "%back").replace("COUNT", "4"), [(16,)]),
+        # Each iteration reads what the one before has written.
+        (STEPS.replace("NEXT", "%j_2 * -1 + 2").replace("COUNT", "3"), [(16,)]),
+        (
+            STEPS.replace("%i_1 * 2 + 1", "%i_1 * 2 + 2 - %i_1 * 1").replace("NEXT", "%back").replace("COUNT", "4"),
+            [(16,)],
+        ),
         (SOFTMAX, [(64, 1000)]),
         (RELU_MATMUL, [(16, 64), (64,), (64, 16)]),
         (RELU_MATMUL.replace("kernel.barrier", ""), [(16, 64), (64,), (64, 16)]),
