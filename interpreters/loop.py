@@ -6,6 +6,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from deplodock.dialects import loop
+from deplodock.interpreters.contraction import contract
 from deplodock.interpreters.machine import Handler, Machine, Space
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
@@ -31,6 +32,10 @@ def _for(machine: Machine, op: loop.ForOp, space: Space) -> None:
 
 
 def _reduce(machine: Machine, op: loop.ReduceOp, space: Space) -> None:
+    if machine.contracts and (total := contract(machine, op, space)) is not None:
+        machine.exact = False
+        machine.values[op.outputs[0]] = total + scalar_value(op.identities.data[0], total.dtype)
+        return
     bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
     results = [
         scalar_value(identity, machine.dtype(value.type))

@@ -133,6 +133,8 @@ class Machine:
     rings: dict[SSAValue, Ring] = field(default_factory=dict[SSAValue, Ring])
     exact: bool = True
     """Whether every reduction so far gives the same bits in any order."""
+    contracts: bool = False
+    """Whether sums of products may be taken by matrix products, in another order."""
     _written: list[Buffer] = field(default_factory=list[Buffer])
     _launching: bool = False
     _orders: dict[Block, list[Operation]] = field(default_factory=dict[Block, list[Operation]])
@@ -158,9 +160,14 @@ class Machine:
         assert isinstance(found, Buffer)
         return found
 
-    def run(self, block: Block, space: Space) -> Space:
-        """Run the operations of a block at the points of `space`; returns it with the block's `loop.where` applied."""
+    def run(self, block: Block, space: Space, *, without: Operation | None = None) -> Space:
+        """Run the operations of a block at the points of `space`; returns it with the block's `loop.where` applied.
+
+        One operation may be left out.
+        """
         for op in self._order(block):
+            if op is without:
+                continue
             if isinstance(op, WhereOp):
                 space = space.where(self.holds(op.condition.data, op.indices))
             elif (handler := self.handlers.get(type(op))) is not None:
