@@ -47,6 +47,7 @@ class MemoryUnit:
         self.ops = list(kernel.body.walk())
         self._numbers = {op: number for number, op in enumerate(self.ops)}
         self._shared: dict[Operation, Buffer] = {}
+        self._in_registers: dict[int, tuple[Sequence[Array], _Place]] = {}
         self._has_phases = any(isinstance(op, MbarrierOp) for op in self.ops)
         self._boxed = {op.destination.owner for op in self.ops if isinstance(op, TmaLoadOp)}
         self.flight = Flight(0, 0)
@@ -134,6 +135,13 @@ class MemoryUnit:
             self._check_overwritten(access, buffer, place)
             self._record(access, buffer, buffer.log, place)
 
+    def touched(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], frame: Frame) -> tuple[Array, Array]:
+        """The elements of global memory that active lanes access in bounds, and the ids of the lanes' CTAs."""
+        place = self._place(access, buffer, subscripts, frame)
+        element, shape, mask = self._elements(access, buffer, place), place.frame.shape, place.frame.mask
+        ids = np.broadcast_to(self.ids.reshape(-1, 1), shape)
+        return _select(element, access, shape, mask), _select(ids, access, shape, mask)
+
     def copy(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], value: Values, frame: Frame) -> None:
         """Start to copy the values of lanes to shared memory; they arrive when the lanes wait for them."""
         self.flight.issue(self._started(access, buffer, value, self._place(access, buffer, subscripts, frame)))
@@ -212,6 +220,18 @@ class MemoryUnit:
         return f"thread {position[-1]} of CTA {int(self.ids[position[-2]])}"
 
     def _place(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> _Place:
+        if not isinstance(buffer, Registers):
+            return self._placed(access, buffer, subscripts, frame)
+        # Subscripts of registers are mostly those of the last time: nothing is outside or misaligned then, either.
+        known = self._in_registers.get(id(access))
+        if known is not None and known[0] is subscripts:
+            return replace(known[1], frame=frame)
+        place = self._placed(access, buffer, subscripts, frame)
+        if place.inside is None and access.width == 1:
+            self._in_registers[id(access)] = subscripts, place
+        return place
+
+    def _placed(self, access: Access, buffer: Buffer | Registers, subscripts: Sequence[Array], frame: Frame) -> _Place:
         layout = buffer.layout
         address = layout.address(subscripts)
         subscripts = subscripts or [np.asarray(0)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.targets import WARP
 from deplodock.dialects.kernel import (
@@ -60,7 +61,7 @@ class Launch:
         check: bool,
         order: Array | None = None,
     ) -> None:
-        """`order` is the order in which the CTAs run, by default that of their ids."""
+        """`order` holds the ids of the CTAs that run, in that order, those of a cluster together; by default all."""
         self._kernel = kernel
         self._order = np.arange(kernel.num_blocks) if order is None else order
         self._report = report
@@ -75,6 +76,8 @@ class Launch:
         self._origins = Origins(self._memory, self._buffers, report)
         self._accesses = {op: accesses(op) for op in kernel.body.walk()}
         self._nests = Nests(self._identity, _ELEMENTS_AT_ONCE // kernel.num_threads)
+        self._ops: dict[Block, list[Operation]] = {}
+        self._maps: dict[int, tuple[list[Array], list[Array]]] = {}
         self._handlers: dict[type[Operation], Callable[[Any, Frame], None]] = {
             ForOp: self._for,
             GuardOp: self._guard,
@@ -101,23 +104,26 @@ class Launch:
         }
 
     def run(self) -> None:
-        """Run all CTAs, as many at once as memory allows. Findings and counts go where the launch was told.
+        """Run the CTAs, as many at once as memory allows. Findings and counts go where the launch was told.
 
         Raises:
             UnsupportedError: an op or type that the simulator does not know.
         """
         self._check_registers()
         self._log_global_writes()
-        blocks, at_once = self._kernel.num_blocks, self._ctas_at_once()
+        self._run_ctas()
+        self._tickets.check()
+
+    def _run_ctas(self) -> None:
+        at_once = self._ctas_at_once()
         with np.errstate(all="ignore"):
-            for first in range(0, blocks, at_once):
+            for first in range(0, len(self._order), at_once):
                 ids = self._order[first : first + at_once]
                 self._memory.start(ids)
                 self._values[self._kernel.block_id] = ids.reshape(-1, 1)
                 self._values[self._kernel.thread_id] = np.arange(self._kernel.num_threads).reshape(1, -1)
                 self._block(self._kernel.body.block, Frame((len(ids), self._kernel.num_threads)))
                 self._memory.finish()
-        self._tickets.check()
 
     def _identity(self, buffer: SSAValue) -> Hashable:
         """What tells buffers apart: arguments may be the same buffer under two names."""
@@ -169,10 +175,17 @@ class Launch:
         by_lanes = _LANES_AT_ONCE // (threads * points)
         by_memory = _ELEMENTS_AT_ONCE // (threads * (points + registers) + shared)
         cluster = self._kernel.cluster_size
-        return max(cluster, min(self._kernel.num_blocks, by_lanes, by_memory) // cluster * cluster)
+        return max(cluster, min(len(self._order), by_lanes, by_memory) // cluster * cluster)
+
+    def _ops_of(self, block: Block) -> list[Operation]:
+        """The operations of a block that run."""
+        return list(block.ops)
 
     def _block(self, block: Block, frame: Frame) -> None:
-        for op in block.ops:
+        ops = self._ops.get(block)
+        if ops is None:
+            ops = self._ops[block] = self._ops_of(block)
+        for op in ops:
             self._counters.lane_steps += frame.active
             handler = self._handlers.get(type(op))
             if handler is not None:
@@ -185,6 +198,16 @@ class Launch:
 
     def _get(self, values: Sequence[SSAValue]) -> list[Array]:
         return [self._values[value] for value in values]
+
+    def _mapped(self, owner: object, map: AffineMap, indices: Sequence[SSAValue]) -> list[Array]:
+        """The values of the map of an operation or access: the same list as last time if the indices are the same."""
+        dims = self._get(indices)
+        known = self._maps.get(id(owner))
+        if known is not None and all(now is before for now, before in zip(dims, known[0], strict=True)):
+            return known[1]
+        results = evaluate_map(map, dims)
+        self._maps[id(owner)] = dims, results
+        return results
 
     def _set(self, result: SSAValue, value: Values) -> None:
         self._values[result] = value.data
@@ -215,7 +238,7 @@ class Launch:
             self._block(op.body.block, inner)
 
     def _index(self, op: IndexOp, frame: Frame) -> None:
-        (value,) = evaluate_map(op.map.data, self._get(op.indices))
+        (value,) = self._mapped(op, op.map.data, op.indices)
         self._set(op.result, Values(value, self._origins.of(op.indices)))
 
     def _inside(self, op: InsideOp, frame: Frame) -> None:
@@ -250,7 +273,7 @@ class Launch:
         write(destination, Values(np.where(condition, value, zero), origin), frame)
 
     def _read(self, access: Access, frame: Frame, rank: Array | None = None) -> Values:
-        subscripts = evaluate_map(access.map, self._get(access.indices))
+        subscripts = self._mapped(access, access.map, access.indices)
         value, origin = self._memory.read(access, self._buffers[access.buffer], subscripts, frame, rank)
         return Values(value, joined(origin, self._origins.of(access.indices)))
 
@@ -259,7 +282,7 @@ class Launch:
         if memory_of(access.buffer) is None:
             self._origins.count(access.op, value.origin, frame.widened(access.width))
             value = Values(value.data)
-        subscripts = evaluate_map(access.map, self._get(access.indices))
+        subscripts = self._mapped(access, access.map, access.indices)
         self._memory.write(access, self._buffers[access.buffer], subscripts, value, frame)
 
     def _copy(self, access: Access, value: Values, frame: Frame) -> None:

@@ -51,6 +51,7 @@ def compare(
     eager: Array | None,
     reduction_extent: int,
     sensitivity: Callable[[], Array] | None = None,
+    where: Array | None = None,
 ) -> Verdict:
     """Compare an output with the same program in float64.
 
@@ -67,26 +68,33 @@ def compare(
         reduction_extent: the longest chain of additions on the way to the output, as `longest_reduction` counts them.
         sensitivity: how far relative errors of size 1 in each input and result would move the output; called where
             the output would be wrong without, None if that is not known.
+        where: which elements count, and make up the norms; None: all.
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
+    counts = np.ones(got.size, np.bool_) if where is None else where.reshape(-1)
     if not is_float(got.dtype):
-        return _exact(got, reference)
+        return _exact(got, reference, counts)
     with np.errstate(all="ignore"):
         expected = [reference.astype(got.dtype), *([] if eager is None else [eager])]
-        if not any(_same_specials(got, other) for other in expected):
-            position = np.flatnonzero(_specials(got) != _specials(expected[0]))[0]
+        if all(_other_specials(got, other, counts).any() for other in expected):
+            position = np.flatnonzero(_other_specials(got, expected[0], counts))[0]
             return _wrong(_difference(got, expected[0], int(position)))
-        verdict = _within(got, reference, eager, reduction_extent, None)
+        finite = np.isfinite(got) & np.isfinite(reference) & counts.reshape(got.shape)
+        verdict = _within(got, reference, eager, reduction_extent, None, finite)
         if verdict.passed or sensitivity is None:
             return verdict
-        return _within(got, reference, eager, reduction_extent, sensitivity())
+        return _within(got, reference, eager, reduction_extent, sensitivity(), finite)
 
 
 def _within(
-    got: Array, reference: Array, eager: Array | None, reduction_extent: int, sensitivity: Array | None
+    got: Array,
+    reference: Array,
+    eager: Array | None,
+    reduction_extent: int,
+    sensitivity: Array | None,
+    finite: Array,
 ) -> Verdict:
-    finite = np.isfinite(got) & np.isfinite(reference)
     truth = reference[finite].astype(np.float64)
     differences = np.abs(got[finite] - truth)
     size, root = _norm(truth), math.sqrt(max(1, truth.size))
@@ -102,13 +110,13 @@ def _within(
     return Verdict(_ratio(distance, size), _ratio(allowed, size), _ratio(largest, size / root), reason)
 
 
-def _exact(got: Array, reference: Array) -> Verdict:
-    wrong = got != reference
+def _exact(got: Array, reference: Array, counts: Array) -> Verdict:
+    wrong = (got != reference).reshape(-1) & counts
     if not wrong.any():
         return Verdict(0.0, 0.0, 0.0, "")
-    difference = np.abs(got.astype(np.float64) - reference.astype(np.float64))
-    reason = _difference(got, reference, int(wrong.reshape(-1).argmax()))
-    return Verdict(float(wrong.mean()), 0.0, float(difference.max()), reason)
+    difference = np.abs(got.astype(np.float64) - reference.astype(np.float64)).reshape(-1)[counts]
+    reason = _difference(got, reference, int(wrong.argmax()))
+    return Verdict(float(wrong.sum() / counts.sum()), 0.0, float(difference.max()), reason)
 
 
 def _specials(values: Array) -> Array:
@@ -117,8 +125,9 @@ def _specials(values: Array) -> Array:
     return np.where(np.isnan(flat), 2.0, np.where(np.isinf(flat), np.sign(flat), 0.0))
 
 
-def _same_specials(one: Array, other: Array) -> bool:
-    return bool((_specials(one) == _specials(other)).all())
+def _other_specials(one: Array, other: Array, counts: Array) -> Array:
+    """Where two arrays differ in NaN and infinities, among the elements that count; flat."""
+    return (_specials(one) != _specials(other)) & counts
 
 
 def _difference(got: Array, expected: Array, position: int) -> str:

@@ -24,10 +24,13 @@ def lane_steps(module: ModuleOp) -> int:
     launched = [callee(op) for op in module.walk() if isinstance(op, kernel.LaunchOp)]
     kernels = launched or list(module.ops)
     return sum(
-        function.num_blocks * function.num_threads * _steps(function.body.block)
-        for function in kernels
-        if isinstance(function, kernel.FuncOp)
+        function.num_blocks * steps_of_cta(function) for function in kernels if isinstance(function, kernel.FuncOp)
     )
+
+
+def steps_of_cta(function: kernel.FuncOp) -> int:
+    """About how many lane steps a CTA of a kernel takes, counted as `lane_steps` does."""
+    return function.num_threads * _steps(function.body.block)
 
 
 def _steps(block: Block) -> int:

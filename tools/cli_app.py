@@ -147,7 +147,12 @@ def run_command(
     profile: Annotated[
         bool, typer.Option("--profile", help="time each kernel on the GPU, with ncu's counters if it is there")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print what --bench and --profile measure as JSON")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
+        ),
+    ] = False,
     limit: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="time that a run on the GPU, or --bench, may take")
     ] = 300.0,
@@ -165,8 +170,9 @@ def run_command(
     """Compile a program, run it, and check the result.
 
     It runs on the GPU, or in a simulator of one. A Python program is compared with PyTorch, IR text with the evaluator
-    of the same text, both in float64. The exit code is 1 if an output is wrong or the simulator finds a mistake such as
-    a data race.
+    of the same text, both in float64. Of a program that is too large for the simulator a sample of the CTAs runs, and
+    what they write is compared. The exit code is 1 if an output is wrong or the simulator finds a mistake such as a
+    data race, and 3 ("not run") if no CTA of some kernel could run.
     """
     given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
     session = _session(context, given)
@@ -191,10 +197,10 @@ def run_command(
         cli_run = importlib.import_module("deplodock.tools.cli_run")
     place = "cuda" if missing is None else "sim"
     how = cli_run.RunOptions(place, bench=bench, profile=profile, json=as_json, limit=limit)
-    succeeded = cli_run.run(session, program, ir, replacement, how)
+    outcome = cli_run.run(session, program, ir, replacement, how)
     sys.stdout.flush()
-    if not succeeded:
-        raise typer.Exit(1)
+    if outcome.code:
+        raise typer.Exit(outcome.code)
 
 
 @app.command("bench")

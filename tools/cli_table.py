@@ -149,10 +149,10 @@ def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
             session = Session(Options(target=target), Clock())
             program = session.read_expression(row.text)
             how = cli_run.RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
-            passed = cli_run.run(session, program, None, options.replacement, how)
+            outcome = cli_run.run(session, program, None, options.replacement, how)
     except Exception as error:
         return {"error": _short(error)}
-    if not passed:
+    if outcome is not cli_run.Outcome.PASSED:
         return {"error": f"wrong: {_verdict(log.getvalue())}"}
     return json.loads(output.getvalue().splitlines()[-1])
 

@@ -17,7 +17,6 @@ import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import LEVELS
 from deplodock.runtime.nvcc import compile_cubin
-from deplodock.tools import cli_run
 from deplodock.tools.cli_app import app
 from deplodock.tools.diagnostics import run_tool
 from deplodock.tools.opt import OptMain
@@ -283,15 +282,6 @@ def test_outputs_of_several_kinds(tmp_path: Path) -> None:
     path.write_text("x = torch.randn(5)\n(x.sum(), torch.arange(6) * 2, x.double() * 3, x)\n")
     lines = succeed("run", str(path)).splitlines()
     assert [line.split(":")[0] for line in lines if line.startswith("output")] == [f"output {i}" for i in range(4)]
-
-
-def test_a_large_program_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_run, "LANE_STEP_LIMIT", 10)
-    monkeypatch.setattr(cli_run, "simulate", None)
-    code, stdout, stderr = cli("run", "-c", SMALL)
-    assert code == 0
-    assert "the limit is 1e+01): the evaluator ran the program at tensor level instead" in stderr
-    assert stdout.endswith("passed: the result agrees with PyTorch in float64, the kernels did not run\n")
 
 
 def test_findings_fail_a_right_result(tmp_path: Path) -> None:
