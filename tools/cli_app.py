@@ -154,7 +154,7 @@ def run_command(
         ),
     ] = False,
     limit: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="time that a run on the GPU, or --bench, may take")
+        float, typer.Option(min=1, metavar="SECONDS", help="time that nvcc, a run on the GPU, or --bench, may take")
     ] = 300.0,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: TargetOfRun = None,

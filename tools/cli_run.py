@@ -21,7 +21,7 @@ from deplodock.errors import Error
 from deplodock.interpreters.simulator import Finding
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level
-from deplodock.runtime import ncu
+from deplodock.runtime import ncu, nvcc
 from deplodock.runtime.device import Executable
 from deplodock.runtime.sampled import KernelRun
 from deplodock.tools.cli_execute import Execution, lower_program, print_kernels, run_on_gpu, simulate_program
@@ -41,8 +41,8 @@ NCU_LIMIT = 300.0
 class RunOptions:
     """Where `deplodock run` runs a program (`cuda` or `sim`), and what it reports besides the result.
 
-    `autotune` lets torch.compile take part in mode max-autotune, too. `limit` is the seconds that the GPU may take for
-    the run, and for what is measured, before the process is ended.
+    `autotune` lets torch.compile take part in mode max-autotune, too. `limit` is the seconds that nvcc may take, and
+    those that the GPU may take for the run and for what is measured.
     """
 
     device: str = "sim"
@@ -134,7 +134,7 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
         session.write(lowered.text, ir)
         if ir is Level.CUDA:
             session.report_nvcc(lowered.text, module)
-    executable = _compile(session, module) if options.device == "cuda" else None
+    executable = _compile(session, module, options.limit) if options.device == "cuda" else None
     with _limited(module, options):
         execution = (
             simulate_program(session, lowered, task)
@@ -188,10 +188,10 @@ def _limited(module: ModuleOp, options: RunOptions) -> contextlib.AbstractContex
     return limited(options.limit, f"{kernels} on the GPU; `run --device sim` finds waits that never end")
 
 
-def _compile(session: Session, module: ModuleOp) -> Executable:
-    """Compile and load a program for the GPU."""
+def _compile(session: Session, module: ModuleOp, limit: float | None) -> Executable:
+    """Compile a program for the GPU, in at most `limit` seconds, and load it."""
     with session.clock.part("nvcc"):
-        return Executable(module)
+        return Executable(module, limit=limit or nvcc.LIMIT)
 
 
 def _bench(program: Program, module: ModuleOp, task: Task, executable: Executable, autotune: bool) -> Benchmark:
