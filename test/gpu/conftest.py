@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kinds import KINDS, Kind
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.reductions import longest_reduction
@@ -28,18 +28,6 @@ FUZZED = 30
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A program that has one kind of kernel, and the schedule of its kernels if not their own."""
-
-    name: str
-    text: str
-    schedule: str | None = None
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
 class Lowered:
     """A program at kernel level, on fresh inputs, and PyTorch's results in float64 and in its own types."""
 
@@ -48,18 +36,6 @@ class Lowered:
     reference: list[Any]
     eager: list[Any]
     reduction_extent: int
-
-
-def _kinds() -> list[Kind]:
-    table = tomllib.loads((Path(__file__).parent / "kinds.toml").read_text(encoding="utf-8"))
-    programs = [Kind(name, text) for name, text in table.pop("programs").items()]
-    forms = [
-        Kind(f"{of}_{name}", form["text"], s) for of, form in table.items() for name, s in form["schedules"].items()
-    ]
-    return programs + forms
-
-
-KINDS = _kinds()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,30 +4,20 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import cast
 
 import pytest
+from scalar_kernels import operand_types, scalar_kernel
 from xdsl.context import Context
-from xdsl.dialects.arith import (
-    CMPF_COMPARISON_OPERATIONS,
-    CMPI_COMPARISON_OPERATIONS,
-    Arith,
-    IndexCastOp,
-    SelectOp,
-)
-from xdsl.dialects.builtin import Builtin, IndexType, IntegerAttr, MemRefType, ModuleOp, i1, i64
+from xdsl.dialects.arith import Arith
+from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.func import Func
 from xdsl.dialects.math import Math
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
-from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
 
 from deplodock.codegen.cuda import print_module
 from deplodock.codegen.cuda_scalars import SCALARS, Signature
-from deplodock.dialects.elements import ELEMENTS
 from deplodock.dialects.kernel import FuncOp, Kernel
-from deplodock.dialects.loop import LoadOp, Loop, StoreOp
+from deplodock.dialects.loop import Loop
 from deplodock.dialects.math_ext import MathExt
 from deplodock.dialects.tile import Tile
 from deplodock.errors import UnsupportedError
@@ -35,7 +25,6 @@ from deplodock.runtime.nvcc import compile_cubin
 
 DIALECTS = (Builtin, Func, Arith, Math, MathExt, Loop, Tile, Kernel)
 TESTS = Path(__file__).parent.parent / "codegen"
-TYPES: dict[str, Attribute] = {str(type): type for type in (*ELEMENTS, IndexType())}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +116,7 @@ def test_nvcc_compiles_all_kernels_without_spills(ctx: Context, nvcc: Path, arch
 
 
 def test_nvcc_compiles_every_scalar_operation(ctx: Context, nvcc: Path):
-    module = ModuleOp([scalar_kernel(ctx, key, f"k{n}") for n, key in enumerate(SCALARS)])
+    module = ModuleOp([scalar_kernel(ctx, [key], f"k{n}") for n, key in enumerate(SCALARS)])
     module.verify()
     compiled = compile_cubin(print_module(module), "sm_90a", nvcc=nvcc)
     assert len(compiled.reports) == len(SCALARS)
@@ -135,10 +124,10 @@ def test_nvcc_compiles_every_scalar_operation(ctx: Context, nvcc: Path):
 
 @pytest.mark.parametrize("key", SCALARS, ids=lambda key: "-".join(filter(None, key)))
 def test_scalar_table_names_real_operations(ctx: Context, key: Signature):
-    module = ModuleOp([scalar_kernel(ctx, key, "k")])
+    module = ModuleOp([scalar_kernel(ctx, [key], "k")])
     module.verify()
     (template,) = [text for signature, text in SCALARS.items() if signature == key]
-    assert set(re.findall(r"{(\d)}", template)) <= {str(n) for n in range(arity(ctx, key))}
+    assert set(re.findall(r"{(\d)}", template)) <= {str(n) for n in range(len(operand_types(ctx, key)))}
 
 
 def test_the_text_is_the_same_in_every_process(process: Callable[..., CompletedProcess[str]]):
@@ -149,58 +138,3 @@ def test_the_text_is_the_same_in_every_process(process: Callable[..., CompletedP
     }
     assert len(texts) == 1
     assert "__global__" in texts.pop()
-
-
-def op_class(ctx: Context, key: Signature) -> type[IRDLOperation]:
-    return cast(type[IRDLOperation], ctx.get_op(key.op))
-
-
-def arity(ctx: Context, key: Signature) -> int:
-    return len(op_class(ctx, key).get_irdl_definition().operands)
-
-
-def scalar_kernel(ctx: Context, key: Signature, name: str) -> FuncOp:
-    """A kernel that applies one operation of the table to elements of its arguments, one a parameter, and stores it."""
-    cls = op_class(ctx, key)
-    types = [TYPES[key.operand]] * arity(ctx, key)
-    if cls is SelectOp:
-        types[0] = i1
-    memory = [MemRefType(stored(type), [32]) for type in (*types, TYPES[key.result])]
-    block = Block(arg_types=[*memory, IndexType(), IndexType()])
-    *parameters, out = block.args[:-2]
-    thread = block.args[-1]
-    operands = [read(block, parameter, type, thread) for parameter, type in zip(parameters, types, strict=True)]
-    op = cls.create(operands=operands, result_types=[TYPES[key.result]], properties=properties(cls, key))
-    block.add_op(op)
-    write(block, op.results[0], out, thread)
-    return FuncOp(name, memory, 1, 32, Region(block))
-
-
-def properties(cls: type[IRDLOperation], key: Signature) -> dict[str, Attribute]:
-    definitions = cls.get_irdl_definition().properties.items()
-    values = {name: d.default_value for name, d in definitions if d.default_value is not None}
-    if key.predicate:
-        predicates = CMPF_COMPARISON_OPERATIONS if key.op == "arith.cmpf" else CMPI_COMPARISON_OPERATIONS
-        values["predicate"] = IntegerAttr(list(predicates).index(key.predicate), 64)
-    return values
-
-
-def stored(type: Attribute) -> Attribute:
-    return i64 if isinstance(type, IndexType) else type
-
-
-def read(block: Block, parameter: SSAValue, type: Attribute, thread: SSAValue) -> SSAValue:
-    load: Operation = LoadOp(parameter, AffineMap.identity(1), [thread])
-    block.add_op(load)
-    if isinstance(type, IndexType):
-        load = IndexCastOp(load.results[0], type)
-        block.add_op(load)
-    return load.results[0]
-
-
-def write(block: Block, value: SSAValue, out: SSAValue, thread: SSAValue) -> None:
-    if isinstance(value.type, IndexType):
-        cast_op = IndexCastOp(value, i64)
-        block.add_op(cast_op)
-        value = cast_op.result
-    block.add_op(StoreOp(value, out, AffineMap.identity(1), [thread]))
