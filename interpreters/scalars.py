@@ -240,7 +240,9 @@ def _erf(value: Array) -> Array:
 
 
 def _rsqrt(value: Array) -> Array:
-    return np.reciprocal(np.sqrt(value))
+    """1 / sqrt: two roundings in f32 and f64, while a narrow result is rounded to its type once."""
+    wide = value if value.dtype.itemsize > 2 else value.astype(np.float32)
+    return np.reciprocal(np.sqrt(wide)).astype(value.dtype)
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
@@ -255,7 +257,16 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     rest = total - product
     sum_error = (product - (total - rest)) + (c - rest)
     exact = total + (product_error + sum_error)
-    return np.where(np.isfinite(exact), exact, total)
+    result = np.where(np.isfinite(exact), exact, total)
+    overflows = np.isinf(product) & np.isfinite(a) & np.isfinite(b)
+    if not overflows.any():
+        return result
+    # A product beyond the largest number counts with its value, so that c can bring the sum back.
+    return np.where(overflows, _fma(a * _SMALLER, b, c * _SMALLER) / _SMALLER, result)
+
+
+_SMALLER = 2.0**-1000
+"""A factor that keeps products of all numbers below the largest one."""
 
 
 def _high(value: Array) -> Array:

@@ -17,4 +17,8 @@
 #define __threadfence() host::fence()
 #define __cvta_generic_to_shared(address) host::shared_address(address)
 #define atomicInc(counter, last) host::atomic_inc(counter, last)
+#define fmaxf(a, b) host::maximum_number<float>(a, b)
+#define fminf(a, b) host::minimum_number<float>(a, b)
+#define fmax(a, b) host::maximum_number<double>(a, b)
+#define fmin(a, b) host::minimum_number<double>(a, b)
 #define reinterpret_cast host::cast

@@ -77,6 +77,7 @@ struct Thread {
   Copies open;
   std::deque<Copies> groups;
   std::string waits_for;
+  bool has_tested;  // whether it tested a phase that is not over, and has not waited since
   unsigned awaits;  // the shared address of the barrier with phases that it waits for, 0 for none
   unsigned exchanges;
   bool waits_for_cluster;
@@ -292,6 +293,7 @@ void start_cta(Cta& started, unsigned block) {
     thread.open.clear();
     thread.groups.clear();
     thread.awaits = 0;
+    thread.has_tested = false;
     thread.exchanges = 0;
     thread.waits_for_cluster = false;
   }
@@ -621,6 +623,13 @@ void mbarrier_try_wait_parity_shared_b64(bool& done, At at, unsigned parity) {
   if (parity > 1) fault("mbarrier.try_wait with the parity %u", parity);
   const unsigned address = (unsigned)at.address;
   const Barrier& barrier = barrier_at(at, "mbarrier.try_wait");
+  // The instruction may give up before the phase is over, and so it does at first.
+  if (barrier.phase % 2 == parity && !current->has_tested) {
+    current->has_tested = true;
+    done = false;
+    return;
+  }
+  current->has_tested = false;
   if (barrier.phase % 2 == parity) {
     current->awaits = address;
     wait_for("phase " + std::to_string(barrier.phase) + " of " + name_of(cta(), address, 8));

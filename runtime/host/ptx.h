@@ -36,15 +36,15 @@ inline Box box(uint64_t map, Coordinates... coordinates) {
   return {map, sizeof...(coordinates), {(int)coordinates...}};
 }
 
-// "max.NaN.f32" gives the canonical NaN where an operand is NaN, "max.f64" the other operand; -0 is below +0.
-template <typename T>
-inline T greater(T a, T b) { return a == b ? (signbit(a) ? b : a) : a > b ? a : b; }
-template <typename T>
-inline T smaller(T a, T b) { return a == b ? (signbit(a) ? a : b) : a < b ? a : b; }
-inline void max_NaN_f32(float& to, float a, float b) { to = a != a || b != b ? __int_as_float(0x7fffffff) : greater(a, b); }
-inline void min_NaN_f32(float& to, float a, float b) { to = a != a || b != b ? __int_as_float(0x7fffffff) : smaller(a, b); }
-inline void max_f64(double& to, double a, double b) { to = a != a ? b : b != b ? a : greater(a, b); }
-inline void min_f64(double& to, double a, double b) { to = a != a ? b : b != b ? a : smaller(a, b); }
+// With ".NaN" the canonical NaN where an operand is one, else the other operand.
+inline void max_NaN_f32(float& to, float a, float b) {
+  to = a != a || b != b ? __int_as_float(0x7fffffff) : maximum_number(a, b);
+}
+inline void min_NaN_f32(float& to, float a, float b) {
+  to = a != a || b != b ? __int_as_float(0x7fffffff) : minimum_number(a, b);
+}
+inline void max_f64(double& to, double a, double b) { to = maximum_number(a, b); }
+inline void min_f64(double& to, double a, double b) { to = minimum_number(a, b); }
 
 void copy(const char* cache, At to, At from, unsigned bytes, unsigned read);
 inline void cp_async_ca_shared_global(At to, At from, unsigned bytes, unsigned read) { copy("ca", to, from, bytes, read); }

@@ -43,6 +43,12 @@ inline To bits_as(From value) {
   return result;
 }
 
+// PTX's max and min: a number where one operand is NaN, and -0 below +0, which C leaves open.
+template <typename T>
+inline T maximum_number(T a, T b) { return a != a ? b : b != b ? a : a == b ? (signbit(a) ? b : a) : a > b ? a : b; }
+template <typename T>
+inline T minimum_number(T a, T b) { return a != a ? b : b != b ? a : a == b ? (signbit(a) ? a : b) : a < b ? a : b; }
+
 // What `#include <cuda_fp16.h>` declares of what kernels use. Conversions round to nearest, ties to even (IEEE 754).
 namespace fp16 {
 

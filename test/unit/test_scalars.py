@@ -198,3 +198,17 @@ def test_fmod_is_exact_and_keeps_the_sign_of_the_dividend() -> None:
     right = np.append(RIGHT, np.array([3.0, 7.0, 1e-38], F32))
     wanted = [math.nan if math.isinf(a) or b == 0 else math.fmod(a, b) for a, b in zip(left, right, strict=True)]
     assert same_bits(scalar("math_ext.fmod %a0, %a1 : f32", ["f32"] * 2, "f32", left, right), np.array(wanted, F32))
+
+
+def test_fma_of_a_product_that_overflows() -> None:
+    largest = np.finfo(np.float64).max
+    a, b = np.array([3.5, 2.0, 2.0, 2.0]), np.full(4, largest)
+    c = np.array([-math.inf, -largest, -largest / 2, math.nan])
+    got = scalar("math.fma %a0, %a1, %a2 : f64", ["f64"] * 3, "f64", a, b, c)
+    np.testing.assert_array_equal(got, [-math.inf, largest, math.inf, math.nan])
+
+
+def test_a_narrow_rsqrt_rounds_once() -> None:
+    values = np.array([65504.0, 3.0], np.float16)
+    once = (1 / np.sqrt(values.astype(F32))).astype(np.float16)
+    np.testing.assert_array_equal(scalar("math.rsqrt %a0 : f16", ["f16"], "f16", values), once)
