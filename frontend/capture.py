@@ -32,8 +32,8 @@ from deplodock.frontend.importer import (
     overload_of,
     tensor_type,
 )
-from deplodock.frontend.positions import index_by_tensors
 from deplodock.frontend.program import CapturedGraph, CapturedProgram
+from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
 
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -229,9 +229,9 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), _tracing_lock():
-            exported = torch.export.export(module, args)
+            with selecting_by_tensors(module):
+                exported = torch.export.export(module, args)
             name_assertions(exported.graph)
-            index_by_tensors(exported.graph)
             exported = exported if _is_decomposed(exported) else _decomposed(exported, source)
     except Error:
         raise
@@ -248,7 +248,7 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
 def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -> torch.export.ExportedProgram:
     """The program in operations of the torch dialect, as far as decompositions go."""
     try:
-        return exported.run_decompositions(decompositions())
+        decomposed = exported.run_decompositions(decompositions())
     except Exception as raised:
         node = _running_node(raised)
         if node is None:
@@ -257,6 +257,8 @@ def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -
         reason = "depends on the values of a tensor" if is_read else f"raises {describe(raised)}"
         message = f"{overload_of(node)} is not supported: its decomposition {reason}"
         raise node_error(node, message, source) from raised
+    numbers_to_positions(decomposed.graph)
+    return decomposed
 
 
 def _running_node(raised: BaseException) -> fx.Node | None:

@@ -46,14 +46,52 @@ def test_a_position_outside_is_an_index_error() -> None:
             compiled(X, torch.tensor(position))
 
 
-def test_a_write_at_such_a_position() -> None:
-    def function(x: Any, i: Any) -> Any:
-        y = x.clone()
-        y[:, 1] = x[:, i]
-        return y
+def _views(x: Any, i: Any) -> Any:
+    y = x.clone()
+    y[i].zero_()
+    y[i, 1:].add_(1)
+    column = y[..., i]
+    column *= 3
+    return y, column
 
-    compiled = deplodock.compile(function, (X, torch.tensor(0)))
-    assert torch.equal(compiled(X, torch.tensor(3)), function(X, torch.tensor(3)))
+
+def _slices(x: Any, i: Any) -> Any:
+    y = x.clone()
+    y[:, 1] = x[:, i]
+    y[i] = 3
+    y[:, i - 1] = x[:, 0]
+    y[..., i] = x[0, 0, 0]
+    y[i, :, i] += 2
+    return y
+
+
+def _beside_others(x: Any, i: Any) -> Any:
+    y = x.clone()
+    y[i, torch.tensor([1, 2])] = 7
+    y[None, i, 1:, torch.tensor([[1], [3]])] = 5
+    y[i, x[0] > 20] = 4
+    return y, x[i, torch.tensor([1, 2])], x[torch.tensor([1, 2]), :, i], x[i, None, i]
+
+
+@pytest.mark.parametrize("function", [_views, _slices, _beside_others])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
+def test_writes_at_such_a_position(function: Callable[..., Any], dtype: Any) -> None:
+    compiled = deplodock.compile(function, (X, torch.tensor(0, dtype=dtype)))
+    for position in (0, 2, -1, -3):
+        i = torch.tensor(position, dtype=dtype)
+        for got, wanted in zip(compiled(X, i), function(X, i), strict=True):
+            assert torch.equal(got, wanted)
+
+
+def test_a_write_outside_is_an_index_error() -> None:
+    compiled = deplodock.compile(_slices, (X, torch.tensor(0)))
+    with pytest.raises(IndexError, match="an index is out of bounds for dimension 0 with size 3"):
+        compiled(X, torch.tensor(3))
+
+
+def test_a_byte_is_a_mask_and_no_position() -> None:
+    with pytest.raises(UnsupportedError, match="is not supported"):
+        deplodock.compile(lambda x, i: x[i], (X, torch.tensor(1, dtype=torch.uint8)))
 
 
 @pytest.mark.parametrize(
