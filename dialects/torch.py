@@ -16,7 +16,7 @@ is left out before one that is given is `none`. A list of tensors with gaps says
     %6 = torch.aten.arange {end = 4} : -> tensor<4xi64>
 
 A promotion is an explicit `torch.aten._to_copy`: operands have the element type of the result, but for the operations
-and operands that `aten.py` exempts.
+and operands that `aten.py` exempts. The shapes of results are those that operands and attributes give (`aten_shapes`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.aten import ANY, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+from deplodock.dialects.aten_shapes import result_shapes
 from deplodock.dialects.elements import listed
+from deplodock.dialects.tensor_indexing import shape_of, tensor_of
 
 if TYPE_CHECKING:
     ATEN_OPS: dict[str, type[AtenOp]]
@@ -143,6 +145,7 @@ class AtenOp(IRDLOperation):
         for parameter in self.schema().attributes:
             self._verify_attribute(parameter)
         self._verify_elements()
+        self._verify_shapes()
 
     def _verify_operands(self) -> None:
         for parameter in self.schema().tensors:
@@ -221,6 +224,20 @@ class AtenOp(IRDLOperation):
             if type.element_type not in schema.elements:
                 raise self._computes_on(schema.elements, type.element_type)
             common = type
+
+    def _verify_shapes(self) -> None:
+        for type in [tensor_of(value) for value in (*self.tensors, *self.outputs)]:
+            if not type.has_static_shape():
+                raise VerifyException(f"the tensors of a captured program have static shapes, got {type}")
+        try:
+            shapes = result_shapes(self)
+        except ValueError as error:
+            raise VerifyException(str(error)) from None
+        if list(shapes) != [shape_of(value) for value in self.outputs]:
+            element = self.tensor_type.element_type
+            given = ", ".join(str(TensorType(element, shape)) for shape in shapes)
+            wanted = ", ".join(str(value.type) for value in self.outputs)
+            raise VerifyException(f"the operands and attributes give a result of type {given}, not {wanted}")
 
     def _computes_on(self, elements: Sequence[Attribute], found: Attribute) -> VerifyException:
         verb = "gives" if self.schema().rule is not Rule.SAME else "computes on"

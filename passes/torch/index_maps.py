@@ -7,6 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.shapes import broadcast_shape, check_broadcast, existing_dim, resolve_size, wrap_dim, wrap_dims
+
+__all__ = [
+    "broadcast_map",
+    "broadcast_shape",
+    "dim_map",
+    "existing_dim",
+    "permutation_map",
+    "reshape_map",
+    "resolve_size",
+    "wrap_dim",
+    "wrap_dims",
+]
+
 _ZERO = AffineExpr.constant(0)
 
 
@@ -16,28 +30,10 @@ def broadcast_map(source: Sequence[int], target: Sequence[int]) -> AffineMap:
     Raises:
         ValueError: the shapes do not broadcast.
     """
+    check_broadcast(source, target)
     offset = len(target) - len(source)
-    if offset < 0 or any(n not in (1, target[offset + i]) for i, n in enumerate(source)):
-        raise ValueError(f"shape {list(source)} does not broadcast to {list(target)}")
     results = [AffineExpr.dimension(offset + i) if n == target[offset + i] else _ZERO for i, n in enumerate(source)]
     return AffineMap(len(target), 0, tuple(results))
-
-
-def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that all shapes broadcast to.
-
-    Raises:
-        ValueError: the shapes do not broadcast.
-    """
-    rank = max(len(shape) for shape in shapes)
-    padded = [(*[1] * (rank - len(shape)), *shape) for shape in shapes]
-    result: list[int] = []
-    for extents in zip(*padded, strict=True):
-        wanted = {n for n in extents if n != 1}
-        if len(wanted) > 1:
-            raise ValueError(f"shapes {' and '.join(str(list(shape)) for shape in shapes)} do not broadcast")
-        result.append(wanted.pop() if wanted else 1)
-    return tuple(result)
 
 
 def permutation_map(dims: Sequence[int]) -> AffineMap:
@@ -68,55 +64,6 @@ def reshape_map(source: Sequence[int], target: Sequence[int]) -> AffineMap:
                 modulus = None if dim == source_dims[0] else source[dim]
                 results[dim] = _digit(terms, target, stride, modulus)
     return AffineMap(len(target), 0, tuple(results))
-
-
-def wrap_dims(dims: Sequence[int], rank: int) -> list[int]:
-    """Dimensions counted from the front; a scalar has none, though ATen lets 0 and -1 name one.
-
-    Raises:
-        ValueError: a dimension is out of range or named twice.
-    """
-    found = [wrap_dim(dim, rank) for dim in dims]
-    if len(set(found)) != len(found):
-        raise ValueError(f"dimensions {list(dims)} name one twice")
-    return found if rank > 0 else []
-
-
-def wrap_dim(dim: int, rank: int) -> int:
-    """A dimension counted from the front; a scalar may be indexed as if it had one.
-
-    Raises:
-        ValueError: the dimension is out of range.
-    """
-    limit = max(rank, 1)
-    if not -limit <= dim < limit:
-        raise ValueError(f"dimension {dim} is out of range for rank {rank}")
-    return dim % limit
-
-
-def existing_dim(dim: int, rank: int) -> int:
-    """A dimension counted from the front, which a scalar does not have.
-
-    Raises:
-        ValueError: the dimension is out of range.
-    """
-    if rank == 0:
-        raise ValueError(f"dimension {dim} is out of range for rank 0")
-    return wrap_dim(dim, rank)
-
-
-def resolve_size(size: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A view's size with -1 replaced by what the other extents leave.
-
-    Raises:
-        ValueError: nothing fits there.
-    """
-    if -1 not in size:
-        return size
-    elements, known = math.prod(shape), math.prod(n for n in size if n != -1)
-    if known == 0 or elements % known:
-        raise ValueError(f"shape {list(shape)} cannot be viewed as {list(size)}")
-    return tuple(elements // known if n == -1 else n for n in size)
 
 
 def _groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:

@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.shapes import window_count
 from deplodock.dialects.tensor import shape_of
 from deplodock.passes.torch.indexing import padded
 from deplodock.passes.torch.tensor_builder import TensorBuilder
@@ -25,9 +26,7 @@ class Window:
 
     def count(self, extent: int, *, ceil: bool = False) -> int:
         """The number of windows of an extent; with `ceil` the last may reach beyond it, if it starts inside."""
-        room = extent + 2 * self.padding - self.dilation * (self.size - 1) - 1
-        count = (room + (self.stride - 1 if ceil else 0)) // self.stride + 1
-        return count - (ceil and (count - 1) * self.stride >= extent + self.padding)
+        return window_count(extent, self.size, self.stride, self.padding, self.dilation, ceil=ceil)
 
     def meets(self, extent: int, count: int) -> bool:
         """Whether each of `count` windows has an element that is not of the padding."""

@@ -1,0 +1,116 @@
+"""The shapes of the results of products and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deplodock.dialects.aten_shapes.call import AtenCall
+from deplodock.dialects.shapes import Shape, broadcast_shape, check_broadcast
+from deplodock.dialects.tensor_indexing import shape_of
+
+_RANKS = {
+    **{"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1)},
+    **{"addmm": (2, 2), "baddbmm": (3, 3), "addmv": (2, 1)},
+}
+"""The ranks of the factors of products that take no others."""
+
+
+def _matmul(a: Shape, b: Shape) -> Shape:
+    if not a or not b:
+        raise ValueError("both operands must have at least one dimension")
+    *_, inner = b[-2:-1] or b
+    if a[-1] != inner:
+        raise ValueError(f"the inner dimensions {a[-1]} and {inner} differ")
+    return (*broadcast_shape(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+
+
+def product(op: AtenCall) -> Sequence[Shape]:
+    """That of the product of the last two operands, to which a first one broadcasts."""
+    *addends, a, b = map(shape_of, op.tensors)
+    name, ranks = op.schema().name, (len(a), len(b))
+    if ranks != _RANKS.get(name, ranks):
+        raise ValueError(f"operands of ranks {_RANKS[name]} are needed, not {ranks}")
+    if name in ("bmm", "baddbmm") and a[0] != b[0]:
+        raise ValueError(f"the batches {a[0]} and {b[0]} differ")
+    result = _matmul(a, b)
+    for addend in addends:
+        check_broadcast(addend, result)
+    return [result]
+
+
+def outer(op: AtenCall) -> Sequence[Shape]:
+    """That of the products of two vectors."""
+    a, b = map(shape_of, op.tensors)
+    if len(a) != 1 or len(b) != 1:
+        raise ValueError(f"two vectors are needed, not shapes {list(a)} and {list(b)}")
+    return [(*a, *b)]
+
+
+def linear(op: AtenCall) -> Sequence[Shape]:
+    """That of `input @ weight.T + bias`, with a weight of shape [n, k] or [k]."""
+    x, weight, bias = shape_of(op.operand("input")), shape_of(op.operand("weight")), op.tensor("bias")
+    if not x or len(weight) not in (1, 2) or weight[-1] != x[-1]:
+        raise ValueError(f"a weight of shape {list(weight)} does not fit an input of shape {list(x)}")
+    result = (*x[:-1], *weight[:-1])
+    if bias is not None:
+        check_broadcast(shape_of(bias), result)
+    return [result]
+
+
+def einsum(op: AtenCall) -> Sequence[Shape]:
+    """The extents of the labels of the output."""
+    shapes = [shape_of(value) for value in op.tensors]
+    left, arrow, right = op.value("equation").replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        raise ValueError(f"the equation '{op.value('equation')}' names {len(terms)} operands of {len(shapes)}")
+    extents: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for label, extent in zip(_labels(term, len(shape)), shape, strict=True):
+            if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
+                raise ValueError(f"the label '{label}' has the extents {extents[label]} and {extent}")
+            extents[label] = extent if extents.get(label, 1) == 1 else extents[label]
+    hidden = sorted((label for label in extents if label.startswith(".")), key=lambda label: -int(label[1:]))
+    if arrow:
+        shown = hidden if "..." in right else []
+        output = _labels(right, len(right.replace("...", "")) + len(shown))
+    else:
+        letters = [letter for term in terms for letter in term.replace("...", "")]
+        output = [*hidden, *sorted(letter for letter in letters if letters.count(letter) == 1)]
+    if len(set(output)) != len(output) or any(label not in extents for label in output):
+        raise ValueError(f"the output labels {''.join(output)} must each be one of an operand, and differ")
+    return [tuple(extents[label] for label in output)]
+
+
+def _labels(term: str, rank: int) -> list[str]:
+    """The label of each dimension; those of an ellipsis are `.0`, `.1`, ... from the last."""
+    before, ellipsis, after = term.partition("...")
+    hidden = rank - len(before) - len(after)
+    if before + after and not (before + after).isalpha():
+        raise ValueError(f"the term '{term}' of the equation may hold letters and '...' only")
+    if hidden < 0 or (hidden and not ellipsis):
+        raise ValueError(f"the term '{term}' of the equation does not name {rank} dimensions")
+    return [*before, *(f".{i}" for i in reversed(range(hidden))), *after]
+
+
+def attention(op: AtenCall) -> Sequence[Shape]:
+    """That of `query @ key.T @ value`; a mask broadcasts to the first product."""
+    query, key, value = (shape_of(op.operand(name)) for name in ("query", "key", "value"))
+    if min(len(query), len(key), len(value)) < 2:
+        raise ValueError("query, key and value must have at least 2 dimensions")
+    if query[-1] != key[-1] or key[-2] != value[-2]:
+        names = ", ".join(str(list(shape)) for shape in (query, key, value))
+        raise ValueError(f"the features of query and key, or the rows of key and value differ: {names}")
+    if op.value("enable_gqa"):
+        key, value = (_repeat_heads(shape, query) for shape in (key, value))
+    scores = _matmul(query, (*key[:-2], key[-1], key[-2]))
+    mask = op.tensor("attn_mask")
+    if mask is not None:
+        check_broadcast(shape_of(mask), scores)
+    return [_matmul(scores, value)]
+
+
+def _repeat_heads(shape: Shape, query: Shape) -> Shape:
+    if len(shape) < 3 or len(query) < 3 or shape[-3] == 0 or query[-3] % shape[-3]:
+        raise ValueError(f"the heads of the shapes {list(query)} and {list(shape)} do not fit enable_gqa")
+    return (*shape[:-3], query[-3], *shape[-2:])
