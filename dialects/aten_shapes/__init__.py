@@ -39,8 +39,11 @@ _FAMILIES: dict[Rule, str] = {
     values.group_norm: "group_norm",
     values.batch_norm: "_native_batch_norm_legit_no_training",
     windows.convolution: "convolution",
-    windows.pool: "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
-    windows.adaptive_pool: "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d",
+    windows.pool: """
+        max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d
+        avg_pool3d""",
+    windows.adaptive_pool: """
+        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d""",
     products.linear: "linear",
     products.product: "matmul mm bmm mv dot addmm baddbmm addmv",
     products.outer: "outer",

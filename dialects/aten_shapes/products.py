@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deplodock.dialects.aten_shapes.call import AtenCall
+from deplodock.dialects.einsum import einsum_labels
 from deplodock.dialects.shapes import Shape, broadcast_shape, check_broadcast
 from deplodock.dialects.tensor_indexing import shape_of
 
@@ -59,38 +60,8 @@ def linear(op: AtenCall) -> Sequence[Shape]:
 
 def einsum(op: AtenCall) -> Sequence[Shape]:
     """The extents of the labels of the output."""
-    shapes = [shape_of(value) for value in op.tensors]
-    left, arrow, right = op.value("equation").replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(shapes):
-        raise ValueError(f"the equation '{op.value('equation')}' names {len(terms)} operands of {len(shapes)}")
-    extents: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        for label, extent in zip(_labels(term, len(shape)), shape, strict=True):
-            if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
-                raise ValueError(f"the label '{label}' has the extents {extents[label]} and {extent}")
-            extents[label] = extent if extents.get(label, 1) == 1 else extents[label]
-    hidden = sorted((label for label in extents if label.startswith(".")), key=lambda label: -int(label[1:]))
-    if arrow:
-        shown = hidden if "..." in right else []
-        output = _labels(right, len(right.replace("...", "")) + len(shown))
-    else:
-        letters = [letter for term in terms for letter in term.replace("...", "")]
-        output = [*hidden, *sorted(letter for letter in letters if letters.count(letter) == 1)]
-    if len(set(output)) != len(output) or any(label not in extents for label in output):
-        raise ValueError(f"the output labels {''.join(output)} must each be one of an operand, and differ")
+    _, output, extents = einsum_labels(op.value("equation"), [shape_of(value) for value in op.tensors])
     return [tuple(extents[label] for label in output)]
-
-
-def _labels(term: str, rank: int) -> list[str]:
-    """The label of each dimension; those of an ellipsis are `.0`, `.1`, ... from the last."""
-    before, ellipsis, after = term.partition("...")
-    hidden = rank - len(before) - len(after)
-    if before + after and not (before + after).isalpha():
-        raise ValueError(f"the term '{term}' of the equation may hold letters and '...' only")
-    if hidden < 0 or (hidden and not ellipsis):
-        raise ValueError(f"the term '{term}' of the equation does not name {rank} dimensions")
-    return [*before, *(f".{i}" for i in reversed(range(hidden))), *after]
 
 
 def attention(op: AtenCall) -> Sequence[Shape]:

@@ -10,6 +10,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.einsum import einsum_labels
 from deplodock.dialects.tensor import ElementwiseOp, element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape
@@ -94,16 +95,19 @@ class LowerEinsum(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         tensors = [value for value in op.tensor_list("tensors") if value is not None]
-        left, arrow, right = op.value("equation").replace(" ", "").partition("->")
-        ranks = [len(shape_of(value)) for value in tensors]
-        terms = left.split(",")
-        if len(terms) != len(tensors):
-            raise ValueError(f"the equation '{op.value('equation')}' names {len(terms)} operands of {len(tensors)}")
-        inputs = [_labels(term, rank) for term, rank in zip(terms, ranks, strict=True)]
-        broadcast = sorted({label for labels in inputs for label in labels if label.startswith(".")}, reverse=True)
-        hidden = len(broadcast) if "..." in right else 0
-        output = _labels(right, len(right.replace("...", "")) + hidden) if arrow else _implied(inputs)
-        return _einsum(build, tensors, inputs, output if arrow else [*broadcast, *output])
+        inputs, output, extents = einsum_labels(op.value("equation"), [shape_of(value) for value in tensors])
+        order = [*output, *(label for label in extents if label not in output)]
+        space = [extents[label] for label in order]
+        product: SSAValue | None = None
+        for value, labels in zip(tensors, inputs, strict=True):
+            sources = [
+                AffineExpr.dimension(order.index(label)) if extent == extents[label] else AffineExpr.constant(0)
+                for label, extent in zip(labels, shape_of(value), strict=True)
+            ]
+            factor = build.index_map(value, AffineMap(len(space), 0, tuple(sources)), space)
+            product = factor if product is None else build.apply("mul", product, factor, name="product")
+        assert product is not None
+        return build.reduce("add", product, list(range(len(output), len(order))))
 
 
 def matmul(build: TensorBuilder, a: SSAValue, b: SSAValue, *, skips_zeros: bool = False) -> SSAValue:
@@ -157,45 +161,3 @@ def _operand_map(shape: Sequence[int], space: Sequence[int], batch: int, matrix:
         for i, dim in enumerate((*range(batch - own, batch), *present))
     ]
     return AffineMap(len(space), 0, tuple(results))
-
-
-def _labels(term: str, rank: int) -> list[str]:
-    """The label of each dimension; those of an ellipsis are `.0`, `.1`, ... from the last."""
-    before, ellipsis, after = term.partition("...")
-    hidden = rank - len(before) - len(after)
-    if not (before + after).isalpha() and before + after:
-        raise ValueError(f"the term '{term}' of the equation may hold letters and '...' only")
-    if hidden < 0 or (hidden and not ellipsis):
-        raise ValueError(f"the term '{term}' of the equation does not name {rank} dimensions")
-    return [*before, *(f".{i}" for i in reversed(range(hidden))), *after]
-
-
-def _implied(inputs: Sequence[Sequence[str]]) -> list[str]:
-    """The labels of an output that the equation does not spell out: those that appear once, in order."""
-    every = [label for labels in inputs for label in labels if not label.startswith(".")]
-    return sorted(label for label in every if every.count(label) == 1)
-
-
-def _einsum(
-    build: TensorBuilder, tensors: Sequence[SSAValue], inputs: Sequence[Sequence[str]], output: Sequence[str]
-) -> SSAValue:
-    extents: dict[str, int] = {}
-    for value, labels in zip(tensors, inputs, strict=True):
-        for label, extent in zip(labels, shape_of(value), strict=True):
-            if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
-                raise ValueError(f"the label '{label}' has the extents {extents[label]} and {extent}")
-            extents[label] = extent if extents.get(label, 1) == 1 else extents[label]
-    if len(set(output)) != len(output) or any(label not in extents for label in output):
-        raise ValueError(f"the output labels {''.join(output)} must each be one of an operand, and differ")
-    order = [*output, *(label for label in extents if label not in output)]
-    space = [extents[label] for label in order]
-    product: SSAValue | None = None
-    for value, labels in zip(tensors, inputs, strict=True):
-        sources = [
-            AffineExpr.dimension(order.index(label)) if extent == extents[label] else AffineExpr.constant(0)
-            for label, extent in zip(labels, shape_of(value), strict=True)
-        ]
-        factor = build.index_map(value, AffineMap(len(space), 0, tuple(sources)), space)
-        product = factor if product is None else build.apply("mul", product, factor, name="product")
-    assert product is not None
-    return build.reduce("add", product, list(range(len(output), len(order))))
