@@ -305,6 +305,8 @@ def _unsupported(node: fx.Node) -> str:
         return f"{name} is not supported: its result has a shape that depends on the values of a tensor"
     if node.target in (_ATEN.item.default, _ATEN._local_scalar_dense.default):
         return f"{name} is not supported: it reads a number from a tensor, which is known only when the program runs"
+    if name.startswith("aten.upsample_") and not any(value.is_floating_point() for value in _results(node)):
+        return f"{name} is not supported on integers, which PyTorch weighs with integers; cast them to a float first"
     return f"{name} is not supported" + ("" if own == name else f": it needs {own}")
 
 

@@ -10,6 +10,7 @@ from torch.export.exported_program import default_decompositions
 from deplodock.frontend.decompositions.arithmetic import ARITHMETIC
 from deplodock.frontend.decompositions.experts import experts
 from deplodock.frontend.decompositions.indexing import INDEXING
+from deplodock.frontend.decompositions.interpolation import INTERPOLATION
 from deplodock.frontend.decompositions.ordering import ORDERING
 from deplodock.frontend.decompositions.scattering import SCATTERING
 from deplodock.frontend.decompositions.table import ATEN, Decompositions
@@ -17,11 +18,10 @@ from deplodock.frontend.importer import has_operation
 
 _FURTHER = (
     *(ATEN.elu.default, ATEN.linalg_vector_norm.default, ATEN.dist.default),
-    *(ATEN.upsample_nearest2d.vec, ATEN.upsample_bilinear2d.vec, ATEN.upsample_bilinear2d.default),
     *(ATEN.tril_indices.default, ATEN.triu_indices.default),
     *(ATEN._native_batch_norm_legit_functional.default, ATEN._native_batch_norm_legit.no_stats),
 )
-_OWN: Decompositions = {**ARITHMETIC, **INDEXING, **ORDERING, **SCATTERING}
+_OWN: Decompositions = {**ARITHMETIC, **INDEXING, **INTERPOLATION, **ORDERING, **SCATTERING}
 _CHECKED = frozenset(str(overload) for overload in (*SCATTERING, *ORDERING, ATEN.masked_scatter.default))
 """The overloads that are computed by reading inside of what they read, whatever their operands are."""
 
