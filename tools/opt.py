@@ -12,18 +12,20 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import IO, ClassVar, NoReturn, cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, StringAttr
 from xdsl.passes import ModulePass, PassPipeline, PassPipelineCallbackType, get_pass_option_infos
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline, parse_spec
-from xdsl.utils.exceptions import DiagnosticException, VerifyException
+from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 import deplodock
 from deplodock.errors import InvalidInputError
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
-from deplodock.tools.diagnostics import explain, run_tool
+from deplodock.passes.remarks import collect
+from deplodock.tools.diagnostics import decode, describe, explain, run_tool
+from deplodock.tools.expectations import Diagnostic, diagnostics_of, differences, expectations, has_expectations
 from deplodock.tools.pass_pipeline import plain_pipeline
 from deplodock.tools.source import LocatingFrontend
 
@@ -42,7 +44,8 @@ _HELP = {
     "passes": "passes in order: a,b{x=1 y=2}; --show-passes lists deplodock's, xdsl-opt --help all",
     "print_between_passes": "print the IR between passes to stdout",
     "time_passes": "print the time of each pass",
-    "verify_diagnostics": "print the message of an error of a verifier or pass, and exit with 0",
+    "verify_diagnostics": "compare errors and remarks with `// expected-error@+1 {{text}}` comments, as mlir-opt does; "
+    "print an error of a verifier or pass, and exit with 0, if the file has no such comment, as xdsl-opt does",
     "parsing_diagnostics": "print the message of an error of the parser, and exit with 0",
     "split_input_file": "process the parts of the input between lines `// -----` one by one",
     "print_op_generic": "print IR in generic form",
@@ -63,6 +66,7 @@ class OptMain(xDSLOptMain):
     def __init__(self, args: Sequence[str] | None = None) -> None:
         self._source = b""
         self._running: ModulePass | None = None
+        self._chunks: tuple[list[tuple[IO[bytes], int]], str] | None = None
         self._output = _Output()
         super().__init__("Run passes over IR text and print it, as text or for a target.", args)
 
@@ -127,6 +131,8 @@ class OptMain(xDSLOptMain):
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
         """Chunks padded with the lines before them, so that positions in them are positions in the file."""
+        if self._chunks is not None:
+            return self._chunks
         chunks, extension = super().prepare_input()
         return [(BytesIO(b"\n" * offset + chunk.read()), 0) for chunk, offset in chunks], extension
 
@@ -135,10 +141,52 @@ class OptMain(xDSLOptMain):
         return sys.stdout if self.args.output_file is None else self._output
 
     def run(self) -> None:
-        """Run all steps. Where one fails, the output file stays as it was: it may be the input."""
-        super().run()
+        """Run all steps. Where one fails, the output file stays as it was: it may be the input.
+
+        Exits with 1 where diagnostics are not as comments in the file expect them.
+        """
+        if self.args.verify_diagnostics and has_expectations(self._read()):
+            self._verify_diagnostics()
+        else:
+            super().run()
         if self.args.output_file is not None:
             Path(self.args.output_file).write_text(self._output.text, encoding="utf-8")
+
+    def _read(self) -> str:
+        """The text of the input, which is then read once more."""
+        self._chunks = self.prepare_input()
+        return decode(self._source, self.get_input_name())
+
+    def _verify_diagnostics(self) -> None:
+        """Compare the diagnostics of each part with what its comments expect."""
+        chunks, extension = self.prepare_input()
+        file, output, messages = self.get_input_name(), self.prepare_output(), list[str]()
+        for number, (chunk, offset) in enumerate(chunks):
+            expected = expectations(chunk.read().decode("utf-8"), file)
+            chunk.seek(0)
+            output.write("// -----\n" if number else "")
+            messages += differences(expected, self._diagnostics(chunk, extension, offset, output), file)
+        output.flush()
+        if output is not sys.stdout:
+            output.close()
+        if messages:
+            print("\n".join(messages), file=sys.stderr)
+            sys.exit(1)
+
+    def _diagnostics(self, chunk: IO[bytes], extension: str, offset: int, output: IO[str]) -> list[Diagnostic]:
+        """What a part of the input gives: remarks of passes at their kernels, and the error that ends it."""
+        lines, found = dict[str, int](), list[Diagnostic]()
+        with collect() as remarks:
+            try:
+                module = self.parse_chunk(chunk, extension, offset)
+                if module is not None:
+                    lines = _symbol_lines(module)
+                    self.apply_passes(module)
+                    output.write(self.output_resulting_program(module))
+            except (DiagnosticException, ParseError) as error:
+                found = list(diagnostics_of(describe(error, "deplodock-opt")))
+        symbols = [(remark.symbol.removeprefix("@"), str(remark)) for remark in remarks]
+        return [*(Diagnostic("remark", lines.get(symbol), text) for symbol, text in symbols), *found]
 
     def setup_pipeline(self) -> None:
         """Make the pipeline of `--passes` or `--pass-pipeline`.
@@ -265,6 +313,16 @@ class _ShowPasses(argparse.Action):
             for option in _options(cls):
                 print(f"        {option}")
         parser.exit()
+
+
+def _symbol_lines(module: ModuleOp) -> dict[str, int]:
+    """The lines in which the symbols of a module were read."""
+    found: dict[str, int] = {}
+    for op in module.walk():
+        name = op.get_attr_or_prop("sym_name")
+        if isinstance(name, StringAttr) and isinstance(op.location, FileLineColLoc):
+            found[name.data] = op.location.line.data
+    return found
 
 
 def _options(cls: type[ModulePass]) -> list[str]:

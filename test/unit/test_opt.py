@@ -361,3 +361,47 @@ def test_check_semantics_compares_each_pass() -> None:
     done = inject("-p", "cse,dce", "--check-semantics", "-o", "/dev/null", text=UNUSED)
     assert done.stdout == "check cse 4 3\ncheck dce 3 3\n"
     assert inject("-p", "cse,dce", text=UNUSED).stdout.startswith("builtin.module")
+
+
+ERROR = "func.func @f(%x: i32) { func.return %x : i32 }"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "messages"),
+    [
+        (f"{ERROR} // expected-error {{{{Expected arguments}}}}", 0, []),
+        (f"// expected-error@+1 {{{{Expected arguments}}}}\n{ERROR}", 0, []),
+        (f"// expected-error@+2{{{{Expected arguments}}}}\n\n{ERROR}", 0, []),
+        (f"{ERROR}\n\n// expected-error@-2 {{{{func.return}}}}", 0, []),
+        (f"// expected-error-re@below {{{{Expected {{{{a|b}}}}rguments}}}}\n{ERROR}", 0, []),
+        (f"{VALID} // expected-error {{{{Expected}}}}", 1, ['1: error: expected error "Expected" was not produced']),
+        (f"{VALID} // expected-warning {{{{odd}}}}", 1, ['1: error: expected warning "odd" was not produced']),
+        (f"{VALID} // expected-note {{{{odd}}}}", 1, ['1: error: expected note "odd" was not produced']),
+        (
+            f"{ERROR} // expected-error {{{{other}}}}",
+            1,
+            ["1: error: unexpected error: func.return: Expected", '1: error: expected error "other" was not produced'],
+        ),
+        (
+            f"// expected-error {{{{Expected arguments}}}}\n{ERROR}",
+            1,
+            ["2: error: unexpected error", '1: error: expected error "Expected arguments" was not produced'],
+        ),
+        (f"{VALID}\n// expected-error@above", 1, ["2:1: error: an expectation is such as"]),
+        (f"{VALID} // expected-error-re {{{{a{{{{(}}}}}}}}", 1, ["1:55: error: an expectation is such as"]),
+    ],
+)
+def test_diagnostics_are_those_that_comments_expect(tool: Tool, text: str, code: int, messages: list[str]) -> None:
+    done = tool("deplodock-opt", "--verify-diagnostics", input=text)
+    assert done.returncode == code
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(messages)
+    for line, message in zip(lines, messages, strict=True):
+        assert line.startswith(f"<stdin>:{message}")
+
+
+def test_each_part_expects_its_own(tool: Tool) -> None:
+    parts = [VALID, f"{ERROR} // expected-error {{{{Expected}}}}", f"{VALID} // expected-error {{{{Expected}}}}"]
+    done = tool("deplodock-opt", "--verify-diagnostics", "--split-input-file", input="\n// -----\n".join(parts))
+    assert (done.returncode, done.stdout.count("func.func @f(%x: i32) -> i32")) == (1, 2)
+    assert done.stderr == '<stdin>:5: error: expected error "Expected" was not produced\n'
