@@ -26,7 +26,7 @@ from deplodock.analysis.operations import ancestors, position_of
 from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
 from deplodock.codegen import cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
 from deplodock.codegen.cuda_indices import IndexWriter, forms, is_int, offset, split_unrolled
-from deplodock.codegen.names import Names, identifier
+from deplodock.codegen.names import Names, declared_names, identifier
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
@@ -150,6 +150,8 @@ class _KernelPrinter:
         function, name = self.function, self.function.sym_name.data
         if name != identifier(name) or not self.names.is_free(name):
             raise UnsupportedError(f"'{name}' cannot be the name of a C function; rename the kernel")
+        if name in declared_names():
+            raise UnsupportedError(f"CUDA or the C library declares '{name}'; rename the kernel")
         bounds = str(function.num_threads)
         if function.occupancy is not None:
             bounds += f", {function.occupancy.value.data}"

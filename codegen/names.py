@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
 from xdsl.ir import SSAValue
 
@@ -23,6 +25,15 @@ KEYWORDS = frozenset(_WORDS.split())
 
 MACRO = re.compile(r"[A-Z][A-Z][A-Z0-9_]\w*|[LMP]_\w*|cuda[A-Z]\w*")
 """How most macros of the implicit headers are called, such as INT_MAX, M_PI and cudaEventDefault."""
+
+
+@cache
+def declared_names() -> frozenset[str]:
+    """What else CUDA and the C library declare in each text, so that no kernel can have the name; variables can.
+
+    `python -m deplodock.tools.cuda_names` makes the list: nvcc 13.0 was asked, beside glibc 2.36.
+    """
+    return frozenset(Path(__file__).with_name("cuda_names.txt").read_text(encoding="utf-8").split())
 
 
 class Names:
