@@ -118,6 +118,31 @@ class Rates:
         return max(moved_bytes / bandwidth, operations / (2 * self.instructions))
 
 
+_FUNCTION_INSTRUCTIONS = {
+    **dict.fromkeys(("math.sin", "math.cos", "math.tan"), 64),
+    **dict.fromkeys(("math.powf", "math.ipowi", "math.fpowi"), 32),
+    **dict.fromkeys(("math.erf", "math.log1p", "math.expm1", "arith.remf"), 16),
+    **dict.fromkeys(("arith.divsi", "arith.remsi", "arith.floordivsi", "arith.ceildivsi", "arith.divui"), 16),
+}
+"""How long nvcc takes for functions that it inlines, in simple instructions: sines have a loop for large arguments."""
+
+
+def code_size(op: Operation) -> int:
+    """The instructions that nvcc makes of the scalar operations of a tensor operation, once each."""
+    match op:
+        case ElementwiseOp():
+            return _code_size(list(op.body.block.ops)[:-1])
+        case ReduceOp():
+            return _code_size(list(op.combiner.block.ops)[:-1])
+        case _:
+            return 0
+
+
+def _code_size(ops: Sequence[Operation]) -> int:
+    sizes = (_FUNCTION_INSTRUCTIONS.get(op.name) or _scalar_work([op]).instructions for op in ops)
+    return sum(sizes)
+
+
 def element_work(op: Operation) -> Work:
     """The work for one element of a tensor operation's results; of a reduction, for one element of its operands."""
     match op:

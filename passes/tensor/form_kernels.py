@@ -13,7 +13,8 @@ less on the module's target (`analysis/cost.py`). A kernel keeps to these limits
   another reduction;
 * it holds one contraction, and its outputs have all the axes of its space or the rows;
 * a concat is stored, its parts computed in place, and what a gather reads is in memory;
-* its parameters fit in 4096 bytes, and the kernels of a function do not wait for each other in a circle.
+* its parameters fit in 4096 bytes, and its text has at most 2048 instructions for an element, so that nvcc ends soon;
+* the kernels of a function do not wait for each other in a circle.
 
 `deplodock.fuse = "never" | "always"` on an operation overrides the cost. Kernels that are there already stay as
 they are. A function may return an argument; it returns a constant through a kernel that writes it.

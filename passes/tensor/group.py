@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.cost import Rates, Work, element_work
+from deplodock.analysis.cost import Rates, Work, code_size, element_work
 from deplodock.analysis.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
 from deplodock.analysis.fusion_index import (
     ZERO,
@@ -34,6 +34,10 @@ WORD = 4
 MAX_PARAMETERS = 4096 // 8
 """The pointers that fit in the parameters of a kernel, which are 4096 bytes on every target."""
 
+MAX_INSTRUCTIONS = 2048
+"""The instructions for one element that a kernel may have, as `code_size` counts them: nvcc takes a few seconds for so
+many, and its time grows faster than their number."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -52,6 +56,7 @@ class Group:
     outputs: dict[SSAValue, Index] = field(default_factory=dict[SSAValue, Index])
     reads: dict[SSAValue, dict[Index, None]] = field(default_factory=dict[SSAValue, dict[Index, None]])
     work: dict[frozenset[SSAValue], Work] = field(default_factory=dict[frozenset[SSAValue], Work])
+    instructions: int = 0
     reduction_axes: dict[Operation, tuple[SSAValue, ...]] = field(default_factory=dict[Operation, tuple[SSAValue, ...]])
     contraction: ReduceOp | None = None
     parts: tuple[Index, ...] = ()
@@ -91,6 +96,7 @@ class Group:
     def _add_work(self, op: Operation, index: Index) -> None:
         used = frozenset(axes_in(index)).union(self.reduction_axes.get(op, ()))
         self.work[used] = self.work.get(used, Work()) + element_work(op)
+        self.instructions += code_size(op)
 
     def _operands(self, op: TensorOp, index: Index, demand: Demand) -> list[tuple[SSAValue, Index]]:
         """All operands with an index that has the axes along which they are read."""
@@ -188,6 +194,8 @@ class Group:
         parameters = len((self.reads.keys() | reads) - set(op.results)) + len(self.outputs) + len(op.results)
         if parameters > MAX_PARAMETERS:
             return f"the kernel would take more than {MAX_PARAMETERS} parameters"
+        if self.indices and self.instructions + code_size(op) * len(indices) > MAX_INSTRUCTIONS:
+            return f"the kernel would have more than {MAX_INSTRUCTIONS} instructions for an element"
         if isinstance(op, ConcatOp):
             return "its parts are stored side by side"
         return self._reduction_refusal(op, indices, demand) if isinstance(op, ReduceOp) else None

@@ -14,7 +14,7 @@ from deplodock.analysis.fusion_index import Index, axis_of, unify
 from deplodock.analysis.linear import extent_of
 from deplodock.dialects.tensor import GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
-from deplodock.passes.tensor.group import MAX_INDICES, MAX_PARAMETERS, Group
+from deplodock.passes.tensor.group import MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
 from deplodock.passes.tensor.pricing import Pricing
 
 FUSE = "deplodock.fuse"
@@ -203,6 +203,7 @@ def _too_large(base: Group, other: Group) -> bool:
     return (
         (base.contraction is not None and other.contraction is not None)
         or len(reads) + len(base.outputs) + len(other.outputs) > MAX_PARAMETERS
+        or base.instructions + other.instructions > MAX_INSTRUCTIONS
         or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)
     )
 

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.analysis.cost import code_size
 from deplodock.analysis.fusion import dependence, is_contraction
 from deplodock.analysis.fusion_index import Index, compose, is_permutation, new_loop, unify, walked_axes
 from deplodock.analysis.linear import Linear
@@ -22,7 +23,7 @@ from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, IndexMapOp, Kerne
 from deplodock.passes import remarks
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.passes.tensor.form_kernels import FormKernelsPass
-from deplodock.passes.tensor.group import MAX_PARAMETERS
+from deplodock.passes.tensor.group import MAX_INSTRUCTIONS, MAX_PARAMETERS
 
 D0, D1, D2 = map(AffineExpr.dimension, range(3))
 
@@ -206,6 +207,45 @@ def test_work_is_linear_in_the_number_of_operations(
 @pytest.mark.parametrize("program", [chain, diamonds, flips])
 def test_pointwise_programs_are_one_kernel(program: Callable[[int], ModuleOp]) -> None:
     assert len(form(program(1000))) == 1
+
+
+@pytest.mark.parametrize("name", ["sin", "powf", "log1p", "divf", "addf"])
+def test_the_text_of_a_kernel_stays_within_the_limit(name: str) -> None:
+    """nvcc takes minutes for a chain of 500 sines in one kernel; all other operations stay together."""
+    op = {"sin": math.SinOp, "powf": math.PowFOp, "log1p": math.Log1pOp, "divf": arith.DivfOp, "addf": arith.AddfOp}[
+        name
+    ]
+    body = Body((8, 16))
+    value = body.args[0]
+    for _ in range(1000):
+        operands = [value] if name in ("sin", "log1p") else [value, body.args[0]]
+        value = body.map(op, *operands)
+    kernels = form(body.module(value))
+    sizes = [sum(map(code_size, kernel.body.walk())) for kernel in kernels]
+    assert all(0 < size <= MAX_INSTRUCTIONS for size in sizes)
+    assert len(kernels) <= -(-sum(sizes) // MAX_INSTRUCTIONS) + 1
+    assert (len(kernels) == 1) is (name == "addf")
+
+
+def test_kernels_that_meet_stay_within_the_limit() -> None:
+    """Two outputs of long chains on one value, and a value at several indices."""
+    body = Body((8, 8))
+    shared = body.map(math.SinOp, body.args[0])
+    outputs = []
+    for _ in range(3):
+        value = shared
+        for _ in range(20):
+            value = body.map(math.SinOp, value)
+        outputs.append(value)
+    flipped = shared
+    for _ in range(20):
+        flipped = body.map(arith.AddfOp, body.map(math.SinOp, flipped), body.spread(flipped, (1, 0), 8, 8))
+    with remarks.collect() as found:
+        module = body.module(*outputs, flipped)
+        FormKernelsPass().apply(Context(), module)
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    assert all(sum(map(code_size, kernel.body.walk())) <= MAX_INSTRUCTIONS for kernel in kernels)
+    assert any("the kernel would have more than 2048 instructions for an element" in str(remark) for remark in found)
 
 
 def test_a_rejected_edge_is_a_remark_at_the_kernel_that_reads_it() -> None:
