@@ -220,6 +220,60 @@ def indexed(drawer: Drawer) -> Drawn:
             return f"{{}}[{', '.join(['{}'] * len(others))}]", [x, *others]
 
 
+def ordered(drawer: Drawer) -> Drawn:
+    """Elements in order along a dimension, some of them, their positions, and places in an order."""
+    x = drawer.value(least=1)
+    dim, is_bool = drawer.dim(x), x.value.dtype == torch.bool
+    extent, down = x.value.shape[dim], drawer.chance(0.5)
+    k = drawer.draw.randint(1, extent)
+    match drawer.draw.choice(["sort", "argsort", "running", "extreme", "topk", "kth", "median", "search"]):
+        case "argsort":
+            return f"{{}}.argsort(stable=True, dim={dim}, descending={down})", [x]
+        case "running":
+            return f"{{}}.cum{drawer.draw.choice(['max', 'min'])}({dim})[{drawer.draw.choice([0, 1])}]", [x]
+        case "extreme":
+            return f"{{}}.{drawer.draw.choice(['max', 'min'])}({dim})[{drawer.draw.choice([0, 1])}]", [x]
+        case "topk" if not is_bool:
+            return f"{{}}.topk({k}, {dim}, largest={down})[0]", [x]
+        case "kth" if not is_bool:
+            return f"{{}}.kthvalue({k}, {dim}, keepdim={down})[0]", [x]
+        case "median" if not is_bool:
+            return f"{{}}.{drawer.draw.choice(['median', 'nanmedian'])}({dim})[0]", [x]
+        case "search" if not is_bool:
+            boundaries = drawer.shaped((drawer.draw.randint(1, 9),), x.value.dtype)
+            return f"torch.searchsorted({{}}.sort()[0], {{}}, right={down})", [boundaries, x]
+        case _:
+            return f"{{}}.sort(stable=True, dim={dim}, descending={down})[0]", [x]
+
+
+def scattered(drawer: Drawer) -> Drawn:
+    """Elements and slices written, added or combined at positions that are in a tensor."""
+    x = drawer.value(least=1)
+    shape, dtype, dim = x.value.shape, x.value.dtype, drawer.dim(x)
+    source = drawer.shaped(shape, dtype)
+    extents = [drawer.draw.randint(1, extent) for extent in shape]
+    match drawer.draw.choice(["scatter", "reduce", "add", "slices", "put", "fill", "masked"]):
+        case "scatter":
+            return f"{{}}.scatter({dim}, {{}}, {{}})", [x, _long(drawer, extents, shape[dim]), source]
+        case "reduce" if dtype != torch.bool:
+            reduce = drawer.draw.choice(["sum", "mean", "amax", "amin"])
+            text = f"{{}}.scatter_reduce({dim}, {{}}, {{}}, '{reduce}', include_self={drawer.chance(0.5)})"
+            return text, [x, _long(drawer, extents, shape[dim]), source]
+        case "slices":
+            return f"{{}}.index_copy({dim}, {{}}, {{}})", [x, _long(drawer, shape[dim:][:1], shape[dim]), source]
+        case "put":
+            others = [drawer.indices((3,), extent) for extent in shape[:2]]
+            values = drawer.shaped((*(3,), *shape[2:]), dtype)
+            indices = ", ".join(["{}.long()"] * len(others))
+            return f"{{}}.index_put(({indices},), {{}}, accumulate={drawer.chance(0.5)})", [x, *others, values]
+        case "fill":
+            return f"{{}}.index_fill({dim}, {{}}, 1)", [x, _long(drawer, (2,), shape[dim])]
+        case "masked":
+            return "{}.masked_scatter({}, {})", [x, drawer.like(x, (torch.bool,)), source]
+        case _:
+            return f"{{}}.index_add({dim}, {{}}, {{}})", [x, _long(drawer, shape[dim:][:1], shape[dim]), source]
+
+
 def _long(drawer: Drawer, shape: Sequence[int], bound: int) -> Node:
     node = drawer.indices(shape, bound)
     while node.value.dtype != torch.int64:
@@ -290,6 +344,8 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (7, view),
     (5, combine),
     (4, indexed),
+    (3, ordered),
+    (3, scattered),
     (7, cast),
     (14, pointwise),
     (9, reduction),
