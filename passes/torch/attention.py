@@ -20,7 +20,7 @@ from deplodock.passes.torch.tensor_builder import TensorBuilder
 
 
 class LowerAttention(AtenPattern):
-    """`softmax(query @ key.T * scale + mask) @ value`; scale is 1 / sqrt(features) unless given.
+    """`softmax(query @ key.T * scale + mask) @ value`; scale is 1 / sqrt(features) unless given, scores of none are 0.
 
     A boolean mask says what counts, and -inf is added to all else; a causal one, which replaces scores by -inf, that
     key j counts for query i if j <= i. A query all of whose scores are -inf, as where nothing counts, gives 0. The
@@ -39,8 +39,9 @@ class LowerAttention(AtenPattern):
         if op.value("enable_gqa"):
             key, value = (_repeat_heads(build, x, shape_of(query)) for x in (key, value))
         scores = matmul(build, query, transposed(build, key))
-        scale = op.value("scale") if op.value("scale") is not None else _default_scale(query)
-        scores = build.apply("mul", scores, build.constant_like(scale, scores), name="scores")
+        if features := shape_of(query)[-1]:
+            scale = op.value("scale") if op.value("scale") is not None else 1 / sqrt(features)
+            scores = build.apply("mul", scores, build.constant_like(scale, scores), name="scores")
         last = [len(shape_of(scores)) - 1]
         if op.value("is_causal"):
             kept = diagonal_mask(build, shape_of(scores), 0, "le")
@@ -61,10 +62,6 @@ def _check(op: AtenOp, query: SSAValue, key: SSAValue, value: SSAValue) -> None:
     if shapes[0][-1] != shapes[1][-1] or shapes[1][-2] != shapes[2][-2]:
         names = ", ".join(str(list(shape)) for shape in shapes)
         raise ValueError(f"the features of query and key, or the rows of key and value differ: {names}")
-
-
-def _default_scale(query: SSAValue) -> float:
-    return 1 / sqrt(shape_of(query)[-1]) if shape_of(query)[-1] else inf
 
 
 def _masked(build: TensorBuilder, scores: SSAValue, mask: SSAValue) -> SSAValue:

@@ -229,6 +229,35 @@ def test_matches_torch(name: str, check_with_torch: Callable[..., set[str]]) -> 
     assert {word for word in name.split() if word in ATEN_OPS} <= check_with_torch(function, *args, units=256)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("features", "keys"), [(0, 4), (0, 0), (2, 0)])
+def test_attention_without_features_or_keys(
+    features: int, keys: int, dtype: Any, check_with_torch: Callable[..., Any]
+) -> None:
+    def program(q: Any, k: Any, v: Any, seen: Any, mask: Any) -> Any:
+        attention = F.scaled_dot_product_attention
+        return (
+            *(attention(q, k, v), attention(q, k, v, is_causal=True), attention(q, k, v, scale=0.5)),
+            *(attention(q, k, v, attn_mask=seen), attention(q, k, v, attn_mask=mask), attention(q[0], k[0], v[0])),
+            *(attention(q, k, v, attn_mask=mask.isnan()), attention(q, k, v, attn_mask=mask * INF)),
+        )
+
+    q, k, v = (randn(2, 3, n, m).to(dtype) for n, m in ((3, features), (keys, features), (keys, 2)))
+    mask = randn(3, keys).abs().to(dtype)
+    check_with_torch(program, q, k, v, mask > 0.5, mask)
+
+
+def test_means_without_elements(check_with_torch: Callable[..., Any]) -> None:
+    def program(x: Any, w: Any) -> Any:
+        return (
+            *(x.mean(1), x.var(1), x.std(1, correction=0), x.norm(dim=1), x.logsumexp(1), x.mean(), x.std()),
+            *(x.softmax(1), F.layer_norm(x, (0,), w, w), F.rms_norm(x, (0,), w), x @ x.t(), F.normalize(x)),
+            *(F.mse_loss(x, x), F.l1_loss(x, x), F.huber_loss(x, x, reduction="sum"), F.cosine_similarity(x, x)),
+        )
+
+    check_with_torch(program, torch.zeros(3, 0), torch.zeros(0))
+
+
 def test_attention_of_nan(run_at_tensor_level: Callable[..., Any]) -> None:
     hidden = key[:1, :1].clone()
     hidden[:, :, 2] = NAN
