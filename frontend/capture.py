@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
-from deplodock.frontend.decompositions import decompositions
+from deplodock.frontend.decompositions import decompositions, without_python_kernels
 from deplodock.frontend.importer import (
     TORCH_FOLDER,
     has_operation,
@@ -228,7 +228,7 @@ def export_graph(graph: fx.GraphModule, args: tuple[Any, ...]) -> torch.export.E
 def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
-        with contextlib.redirect_stderr(io.StringIO()), _tracing_lock():
+        with contextlib.redirect_stderr(io.StringIO()), _tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module):
                 exported = torch.export.export(module, args)
             name_assertions(exported.graph)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
+from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch.export.exported_program import default_decompositions
 
@@ -11,6 +15,7 @@ from deplodock.frontend.decompositions.arithmetic import ARITHMETIC
 from deplodock.frontend.decompositions.experts import experts
 from deplodock.frontend.decompositions.indexing import INDEXING
 from deplodock.frontend.decompositions.interpolation import INTERPOLATION
+from deplodock.frontend.decompositions.losses import LOSSES
 from deplodock.frontend.decompositions.ordering import ORDERING
 from deplodock.frontend.decompositions.scattering import SCATTERING
 from deplodock.frontend.decompositions.table import ATEN, Decompositions
@@ -21,7 +26,7 @@ _FURTHER = (
     *(ATEN.tril_indices.default, ATEN.triu_indices.default),
     *(ATEN._native_batch_norm_legit_functional.default, ATEN._native_batch_norm_legit.no_stats),
 )
-_OWN: Decompositions = {**ARITHMETIC, **INDEXING, **INTERPOLATION, **ORDERING, **SCATTERING}
+_OWN: Decompositions = {**ARITHMETIC, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **SCATTERING}
 _CHECKED = frozenset(str(overload) for overload in (*SCATTERING, *ORDERING, ATEN.masked_scatter.default))
 """The overloads that are computed by reading inside of what they read, whatever their operands are."""
 
@@ -29,6 +34,30 @@ _CHECKED = frozenset(str(overload) for overload in (*SCATTERING, *ORDERING, ATEN
 def reads_inside(overload: str) -> bool:
     """Whether the decomposition of an overload, by its name, reads at positions that need no check."""
     return overload in _CHECKED
+
+
+@contextlib.contextmanager
+def without_python_kernels() -> Iterator[None]:
+    """While it lasts, tracing does not see PyTorch's own formulas, in Python, of interpolation and losses.
+
+    PyTorch puts them before any table of decompositions, and some of them are wrong for some inputs.
+    """
+    overloads = (*INTERPOLATION, *LOSSES)
+    keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    taken = [(op, key, op.py_kernels.pop(key)) for op in overloads for key in keys if key in op.py_kernels]
+    _forget_dispatch(overloads)
+    try:
+        yield
+    finally:
+        for op, key, kernel in taken:
+            op.py_kernels[key] = kernel
+        _forget_dispatch(overloads)
+
+
+def _forget_dispatch(overloads: Iterable[Any]) -> None:
+    """Have PyTorch choose the kernels of overloads anew, as `OpOverload.py_impl` does."""
+    for op in overloads:
+        op._dispatch_cache.clear()
 
 
 def decompositions() -> Decompositions:

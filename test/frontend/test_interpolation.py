@@ -75,6 +75,7 @@ def test_equals_eager(mode: str) -> None:
 
 PROGRAMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "nearest": (lambda x: F.interpolate(x, scale_factor=(1.3, 1.5)), (1, 1, 3, 4)),
+    "by numbers": (lambda x: torch.ops.aten.upsample_nearest2d(x, [3, 6], 1.3, 1.5), (1, 1, 3, 4)),
     "one row": (lambda x: F.interpolate(x, scale_factor=1.3), (1, 1, 1, 2)),
     "line": (lambda x: F.interpolate(x, scale_factor=1.3), (1, 2, 3)),
     "bilinear": (lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"), (1, 1, 3, 4)),
