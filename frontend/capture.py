@@ -11,19 +11,22 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._export.utils import _collect_all_valid_cia_ops_for_aten_namespace, _special_op_to_preserve_cia
+from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
-from deplodock.frontend.decompositions import decompositions, without_python_kernels
+from deplodock.frontend.decompositions import decompositions, is_known, without_python_kernels
 from deplodock.frontend.importer import (
     TORCH_FOLDER,
     has_operation,
@@ -218,17 +221,10 @@ def _export(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> 
             return _captured(module, args, source)
 
 
-def export_graph(graph: fx.GraphModule, args: tuple[Any, ...]) -> torch.export.ExportedProgram:
-    """Capture a graph that has been traced before, without running it. Raises UnsupportedError as `export`."""
-    with quiet(), torch.no_grad():
-        detached = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
-        return _captured(graph, detached, None)
-
-
 def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
-        with contextlib.redirect_stderr(io.StringIO()), _tracing_lock(), without_python_kernels():
+        with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module):
                 exported = torch.export.export(module, args)
             name_assertions(exported.graph)
@@ -268,7 +264,20 @@ def _running_node(raised: BaseException) -> fx.Node | None:
     return next((node for node in reversed(nodes) if isinstance(node, fx.Node)), None)
 
 
-def _tracing_lock() -> contextlib.AbstractContextManager[object]:
+def kept_composites() -> contextlib.AbstractContextManager[object]:
+    """While it lasts, tracers keep the composite operations that deplodock knows, as torch.export does.
+
+    Those have no gradients meanwhile. Only for a thread that holds the `tracing_lock`: it changes PyTorch's registry.
+    """
+    return _override_composite_implicit_decomp(dict.fromkeys(_composites(), _special_op_to_preserve_cia))
+
+
+@cache
+def _composites() -> list[Any]:
+    return [overload for overload in _collect_all_valid_cia_ops_for_aten_namespace() if is_known(overload)]
+
+
+def tracing_lock() -> contextlib.AbstractContextManager[object]:
     """The lock of TorchDynamo, which takes a second to import and which torch.export imports, too."""
     return importlib.import_module("torch._dynamo.convert_frame").compile_lock
 

@@ -119,22 +119,6 @@ def import_graph(
     return ModuleOp([function])
 
 
-def import_node(node: fx.Node) -> ModuleOp:
-    """A module with one function `@main` that computes one call of an ATen operation from its tensors.
-
-    Raises UnsupportedError as `import_graph`.
-    """
-    sources = node.all_input_nodes
-    types = [tensor_type(source.meta["val"], f"the operand {source.name}") for source in sources]
-    block = Block(arg_types=types)
-    importer = _Importer(block, None)
-    importer.values = dict(zip(sources, block.args, strict=True))
-    importer.call(node)
-    results = importer.lists[node] if node in importer.lists else [importer.values[node]]
-    block.add_op(ReturnOp(*results))
-    return ModuleOp([FuncOp("main", (types, [value.type for value in results]), Region(block))])
-
-
 @dataclass
 class _Importer:
     """Appends one operation for each node of the graph to a block."""

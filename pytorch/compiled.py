@@ -15,7 +15,7 @@ from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedEr
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedGraph, output_values, results_of
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, share_memory
+from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, overlaps_of
 from deplodock.runtime.device import device_target, missing
 
 
@@ -50,7 +50,7 @@ def compile(
     if not isinstance(example_args, tuple | list):
         raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(example_args).__name__}")
     captured = export(function, tuple(example_args), is_called=True)
-    place = _device(device) if device is not None else device_of(captured)
+    place = _device(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
     owner = function if isinstance(function, nn.Module) else None
     try:
         runner = make_runner(captured.module, captured.graph, place, target, schedule)
@@ -89,9 +89,8 @@ def make_runner(
     return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, loops)
 
 
-def device_of(captured: CapturedGraph) -> torch.device:
-    """Where the tensors of a program are. Raises UnsupportedError if that is not one device."""
-    values = (*captured.inputs, *results_of(captured.graph))
+def device_of(values: Sequence[Any]) -> torch.device:
+    """Where the tensors among the values of a program are. Raises UnsupportedError if that is not one device."""
     devices = list(dict.fromkeys(value.device for value in values if isinstance(value, torch.Tensor)))
     if len(devices) > 1:
         raise UnsupportedError(f"the program's tensors are on several devices: {', '.join(map(str, devices))}")
@@ -132,7 +131,7 @@ class CompiledProgram:
             results = self.runner([value.to(device) for value in inputs])
             results, asserted = self._split(results)
             for message, holds in zip(self._captured.checks, asserted, strict=True):
-                _assert(holds, message)
+                assert_holds(holds, message)
             count = len(self._captured.writes)
             for number, value in zip(self._captured.writes, results[:count], strict=True):
                 inputs[number].copy_(value)
@@ -146,18 +145,16 @@ class CompiledProgram:
         count = len(results) - len(self._captured.checks)
         return results[:count], results[count:]
 
-    def can_run(self, *args: Any) -> bool:
-        """Whether none of the arguments that the program writes into shares memory with another."""
-        return not self._captured.writes or not self._conflict(self._inputs(args))
-
     def _conflict(self, inputs: Sequence[torch.Tensor]) -> str:
         """Which input shares memory with one that the program writes into; empty if none does."""
-        storages = [value.untyped_storage().data_ptr() for value in inputs]
-        for number in self._captured.writes:
-            for other, storage in enumerate(storages):
-                if other != number and storage == storages[number] and share_memory(inputs[number], inputs[other]):
-                    written, read = self._captured.names[number], self._captured.names[other]
-                    return f"the program writes into {written}, which shares memory with {read}: pass a clone of one"
+        for pair in sorted(overlaps_of(inputs)):
+            written, read = sorted(pair[:2], key=lambda number: number not in self._captured.writes)
+            if written in self._captured.writes:
+                names = self._captured.names
+                return (
+                    f"the program writes into {names[written]}, which shares memory with {names[read]}: "
+                    "pass a clone of one"
+                )
         return ""
 
     def _inputs(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
@@ -205,7 +202,7 @@ class _Slot:
         raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
 
 
-def _assert(holds: torch.Tensor, message: str) -> None:
+def assert_holds(holds: torch.Tensor, message: str) -> None:
     """Raise CheckError where a boolean is false; on a GPU its driver does, without a wait here."""
     if holds.is_cuda:
         torch.ops.aten._assert_async.msg(holds, message)

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+import os
+import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch._guards import detect_fake_mode
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
 from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.capture import quiet
-from deplodock.frontend.importer import import_graph, import_node, overload_of
-from deplodock.frontend.program import CapturedGraph
+from deplodock.frontend.importer import has_operation, import_graph, overload_of, tensor_type
+from deplodock.frontend.program import output_values
+from deplodock.frontend.retrace import decomposed
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.pytorch.compiled import device_of, make_runner
-from deplodock.pytorch.runners import Runner
+from deplodock.pytorch.compiled import assert_holds, device_of, make_runner
+from deplodock.pytorch.runners import Runner, distinct, laid_out
 
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
+_BODY = "deplodock_body"
+"""The key in a node's `meta` of the graph that PyTorch decomposes its call into."""
+_AFTER = "deplodock_after"
+"""The keyword argument that keeps a call behind another while parts are made."""
 
 
 class Support(OperatorSupportBase):
@@ -31,104 +45,249 @@ class Support(OperatorSupportBase):
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
-        self._known: dict[str, str] = {}
+        self._of_nodes: dict[fx.Node, str] = {}
+        self._of_texts: dict[str, str] = {}
 
     def is_node_supported(self, submodules: Mapping[str, nn.Module], node: fx.Node) -> bool:
         if node.op != "call_function":
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
-        reason = self._reason(node)
-        if reason:
-            self.reasons.setdefault(overload_of(node), reason)
-        return not reason
+        if node not in self._of_nodes:
+            self._of_nodes[node] = self._reason(node)
+        if self._of_nodes[node] and isinstance(node.target, torch._ops.OperatorBase):
+            self.reasons.setdefault(overload_of(node), self._of_nodes[node])
+        return not self._of_nodes[node]
 
     def _reason(self, node: fx.Node) -> str:
         """Why an operation cannot be compiled; empty if it can."""
+        if node.target in _STRIDED:
+            return "reads memory as it lies"
         try:
-            module = import_node(node)
-        except DiagnosticException as error:
-            return _first_line(error)
-        text = str(module)
-        if text not in self._known:
-            try:
-                DecomposePass().apply(Context(), module)
-                self._known[text] = ""
-            except DiagnosticException as error:
-                self._known[text] = _first_line(error)
-        return self._known[text]
+            body = None if has_operation(node.target) else decomposed(node)
+            if body is not None:
+                node.meta[_BODY] = body
+            module = _lowered(_alone(node)).module
+            text = str(module)
+            if text not in self._of_texts:
+                self._of_texts[text] = _reason_against_decomposing(module)
+            return self._of_texts[text]
+        except Exception as error:
+            return reason_of(error)
+
+
+def _reason_against_decomposing(module: ModuleOp) -> str:
+    try:
+        DecomposePass().apply(Context(), module)
+    except Exception as error:
+        return reason_of(error)
+    return ""
+
+
+def reason_of(error: Exception) -> str:
+    """Why an operation is left to PyTorch that gives an error when it is compiled.
+
+    An error that is no diagnostic is a fault of deplodock, which must not end the user's program. It is raised all the
+    same if the environment variable `DEPLODOCK_DEBUG` is set, and where memory is exhausted.
+    """
+    if isinstance(error, DiagnosticException):
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    if isinstance(error, MemoryError) or os.environ.get("DEPLODOCK_DEBUG"):
+        raise error
+    folder = Path(__file__).parents[1]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(folder)
+    ]
+    place = f" at {Path(frames[-1].filename).relative_to(folder)}:{frames[-1].lineno}" if frames else ""
+    return f"a fault of deplodock{place}, please report it: {type(error).__name__}: {error}"
 
 
 class Part(nn.Module):
-    """A compiled part of a graph, called as its submodule is."""
+    """A compiled part of a graph, called as its submodule is; results are new tensors with the strides of PyTorch's."""
 
-    def __init__(self, runner: Runner, is_single: bool) -> None:
+    def __init__(self, runner: Runner, results: Sequence[torch.Tensor], checks: Sequence[str], is_single: bool) -> None:
+        """`results` say shapes and strides; `runner` gives them in the order of memory, then what is checked."""
         super().__init__()
         self._runner = runner
+        self._layouts = [(result.shape, result.stride(), _memory_order(result)) for result in results]
+        self._checks = checks
         self._is_single = is_single
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        results = self._runner(inputs)
+        values = self._runner(inputs)
+        count = len(self._layouts)
+        for holds, message in zip(values[count:], self._checks, strict=True):
+            assert_holds(holds, message)
+        made = distinct(values[:count], inputs)
+        results = [laid_out(value, *layout) for value, layout in zip(made, self._layouts, strict=True)]
         return results[0] if self._is_single else results
 
 
 class PartsRunner:
-    """Runs a graph whose parts are compiled. Raises UnsupportedError if its tensors are on several devices.
+    """A graph whose parts are compiled, called as the graph is.
 
-    `reasons` says what is left to PyTorch, and why; `parts` are the names of those that are compiled; `draws` is
-    whether what is left draws random numbers.
+    `reasons` says what is left to PyTorch, and why; `parts` are the names of those that are compiled.
     """
 
-    def __init__(self, captured: CapturedGraph) -> None:
-        self.device = device_of(captured)
+    def __init__(self, graph: fx.GraphModule) -> None:
         self.reasons: dict[str, str] = {}
         self.parts: list[str] = []
-        self._captured = captured
-        self._graph = self._compiled(captured.graph)
-        self.draws = any(_is_random(node) for node in self._graph.graph.nodes)
+        self._run = self._compiled(graph)
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        return [value for value in self._graph(*self._captured.arguments(inputs)) if value is not None]
+    def __call__(self, *args: Any) -> Any:
+        return self._run(*args)
 
     def _compiled(self, graph: fx.GraphModule) -> fx.GraphModule:
-        strided = [node for node in graph.graph.nodes if node.target in _STRIDED]
-        if strided:
-            self.reasons[overload_of(strided[0])] = (
-                "reads memory as it lies, so that all that is around it is left, too"
-            )
-            return graph
+        for node in graph.graph.find_nodes(op="get_attr"):
+            node.meta.setdefault("val", getattr(graph, str(node.target)))
         support = Support()
         partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
-        partitions = [found for found in partitioner.propose_partitions() if not all(map(_is_view, found.nodes))]
+        _keep_order(graph)
+        partitions = partitioner.propose_partitions()
+        _leave_views(graph, partitions)
         with quiet():
-            fused = partitioner.fuse_partitions(partitions)
+            fused = partitioner.fuse_partitions([p for p in partitions if not all(map(_is_view, p.nodes))])
+        _forget_order(fused)
         self.reasons |= support.reasons
         for name, part in list(fused.named_children()):
-            self._compile_part(fused, name, part)
+            if isinstance(part, fx.GraphModule):
+                self._compile_part(fused, name, part)
         return fused
 
-    def _compile_part(self, fused: fx.GraphModule, name: str, part: nn.Module) -> None:
-        assert isinstance(part, fx.GraphModule)
-        placeholders = part.graph.find_nodes(op="placeholder")
-        try:
-            module = import_graph(part, [(node, node.name) for node in placeholders], None)
-            runner = make_runner(module, part, self.device)
-        except DiagnosticException as error:
-            self.reasons[f"a part of {len(part.graph.nodes)} operations"] = _first_line(error)
-            return
+    def _compile_part(self, fused: fx.GraphModule, name: str, part: fx.GraphModule) -> None:
         (result,) = part.graph.output_node().args
-        fused.set_submodule(name, Part(runner, isinstance(result, fx.Node)))
+        results = [value.meta["val"] for value in output_values(part) if isinstance(value, fx.Node)]
+        try:
+            lowered = _lowered(part)
+            runner = make_runner(
+                lowered.module,
+                lowered.graph,
+                device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *results]),
+            )
+        except Exception as error:
+            calls = [n for n in part.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+            self.reasons[", ".join(dict.fromkeys(map(overload_of, calls)))] = reason_of(error)
+            return
+        fused.set_submodule(name, Part(runner, results, lowered.checks, isinstance(result, fx.Node)))
         self.parts.append(name)
 
 
-def _is_random(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+def _keep_order(graph: fx.GraphModule) -> None:
+    """Make calls that draw random numbers, or do more than compute, depend on the one before."""
+    ordered = [node for node in graph.graph.nodes if _has_effects(node)]
+    for before, node in pairwise(ordered):
+        node.kwargs = {**node.kwargs, _AFTER: before}
+
+
+def _forget_order(graph: fx.GraphModule) -> None:
+    for node in graph.graph.nodes:
+        if _AFTER in node.kwargs:
+            node.kwargs = {name: value for name, value in node.kwargs.items() if name != _AFTER}
+    graph.recompile()
+
+
+def _has_effects(node: fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return is_random or bool(node.kwargs.get("dropout_p")) or node.is_impure()
+
+
+def _leave_views(graph: fx.GraphModule, partitions: Sequence[Partition]) -> None:
+    """Let PyTorch make the views that leave a partition, from what the partition computes.
+
+    So a result that is a view shares memory with what it views, and has its strides.
+    """
+    owners = {node: partition for partition in partitions for node in partition.nodes}
+    for node in reversed(list(graph.graph.nodes)):
+        partition = owners.get(node)
+        if partition is None or not _is_view(node):
+            continue
+        outside = [user for user in node.users if owners.get(user) is not partition]
+        if outside:
+            with graph.graph.inserting_after(node):
+                twin = graph.graph.node_copy(node)
+            for user in outside:
+                user.replace_input_with(node, twin)
+        if not node.users:
+            partition.remove_node(node)
+            graph.graph.erase_node(node)
 
 
 def _is_view(node: fx.Node) -> bool:
-    """Whether a node moves no data in PyTorch, so that it alone is no work for a kernel."""
-    return node.target is operator.getitem or bool(getattr(node.target, "is_view", False))
+    """Whether a node moves no data in PyTorch: a view, or one of several."""
+    if node.target is operator.getitem:
+        return _is_view(node.all_input_nodes[0])
+    return bool(getattr(node.target, "is_view", False))
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+@dataclass(frozen=True)
+class _Lowered:
+    """A graph that calls operations of the dialect alone, its IR, and the messages of what its last results check."""
+
+    graph: fx.GraphModule
+    module: ModuleOp
+    checks: Sequence[str]
+
+
+def _lowered(part: fx.GraphModule) -> _Lowered:
+    """A part in operations of the dialect. Its results come in the order of memory, then what PyTorch checks."""
+    graph = fx.Graph()
+    values: dict[fx.Node, Any] = {}
+    for node in part.graph.nodes:
+        # A placeholder has the `meta` of the call outside that it stands for.
+        body = node.meta.get(_BODY) if node.op == "call_function" else None
+        if body is not None:
+            sources = [values[source] for source in node.all_input_nodes]
+            places = dict(zip(body.graph.find_nodes(op="placeholder"), sources, strict=True))
+            values[node] = graph.graph_copy(body.graph, places)
+        elif node.target is operator.getitem and isinstance(values[node.args[0]], tuple | list):
+            values[node] = values[node.args[0]][node.args[1]]
+        else:
+            values[node] = graph.node_copy(node, values.__getitem__)
+    # What PyTorch decomposes a call into may order memory in another way than the call.
+    pairs = zip(output_values(fx.GraphModule(part, graph)), output_values(part), strict=True)
+    graph.output_node().args = (tuple(_in_memory_order(*pair) for pair in pairs),)
+    mode = detect_fake_mode([node.meta.get("val") for node in graph.nodes])
+    with mode or contextlib.nullcontext():
+        checks = assertions_to_results(graph, is_called=True)
+    lowered = fx.GraphModule(part, graph)
+    arguments = [(node, node.name) for node in graph.find_nodes(op="placeholder")]
+    return _Lowered(lowered, import_graph(lowered, arguments, None, checks), checks)
+
+
+def _alone(node: fx.Node) -> fx.GraphModule:
+    """A graph of one call. Raises UnsupportedError if its tensors are on several devices or of no type of the IR."""
+    graph = fx.Graph()
+    places: dict[fx.Node, fx.Node] = {}
+    for source in node.all_input_nodes:
+        tensor_type(source.meta["val"], f"the operand {source.name}")
+        places[source] = graph.placeholder(source.name)
+        places[source].meta = source.meta
+    call = graph.node_copy(node, places.__getitem__)
+    found = node.meta["val"]
+    values = list(found) if isinstance(found, tuple | list) else [found]
+    device_of([*(source.meta["val"] for source in node.all_input_nodes), *values])
+    results = [call]
+    if isinstance(found, tuple | list):
+        results = [graph.call_function(operator.getitem, (call, number)) for number in range(len(values))]
+        for result, value in zip(results, values, strict=True):
+            result.meta["val"] = value
+    graph.output(tuple(results))
+    return fx.GraphModule(node.graph.owning_module or nn.Module(), graph)
+
+
+def _in_memory_order(node: Any, wanted: Any) -> fx.Node:
+    """A result with its dimensions permuted so that contiguous memory holds the elements as that of `wanted` does."""
+    order = _memory_order(wanted.meta["val"])
+    if order == sorted(order):
+        return node
+    with node.graph.inserting_before(node.graph.output_node()):
+        permuted = node.graph.call_function(torch.ops.aten.permute.default, (node, order))
+    permuted.meta = {**node.meta, "val": node.meta["val"].permute(order)}
+    return permuted
+
+
+def _memory_order(value: torch.Tensor) -> list[int]:
+    """The dimensions of a tensor by falling strides."""
+    return sorted(range(value.dim()), key=lambda dim: -value.stride(dim))

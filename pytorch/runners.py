@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -127,6 +128,55 @@ def aligned(value: torch.Tensor) -> torch.Tensor:
     """The tensor itself, or a copy where it is not contiguous, negates, or starts at no multiple of 16 bytes."""
     value = value.detach().resolve_neg().contiguous()
     return value.clone() if value.data_ptr() % _ALIGNMENT else value
+
+
+def distinct(results: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results of a runner, copied where one is the memory of an input or of an earlier result."""
+    known = {value.data_ptr() for value in inputs}
+    made: list[torch.Tensor] = []
+    for result in results:
+        made.append(result.clone() if result.data_ptr() in known else result)
+        known.add(made[-1].data_ptr())
+    return made
+
+
+def laid_out(value: torch.Tensor, shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> torch.Tensor:
+    """A contiguous tensor whose dimension `i` is `order[i]` of the result, as a tensor of that shape and those strides.
+
+    It is the same memory if that is dense, and is no view.
+    """
+    if value.stride() == tuple(strides) and value.shape == tuple(shape):
+        return value
+    wanted = [strides[dim] for dim in order]
+    pairs = zip(value.shape, value.stride(), wanted, strict=True)
+    if all(extent == 1 or own == other for extent, own, other in pairs):
+        made = torch.empty(0, dtype=value.dtype, device=value.device)
+        return made.set_(value.untyped_storage(), value.storage_offset(), torch.Size(shape), tuple(strides))
+    made = torch.empty_strided(tuple(shape), tuple(strides), dtype=value.dtype, device=value.device)
+    target, source = made.permute(tuple(order)), value
+    for dim, stride in enumerate(wanted):
+        # All elements along a dimension without a stride are one.
+        if not stride and value.shape[dim] > 1:
+            target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
+    target.copy_(source)
+    return made
+
+
+def overlaps_of(values: Sequence[Any]) -> set[tuple[int, int, int]]:
+    """Which tensors share memory: the numbers of each two, and how many bytes after the first the second starts."""
+    groups: dict[int, list[tuple[int, int, int]]] = {}
+    for number, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and value.numel():
+            last = sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride(), strict=True))
+            start, size = value.data_ptr(), (last + 1) * value.element_size()
+            groups.setdefault(value.untyped_storage().data_ptr(), []).append((start, start + size, number))
+    return {
+        (one, other, start - first)
+        for group in map(sorted, groups.values())
+        for place, (first, end, one) in enumerate(group)
+        for start, _, other in takewhile(lambda following, end=end: following[0] < end, group[place + 1 :])
+        if share_memory(values[one], values[other])
+    }
 
 
 def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from torch._decomp import decomposition_table
 from torch.export.exported_program import default_decompositions
 
 from deplodock.frontend.decompositions.arithmetic import ARITHMETIC
+from deplodock.frontend.decompositions.derived import DERIVED
 from deplodock.frontend.decompositions.experts import experts
 from deplodock.frontend.decompositions.indexing import INDEXING
 from deplodock.frontend.decompositions.interpolation import INTERPOLATION
@@ -26,7 +27,7 @@ _FURTHER = (
     *(ATEN.tril_indices.default, ATEN.triu_indices.default),
     *(ATEN._native_batch_norm_legit_functional.default, ATEN._native_batch_norm_legit.no_stats),
 )
-_OWN: Decompositions = {**ARITHMETIC, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **SCATTERING}
+_OWN: Decompositions = {**ARITHMETIC, **DERIVED, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **SCATTERING}
 _CHECKED = frozenset(str(overload) for overload in (*SCATTERING, *ORDERING, ATEN.masked_scatter.default))
 """The overloads that are computed by reading inside of what they read, whatever their operands are."""
 
@@ -58,6 +59,11 @@ def _forget_dispatch(overloads: Iterable[Any]) -> None:
     """Have PyTorch choose the kernels of overloads anew, as `OpOverload.py_impl` does."""
     for op in overloads:
         op._dispatch_cache.clear()
+
+
+def is_known(overload: object) -> bool:
+    """Whether an overload is one of the torch dialect, or has a decomposition of this folder."""
+    return has_operation(overload) or overload in _OWN
 
 
 def decompositions() -> Decompositions:

@@ -23,4 +23,5 @@ ARITHMETIC: Decompositions = {
     ATEN.sub.Scalar: lambda x, other, alpha=1: torch.sub(x, other, alpha=alpha),
     ATEN.mul.Scalar: torch.mul,
     ATEN.div.Scalar: torch.div,
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: ATEN._to_copy.default(x, dtype=dtype),
 }

@@ -136,5 +136,5 @@ def test_a_gpu_asserts_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
     monkeypatch.setattr(torch.ops.aten._assert_async, "msg", lambda *args: seen.append(args))
     flag: Any = Flag()
-    compiled._assert(flag, "message")  # pyright: ignore[reportPrivateUsage]
+    compiled.assert_holds(flag, "message")
     assert seen == [(flag, "message")]
