@@ -18,6 +18,9 @@ from deplodock.dialects.aten import OWN_ELEMENTS
 RMS_NORM = torch.ops.aten.rms_norm.default
 CAST = torch.ops.aten._to_copy.default
 
+_ATEN = torch.ops.aten
+_EQUALITIES = (_ATEN.eq.Scalar, _ATEN.eq.Tensor, _ATEN.ne.Scalar, _ATEN.ne.Tensor)
+
 _SIZES = (2.0**-24, 2.0**-28)
 """Two sizes of errors, far above those of float64 and small enough for first order."""
 
@@ -152,6 +155,7 @@ class _Disturbed(_Double):
     """Runs a captured graph in float64 with random relative errors in each input and result.
 
     They are up to `size`; with the `ulp` of the coarsest type, in values of others as much smaller as their ulp is.
+    What is only compared for equality, such as a target of 1 or -1, has none: any error would decide otherwise.
     """
 
     def __init__(self, graph: fx.GraphModule, size: float, seed: int, ulp: float | None) -> None:
@@ -163,7 +167,8 @@ class _Disturbed(_Double):
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         is_operation = isinstance(n.target, torch._ops.OpOverload) and not _is_view(n.target)
-        if n.op != "placeholder" and not is_operation:
+        decides = n.users and all(user.target in _EQUALITIES for user in n.users)
+        if decides or (n.op != "placeholder" and not is_operation):
             return result
         return pytree.tree_map(self._disturb, result, n.meta.get("val"))
 

@@ -22,7 +22,7 @@ TYPES = ("float32", "bfloat16", "int64", "bool")
 SAMPLES = 6
 LIMIT = 30.0
 """The seconds that a sample may take."""
-PARTS = 16
+PARTS = 24
 """The fixed part is one of so many."""
 
 _FORK = multiprocessing.get_context("fork")

@@ -144,6 +144,16 @@ def test_sensitivity_of_the_deviation_of_equal_values() -> None:
     assert float(result * math.sqrt(3)) == pytest.approx(2.0, rel=0.1)
 
 
+def test_sensitivity_of_what_equality_decides() -> None:
+    """The values cancel where the targets, which any error would change, choose all of them."""
+    target = torch.tensor([1.0, -1.0]).repeat(500)
+    x = torch.full((1000,), 2.0)
+    (result,) = export(
+        lambda x, t: torch.where(t == 1, x, 0).sum() - torch.where(t != 1, x, 0).sum(), (x, target)
+    ).sensitivity()
+    assert float(result) > 10
+
+
 def test_results_do_not_alias_inputs() -> None:
     program = export(lambda x: (x, x.view(-1)), (torch.ones(2, 2),))
     program.eager()[0].zero_()
