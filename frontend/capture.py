@@ -22,6 +22,7 @@ from torch._export.utils import _collect_all_valid_cia_ops_for_aten_namespace, _
 from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
@@ -42,6 +43,8 @@ from deplodock.frontend.source import Source
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
 _ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
+_LAYOUT = ("stride", "is_contiguous", "storage_offset", "dim_order", "as_strided", "untyped_storage", "data_ptr")
+"""Methods of tensors that tell how they lie in memory."""
 _CAPTURING = threading.RLock()
 
 
@@ -70,8 +73,7 @@ def export(
 
     Args:
         fn_or_module: a function of tensors, or a module; its parameters and buffers become arguments of `@main`.
-        args: example arguments: tensors, nests of tensors, and other values, which are compiled in. A tensor that is
-            not contiguous is copied to a contiguous one.
+        args: example arguments: tensors, nests of tensors, and other values, which are compiled in.
         names: names for the tensors in `args`; by default the names of the function's parameters.
         rename: shortens the dotted path of a parameter or buffer before it becomes a name such as `p_weight`.
         source: the text that errors point into.
@@ -89,23 +91,23 @@ def export(
     _check_types(args, names, source)
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     args = pytree.tree_map_only(torch.Tensor, _fresh, args)
-    exported = _export(module, args, source)
+    exported, asks_layout = _export(module, args, source)
     if not is_called:
         _refuse_writes(exported, source)
-    captured = captured_graph(exported, fn_or_module, args, names=names, rename=rename, is_called=is_called)
+    captured = _captured_graph(exported, fn_or_module, args, names, rename, is_called, asks_layout)
     nodes = {node.name: node for node in captured.graph.graph.find_nodes(op="placeholder")}
     arguments = [(nodes[place], name) for place, name in zip(captured.placeholders, captured.names, strict=True)]
     return CapturedProgram(**vars(captured), module=import_graph(captured.graph, arguments, source, captured.checks))
 
 
-def captured_graph(
+def _captured_graph(
     exported: torch.export.ExportedProgram,
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    *,
-    names: Sequence[str] | None = None,
-    rename: Callable[[str], str] | None = None,
-    is_called: bool = True,
+    names: Sequence[str] | None,
+    rename: Callable[[str], str] | None,
+    is_called: bool,
+    asks_layout: bool,
 ) -> CapturedGraph:
     """What torch.export captured of `function(*args)`; see `export`.
 
@@ -131,12 +133,31 @@ def captured_graph(
         paths=tuple(given.path for given in inputs),
         writes=_writes(exported, inputs),
         checks=checks,
+        asks_layout=asks_layout,
         result_spec=exported.call_spec.out_spec,
     )
 
 
 def _fresh(value: torch.Tensor) -> torch.Tensor:
-    return value.detach().clone(memory_format=torch.contiguous_format)
+    """A copy with the same strides, at the same offset of memory of its own."""
+    value = value.detach().resolve_neg()
+    offset, shape, strides = value.storage_offset(), value.shape, value.stride()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if value.numel() else 0
+    memory = value.new_empty(offset + extent)
+    memory[offset:].copy_(value.as_strided((extent,), (1,), offset))
+    return value.new_empty(0).set_(memory.untyped_storage(), offset, shape, strides)
+
+
+class _Asked(TorchFunctionMode):
+    """Notes whether a program asks where in memory a tensor lies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layout = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.layout |= getattr(func, "__name__", "") in _LAYOUT
+        return func(*args, **(kwargs or {}))
 
 
 def as_module(function: Callable[..., Any]) -> nn.Module:
@@ -206,19 +227,25 @@ def describe(raised: BaseException) -> str:
     return f"{type(raised).__name__}: {text}" if text else type(raised).__name__
 
 
-def _export(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
-    """Run the program once, so that its own errors are told from those of torch.export; then capture it."""
-    fresh = pytree.tree_map_only(torch.Tensor, torch.clone, args)
+def _export(
+    module: nn.Module, args: tuple[Any, ...], source: Source | None
+) -> tuple[torch.export.ExportedProgram, bool]:
+    """Run the program once, so that its own errors are told from those of torch.export; then capture it.
+
+    Also returns whether it asks where tensors lie in memory.
+    """
+    fresh = pytree.tree_map_only(torch.Tensor, _fresh, args)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with quiet(), torch.no_grad():
         try:
-            result = torch.func.functional_call(module, buffers, fresh)
+            with _Asked() as asked:
+                result = torch.func.functional_call(module, buffers, fresh)
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, f"the program raises {describe(raised)}", source, raised) from raised
         _check_result(result, source)
         # The program has printed what it prints in the first run.
         with contextlib.redirect_stdout(io.StringIO()):
-            return _captured(module, args, source)
+            return _captured(module, args, source), asked.layout
 
 
 def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:

@@ -41,6 +41,7 @@ class CapturedGraph:
     results of the graph are the new values of the inputs that `writes` numbers; then come the leaves of the program's
     result, a nest of the form `result_spec`, where some may be None; the last are booleans, each of which must be true,
     else a call fails with its message in `checks`.
+    `asks_layout` says whether the program asks for the strides or the offset of a tensor.
     `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
@@ -54,6 +55,7 @@ class CapturedGraph:
     paths: tuple[str | None, ...]
     writes: tuple[int, ...]
     checks: tuple[str, ...]
+    asks_layout: bool
     result_spec: pytree.TreeSpec
 
     def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:

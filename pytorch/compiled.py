@@ -15,7 +15,7 @@ from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedEr
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedGraph, output_values, results_of
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, overlaps_of
+from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
 from deplodock.runtime.device import device_target, missing
 
 
@@ -34,7 +34,8 @@ def compile(
 
     Args:
         function: a function of tensors, or a module in the mode (`eval()`) it is to run in.
-        example_args: its positional arguments: tensors, nests of tensors, and other values, which are compiled in.
+        example_args: its positional arguments: tensors, nests of tensors, and other values, which are compiled in. So
+            are the strides and offsets of tensors where the program asks for them.
         target: the architecture or card to compile for; by default the GPU's own, sm_90 on a CPU.
         device: where to run, by default where the tensors are. On `cuda` kernels read and write PyTorch's tensors
             without copies, in the order of the current stream. On `cpu` the simulator runs the kernels, or, above
@@ -100,9 +101,10 @@ def device_of(values: Sequence[Any]) -> torch.device:
 class CompiledProgram:
     """A compiled function: calls take arguments like those it was compiled for, and give what the function gives.
 
-    Results have no gradient. Parameters and buffers are those that the module has at the time of a call; tensors that a
-    function takes from elsewhere are those that it took when it was compiled. Arguments and buffers that the function
-    writes into are written into after the kernels have run.
+    Results are new tensors without a gradient, which share no memory with arguments or each other. Their strides are
+    those of the function's own results on the example arguments. Parameters and buffers are those that the module has
+    at the time of a call; tensors that a function takes from elsewhere are those that it took when it was compiled.
+    Arguments and buffers that the function writes into are written into after the kernels have run.
     """
 
     def __init__(self, captured: CapturedGraph, owner: nn.Module | None, runner: Runner) -> None:
@@ -110,7 +112,8 @@ class CompiledProgram:
         self._captured = captured
         self._example, self._form = pytree.tree_flatten(captured.args)
         values = output_values(captured.graph)
-        self._nones = [value is None for value in values[len(captured.writes) : len(values) - len(captured.checks)]]
+        results = values[len(captured.writes) : len(values) - len(captured.checks)]
+        self._layouts = [None if value is None else _layout(value) for value in results]
         self._state = [
             _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
         ]
@@ -136,8 +139,9 @@ class CompiledProgram:
             for number, value in zip(self._captured.writes, results[:count], strict=True):
                 inputs[number].copy_(value)
             home = inputs[0].device if inputs else device
-            given = (value.to(home) if isinstance(value, torch.Tensor) else value for value in results[count:])
-            leaves = [None if is_none else next(given) for is_none in self._nones]
+            moved = distinct([value.to(home) for value in results[count:]], inputs)
+            given = iter(moved)
+            leaves = [None if layout is None else laid_out(next(given), *layout) for layout in self._layouts]
             return pytree.tree_unflatten(leaves, self._captured.result_spec)
 
     def _split(self, results: Sequence[Any]) -> tuple[Sequence[Any], Sequence[torch.Tensor]]:
@@ -171,7 +175,19 @@ class CompiledProgram:
                     f"{name} must be {own.dtype} of shape {tuple(own.shape)}, "
                     f"got {value.dtype} of shape {tuple(value.shape)}: compile again for it"
                 )
+        if self._captured.asks_layout:
+            self._check_layout(inputs)
         return inputs
+
+    def _check_layout(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Raise InvalidInputError where a tensor lies in memory in another way than that of the compiled program."""
+        for name, value, own in zip(self._captured.names, inputs, self._captured.originals, strict=True):
+            found, wanted = ((tensor.stride(), tensor.storage_offset()) for tensor in (value, own))
+            if found != wanted:
+                raise InvalidInputError(
+                    f"{name} must have strides {wanted[0]} and offset {wanted[1]}, for which the program asks, "
+                    f"got {found[0]} and {found[1]}: compile again for it"
+                )
 
     def _is_tensor(self, value: Any, own: Any) -> bool:
         """Whether an argument is a tensor; any other must be what it was when the program was compiled."""
@@ -200,6 +216,13 @@ class _Slot:
                 if (value := tensors.get(self._name)) is not None:
                     return value
         raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
+
+
+def _layout(value: Any) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """The shape and strides of a result, and the order of its dimensions, for `laid_out`."""
+    assert isinstance(value, fx.Node)
+    found = value.meta["val"]
+    return found.shape, found.stride(), range(found.dim())
 
 
 def assert_holds(holds: torch.Tensor, message: str) -> None:

@@ -7,12 +7,15 @@ import math
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 from xdsl.dialects.func import FuncOp
 
 import deplodock
@@ -21,6 +24,10 @@ from deplodock.pytorch.compiled import CompiledProgram
 from deplodock.pytorch.runners import aligned
 
 Tensor = torch.Tensor
+
+
+def ramp(*shape: int) -> Tensor:
+    return torch.arange(float(math.prod(shape))).reshape(shape)
 
 
 def same(got: Tensor, wanted: Tensor) -> None:
@@ -157,6 +164,56 @@ def test_strided_and_misaligned_tensors_are_copied() -> None:
     compiled = deplodock.compile(lambda x: x * 2, (torch.ones(3, 2),))
     x = torch.arange(6.0).view(2, 3).t()
     same(compiled(x), x * 2)
+
+
+LAYOUTS: dict[str, tuple[Callable[..., Any], Tensor]] = {
+    "strides": (lambda x: x * x.stride(0), ramp(3, 4).t()),
+    "a branch": (lambda x: x * 2 if x.is_contiguous() else x * 3, ramp(3, 4).t()),
+    "an offset": (lambda x: x + x.storage_offset(), ramp(3, 4)[1:]),
+    "an expanded argument": (lambda x: (x + 1, x * x.stride(0), x.sum(0)), ramp(1, 4).expand(5, 4)),
+    "gaps": (lambda x: (x + 1, x[:, ::2], x.t(), x.reshape(-1)), ramp(3, 4)[:, ::2]),
+    "channels last": (lambda x: (x + 1, F.max_pool2d(x, 2)), ramp(2, 3, 4, 5).to(memory_format=torch.channels_last)),
+    "windows": (lambda x: x.unfold(0, 3, 1), ramp(6)),
+    "views": (lambda x: (x.expand(2, 3, 4), x.t(), x.view(-1), x, x.clone()), ramp(3, 4)),
+    "no elements": (lambda x: (x.t(), x + 1), ramp(0, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_strides_are_those_of_pytorch(name: str) -> None:
+    program, x = LAYOUTS[name]
+    got, wanted = (pytree.tree_leaves(run(x)) for run in (deplodock.compile(program, (x,)), program))
+    for one, other in zip(got, wanted, strict=True):
+        same(one, other)
+        assert one.stride() == other.stride()
+    for number, one in enumerate(got):
+        for other in [x, *got[number + 1 :]]:
+            assert other.untyped_storage().data_ptr() != one.untyped_storage().data_ptr() or not other.numel()
+
+
+def test_views_that_eager_refuses_are_refused() -> None:
+    with pytest.raises(deplodock.InvalidInputError, match=r"test_compiled.*the program raises .*view size is not"):
+        deplodock.compile(lambda x: x.view(-1), (ramp(3, 4).t(),))
+
+
+def test_a_program_that_asks_for_strides_takes_no_others() -> None:
+    compiled = deplodock.compile(lambda x: x * x.stride(0), (ramp(4, 4).t(),))
+    with pytest.raises(
+        deplodock.InvalidInputError, match=r"x must have strides \(1, 4\) and offset 0, .*compile again"
+    ):
+        compiled(ramp(4, 4))
+
+
+def test_results_that_are_constants_are_copies() -> None:
+    constant = torch.ones(3)
+    compiled = deplodock.compile(lambda x: (x + constant, constant, torch.ones(2)), (torch.ones(3),))
+    for result in compiled(torch.ones(3)):
+        result.zero_()
+    for result, wanted in zip(
+        compiled(torch.ones(3)), (torch.full((3,), 2.0), torch.ones(3), torch.ones(2)), strict=True
+    ):
+        same(result, wanted)
+    same(constant, torch.ones(3))
 
 
 def test_views_that_negate_are_resolved() -> None:
