@@ -69,6 +69,22 @@ def test_a_sample_is_right() -> None:
     assert judge(sample(torch.sum, torch.randn(1000), dtype=torch.bfloat16)) == Outcome(Kind.RIGHT)
 
 
+def test_any_of_equal_elements_is_right_where_pytorch_leaves_that_open() -> None:
+    x = torch.tensor([[2, 1, 2, 1, 2], [0, 0, 3, 0, 0]])
+    first, last, wrong = torch.tensor([[0, 2], [2, 0]]), torch.tensor([[4, 0], [2, 4]]), torch.tensor([[0, 1], [2, 0]])
+    call = sample(torch.topk, x, 2, 1)
+    assert call.finds_equals(1, first, last)
+    assert not call.finds_equals(1, wrong, last)
+    assert not call.finds_equals(1, torch.tensor([[0, 0], [2, 0]]), last)
+    assert not call.finds_equals(1, torch.tensor([[0, 5], [2, 0]]), last)
+    assert not call.finds_equals(0, first, last)
+    assert sample(torch.kthvalue, x, 1, 1).finds_equals(1, torch.tensor([1, 0]), torch.tensor([3, 4]))
+    assert sample(torch.argsort, x[1]).finds_equals(0, torch.tensor([0, 1, 3, 4, 2]), torch.tensor([4, 1, 3, 0, 2]))
+    stable = sample(torch.argsort, x[1], stable=True)
+    assert not stable.finds_equals(0, torch.tensor([4, 1, 3, 0, 2]), torch.tensor([0, 1, 3, 4, 2]))
+    assert not sample(torch.max, x, 1).finds_equals(1, torch.tensor([2, 2]), torch.tensor([0, 2]))
+
+
 def test_a_sample_is_refused_by_name() -> None:
     outcome = judge(sample(torch.linalg.eigvalsh, torch.eye(3)))
     assert outcome.kind is Kind.REFUSED
