@@ -18,6 +18,7 @@ from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
 from deplodock.dialects.torch import ATEN_OPS
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters import loop, tensor, tile
+from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.machine import Buffer, Handler, Machine, Space, Value, element, uninitialised
 from deplodock.interpreters.values import Array, Precision, dtype_of
 
@@ -94,7 +95,11 @@ def call(function: FuncOp, arguments: Sequence[Memory | None], precision: Precis
 
 
 def input_types(function: Function) -> list[Attribute]:
-    """The types of the inputs that running a function takes: all arguments, without the `out` ones of a kernel."""
+    """The types of the inputs that running a function takes: all arguments, without the `out` ones of a kernel.
+
+    Raises UnsupportedError for a function whose values no array holds.
+    """
+    check_limits(function)
     types = list(function.function_type.inputs)
     if function.function_type.outputs.data:
         return types

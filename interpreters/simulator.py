@@ -28,6 +28,7 @@ from deplodock.analysis.arguments import Function, Role, argument_roles, callee,
 from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters import simulator_report as kinds
+from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.simulator_machine import Launch
 from deplodock.interpreters.simulator_memory import Buffer, Layout
 from deplodock.interpreters.simulator_report import Counters, Finding, Report
@@ -72,6 +73,7 @@ def simulate(
         UnsupportedError: an op, a type or an extent that the simulator does not know.
     """
     start = time.perf_counter()
+    check_limits(module)
     host = _Host(module, check, order)
     outputs = host.run(entry_function(module, entry), inputs)
     return Simulation(outputs, host.report.findings, host.counters, time.perf_counter() - start)

@@ -54,6 +54,9 @@ def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
         notes = [excerpt(note) for note in getattr(error, "__notes__", ())]
         print("\n".join([f"{name}: error: the program is nested too deeply", *notes]), file=sys.stderr)
         sys.exit(1)
+    except MemoryError as error:
+        print(f"{name}: error: there is not enough memory: {error or 'the program asks for too much'}", file=sys.stderr)
+        sys.exit(1)
     except (DiagnosticException, ParseError, ArgSpecParseError, OSError) as error:
         print(describe(error, name), file=sys.stderr)
         sys.exit(1)
