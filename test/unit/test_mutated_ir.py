@@ -23,7 +23,25 @@ LIMIT = 5.0
 """The seconds of a core that one file may take."""
 
 TOKEN = re.compile(r"[%@#!^]?[\w.$]+|\"[^\"\n]*\"|->|[^\w\s]")
-NUMBERS = ["-1", "0", "4294967296", "9" * 30, "9" * 5000, "0x7fffffffffffffff", "1.0e999", "-0.0", "1e"]
+NUMBERS = [
+    "-1",
+    "0",
+    "4294967296",
+    "0xff800000",
+    "dense<0x7fc0>",
+    "9" * 30,
+    "9" * 5000,
+    "0x7fffffffffffffff",
+    "1.0e999",
+    "-0.0",
+    "1e",
+]
+
+
+LAYOUTS = [
+    *("strided<[-1]>", "strided<[0]>", "strided<[1], offset: ?>", "strided<[8, 1]>, #tile.memory<shared>", "3"),
+    *("#tile.swizzle<128>, #tile.memory<shared>", "affine_map<(d0) -> (d0)>", "strided<[9, 1], offset: -3>"),
+]
 
 
 class HangError(Exception):
@@ -89,6 +107,18 @@ def edit_number(data: bytes, draw: random.Random) -> bytes:
     return (text[: here.start()] + draw.choice(NUMBERS) + text[here.end() :]).encode()
 
 
+def edit_type(data: bytes, draw: random.Random) -> bytes:
+    """Give a buffer another layout or memory space, a tensor another extent, or put an alias in the place of a type."""
+    text = data.decode("utf-8", "replace")
+    types = list(re.finditer(r"(?:memref|tensor)<[\dx?]*[a-z]+\d*", text))
+    if not types:
+        return data
+    here = draw.choice(types)
+    put = draw.choice([*(f"{here[0]}, {part}" for part in LAYOUTS), f"{here[0][:-3]}x4xf32", "!t", "#a"])
+    aliases = draw.choice(["", f"\n!t = {here[0]}>\n#a = loc(#b)\n#b = loc(unknown)\n"])
+    return (text[: here.start()] + put + text[here.end() :] + aliases).encode()
+
+
 def edit_lines(data: bytes, draw: random.Random) -> bytes:
     """Delete a line, or put a copy of it elsewhere."""
     lines = data.split(b"\n")
@@ -109,13 +139,15 @@ def encode(data: bytes, draw: random.Random) -> bytes:
     return draw.choice([data.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + data, data + b"\x00", data + b"\xc3"])
 
 
-MUTATIONS = [flip_bytes, truncate, edit_token, edit_token, edit_number, edit_lines, nest, encode]
+MUTATIONS = [flip_bytes, truncate, edit_token, edit_token, edit_number, edit_type, edit_lines, nest, encode]
 PIPELINES = [
     "",
     "canonicalize",
     "tileify,stage-inputs",
     "choose-schedule,tileify,blockify-launch,register-tile",
     "materialize",
+    "decompose,form-kernels,lower-to-loops",
+    "verify-barriers,verify-resources",
 ]
 
 
