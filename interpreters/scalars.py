@@ -219,8 +219,24 @@ def _from_unsigned(op: Operation, dtype: DType, operands: Sequence[Array]) -> Ar
     return _unsigned(operands[0]).astype(dtype)
 
 
-def _to_integer(op: Operation, dtype: DType, operands: Sequence[Array]) -> Array:
-    return _wrap(np.trunc(operands[0]).astype(np.int64), dtype)
+def _to_integer(*, signed: bool) -> Entry:
+    """A float truncated to an integer of its range as `cvt.rzi` of PTX does it, where MLIR leaves others undefined.
+
+    What is outside gives the nearest end. NaN gives 0, but the bit of the sign where either type has 64 bits.
+    """
+
+    def run(op: Operation, dtype: DType, operands: Sequence[Array]) -> Array:
+        bits = 8 * dtype.itemsize
+        lowest, end = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
+        value = np.trunc(operands[0].astype(np.float64))
+        is_wide = bits == 64 or dtype_of(op.operands[0].type) == np.float64
+        of_nan = 0 if not is_wide else lowest if signed else end // 2
+        holder = np.int64 if signed else np.uint64
+        whole = np.where((value >= lowest) & (value < end), value, 0).astype(holder)
+        whole = np.where(value >= end, holder(end - 1), np.where(value < lowest, holder(lowest), whole))
+        return _wrap(np.where(np.isnan(value), holder(of_nan), whole), dtype)
+
+    return run
 
 
 def _bitcast(op: Operation, dtype: DType, operands: Sequence[Array]) -> Array:
@@ -331,8 +347,8 @@ TABLE: dict[type[Operation], Entry] = {
     arith.TruncIOp: _from_signed,
     arith.SIToFPOp: _from_signed,
     arith.UIToFPOp: _from_unsigned,
-    arith.FPToSIOp: _to_integer,
-    arith.FPToUIOp: _to_integer,
+    arith.FPToSIOp: _to_integer(signed=True),
+    arith.FPToUIOp: _to_integer(signed=False),
     arith.BitcastOp: _bitcast,
     math_dialect.AbsFOp: _plain(np.abs),
     math_dialect.AbsIOp: _on_signed(np.abs),

@@ -212,3 +212,46 @@ def test_a_narrow_rsqrt_rounds_once() -> None:
     values = np.array([65504.0, 3.0], np.float16)
     once = (1 / np.sqrt(values.astype(F32))).astype(np.float16)
     np.testing.assert_array_equal(scalar("math.rsqrt %a0 : f16", ["f16"], "f16", values), once)
+
+
+OUTSIDE = np.array([3e9, -3e9, 2.0**31, -(2.0**31) - 1, 1e19, -1e19, math.inf, -math.inf, math.nan, 300.7, -1.5])
+LAST, FIRST = 2**31 - 1, -(2**31)
+I64 = [3000000000, -3000000000, 2**31, -(2**31) - 1, *[2**63 - 1, -(2**63)] * 2, -(2**63), 300, -1]
+
+
+@pytest.mark.parametrize(("source", "of_nan"), [("f32", 0), ("f64", FIRST)])
+def test_casts_out_of_range_saturate(source: str, of_nan: int) -> None:
+    values = OUTSIDE.astype(F32 if source == "f32" else np.float64)
+    narrow = scalar(f"arith.fptosi %a0 : {source} to i32", [source], "i32", values)
+    assert narrow.tolist() == [LAST, FIRST] * 4 + [of_nan, 300, -1]
+    wide = scalar(f"arith.fptosi %a0 : {source} to i64", [source], "i64", values)
+    # The nearest f32 to -(2**31) - 1 is -(2**31).
+    assert wide.tolist() == [FIRST if source == "f32" and value == -(2**31) - 1 else value for value in I64]
+    unsigned = scalar(f"arith.fptoui %a0 : {source} to i32", [source], "i32", values).astype(np.uint32)
+    assert unsigned.tolist() == [3000000000, 0, 2**31, 0, 2**32 - 1, 0, 2**32 - 1, 0, of_nan and 2**31, 300, 0]
+    unsigned = scalar(f"arith.fptoui %a0 : {source} to i64", [source], "i64", values).astype(np.uint64)
+    assert unsigned.tolist() == [3000000000, 0, 2**31, 0, int(values[4]), 0, 2**64 - 1, 0, 2**63, 300, 0]
+
+
+def test_every_level_casts_alike() -> None:
+    torch = pytest.importorskip("torch")
+    from deplodock.frontend.capture import export
+    from deplodock.interpreters.simulator import simulate
+    from deplodock.passes.driver import Level, lower, new_context
+
+    targets = (torch.int32, torch.int64, torch.int16, torch.uint8, torch.bool)
+    values = OUTSIDE.astype(F32)
+    module = export(lambda x: tuple(x.to(target) for target in targets), (torch.from_numpy(values),)).module
+    context = new_context()
+    outputs: list[list[np.ndarray]] = []
+    for level in (Level.TENSOR, Level.LOOP, Level.TILE):
+        lower(module, context, level)
+        outputs.append(evaluate(module, [values]))
+    lower(module, context, Level.KERNEL)
+    simulation = simulate(module, [values])
+    assert not simulation.findings
+    for got in outputs:
+        for one, other in zip(got, simulation.outputs, strict=True):
+            assert one.tolist() == other.tolist()
+    assert simulation.outputs[0].tolist() == [LAST, FIRST] * 4 + [0, 300, -1]
+    assert simulation.outputs[3].tolist() == [255, 0] * 4 + [0, 44, 255]
