@@ -10,7 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -36,7 +36,7 @@ from deplodock.frontend.importer import (
     overload_of,
     tensor_type,
 )
-from deplodock.frontend.program import CapturedGraph, CapturedProgram
+from deplodock.frontend.program import CapturedGraph, CapturedProgram, output_values
 from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
 
@@ -91,13 +91,42 @@ def export(
     _check_types(args, names, source)
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     args = pytree.tree_map_only(torch.Tensor, _fresh, args)
-    exported, asks_layout = _export(module, args, source)
+    exported, original, asks_layout = _export(module, args, source)
     if not is_called:
         _refuse_writes(exported, source)
     captured = _captured_graph(exported, fn_or_module, args, names, rename, is_called, asks_layout)
+
+    @cache
+    def as_written() -> CapturedGraph:
+        return captured if original is exported else _as_written(original, captured, args, names, rename)
+
     nodes = {node.name: node for node in captured.graph.graph.find_nodes(op="placeholder")}
     arguments = [(nodes[place], name) for place, name in zip(captured.placeholders, captured.names, strict=True)]
-    return CapturedProgram(**vars(captured), module=import_graph(captured.graph, arguments, source, captured.checks))
+    ir = import_graph(captured.graph, arguments, source, captured.checks)
+    return CapturedProgram(**vars(captured), module=ir, as_written=as_written)
+
+
+def _as_written(
+    original: torch.export.ExportedProgram,
+    captured: CapturedGraph,
+    args: tuple[Any, ...],
+    names: Sequence[str] | None,
+    rename: Callable[[str], str] | None,
+) -> CapturedGraph:
+    """A program before decompositions, its writes in place made results, and without what it asserts.
+
+    torch.export leaves the ATen operations that the user's calls reach as they are if no decomposition is given. That
+    graph, rather than the user's function, is run in float64, since constants and dtypes in the function's code are
+    arguments of operations there, which can be replaced.
+    """
+    with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock():
+        functional = original.run_decompositions({})
+    written = _captured_graph(functional, captured.function, args, names, rename, False, captured.asks_layout)
+    if written.checks:
+        output = written.graph.graph.output_node()
+        output.args = (output_values(written.graph)[: -len(written.checks)],)
+        written.graph.recompile()
+    return replace(written, checks=())
 
 
 def _captured_graph(
@@ -229,10 +258,11 @@ def describe(raised: BaseException) -> str:
 
 def _export(
     module: nn.Module, args: tuple[Any, ...], source: Source | None
-) -> tuple[torch.export.ExportedProgram, bool]:
+) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram, bool]:
     """Run the program once, so that its own errors are told from those of torch.export; then capture it.
 
-    Also returns whether it asks where tensors lie in memory.
+    Returns the program in operations of the torch dialect, as it was before any was decomposed, and whether it asks
+    where tensors lie in memory.
     """
     fresh = pytree.tree_map_only(torch.Tensor, _fresh, args)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -245,17 +275,19 @@ def _export(
         _check_result(result, source)
         # The program has printed what it prints in the first run.
         with contextlib.redirect_stdout(io.StringIO()):
-            return _captured(module, args, source), asked.layout
+            return *_captured(module, args, source), asked.layout
 
 
-def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -> torch.export.ExportedProgram:
+def _captured(
+    module: nn.Module, args: tuple[Any, ...], source: Source | None
+) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module):
-                exported = torch.export.export(module, args)
-            name_assertions(exported.graph)
-            exported = exported if _is_decomposed(exported) else _decomposed(exported, source)
+                original = torch.export.export(module, args)
+            name_assertions(original.graph)
+            exported = original if _is_decomposed(original) else _decomposed(original, source)
     except Error:
         raise
     except GuardOnDataDependentSymNode as raised:
@@ -265,7 +297,7 @@ def _captured(module: nn.Module, args: tuple[Any, ...], source: Source | None) -
         message = f"torch.export cannot capture the program: {describe(raised)}"
         raise located(UnsupportedError, message, source, raised) from raised
     _refuse_effects(exported, source)
-    return exported
+    return exported, original
 
 
 def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -> torch.export.ExportedProgram:

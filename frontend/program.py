@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -13,10 +14,8 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.dialects.aten import OWN_ELEMENTS
-
 RMS_NORM = torch.ops.aten.rms_norm.default
-CAST = torch.ops.aten._to_copy.default
+NAN_TO_NUM = torch.ops.aten.nan_to_num.default
 
 _ATEN = torch.ops.aten
 _EQUALITIES = (_ATEN.eq.Scalar, _ATEN.eq.Tensor, _ATEN.ne.Scalar, _ATEN.ne.Tensor)
@@ -63,16 +62,36 @@ class CapturedGraph:
         given = dict(zip(self.placeholders, inputs, strict=True))
         return [given.get(node.name) for node in self.graph.graph.find_nodes(op="placeholder")]
 
+    def run(self, interpreter: fx.Interpreter, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run an interpreter of `graph` on clones of all inputs, so that no result shares memory with one."""
+        args = self.arguments([value.clone() for value in inputs])
+        with torch.no_grad():
+            return [value for value in interpreter.run(*args) if value is not None]
+
+    def moved(self, device: str) -> CapturedGraph:
+        """The same graph on another device, its inputs moved there."""
+        graph = copy.deepcopy(self.graph)
+        for node in graph.graph.nodes:
+            if "device" in node.kwargs:
+                node.update_kwarg("device", torch.device(device))
+        graph.recompile()
+        return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
+
 
 @dataclass(frozen=True)
 class CapturedProgram(CapturedGraph):
-    """A PyTorch program also as IR of the torch dialect: `@main` of `module` takes `inputs` under their `names`."""
+    """A PyTorch program also as IR of the torch dialect: `@main` of `module` takes `inputs` under their `names`.
+
+    `as_written` gives the same program in the ATen operations that the user calls, before any is decomposed, and
+    without what it asserts: PyTorch runs those, so a wrong decomposition is a wrong result.
+    """
 
     module: ModuleOp
+    as_written: Callable[[], CapturedGraph]
 
     def eager(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`)."""
-        return self._run(fx.Interpreter(self.graph), self.inputs if inputs is None else inputs)
+        return self._run(fx.Interpreter, self.inputs if inputs is None else inputs)
 
     def reference(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs of the same program in float64 on arguments of `@main` (default: `inputs`).
@@ -81,10 +100,9 @@ class CapturedProgram(CapturedGraph):
         that depend on a type, such as the eps of rms_norm, keep the value they have for the program's own types.
         """
         given = self.inputs if inputs is None else inputs
-        doubled = [value.double() if value.is_floating_point() else value for value in given]
-        return self._run(_Double(self.graph), doubled)
+        return self._run(_Double, [_doubled(value) for value in given])
 
-    def sensitivity(self) -> list[torch.Tensor]:
+    def sensitivity(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """How far random relative errors of size 1 in each input and result move the outputs, to first order.
 
         That is the root mean square of the changes of the float64 outputs by small errors, divided by the size of these
@@ -92,16 +110,17 @@ class CapturedProgram(CapturedGraph):
         size, because a condition flips, it counts as 0, as for integers and booleans. Values of a coarser type than the
         output's have errors larger by the ratio of the types' ulps: those are drawn once more, on their own.
         """
-        doubled = [_doubled(value) for value in self.inputs]
-        exact = self._run(_Double(self.graph), doubled)
-        ulp = _ulp(self.graph)
+        given = self.inputs if inputs is None else inputs
+        doubled = [_doubled(value) for value in given]
+        exact = self._run(_Double, doubled)
+        ulp = _ulp(self.as_written().graph)
         ratios = [ulp / _ulp_of(value, ulp) for value in results_of(self.graph)]
         factors: dict[float | None, list[float]] = {None: [1.0 for _ in exact]}
         if max(ratios, default=1.0) > 1:
             factors[ulp] = [ratio if ratio > 1 else 0.0 for ratio in ratios]
         squares = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
         for weight, seed in product(factors, range(_DRAWS)):
-            moved = [self._run(_Disturbed(self.graph, size, seed, weight), doubled) for size in _SIZES]
+            moved = [self._run(partial(_Disturbed, size=size, seed=seed, ulp=weight), doubled) for size in _SIZES]
             slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
             errors = [slope * factor for slope, factor in zip(slopes, factors[weight], strict=True)]
             squares = [total + error * error / _DRAWS for total, error in zip(squares, errors, strict=True)]
@@ -109,48 +128,58 @@ class CapturedProgram(CapturedGraph):
 
     def on(self, device: str) -> CapturedProgram:
         """The same program on another device, its inputs moved there."""
-        graph = copy.deepcopy(self.graph)
-        for node in graph.graph.nodes:
-            if "device" in node.kwargs:
-                node.update_kwarg("device", torch.device(device))
-        graph.recompile()
-        return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
+        here = vars(self.moved(device))
+        return CapturedProgram(**{**here, "as_written": cache(lambda: self.as_written().moved(device))})
 
-    def _run(self, interpreter: fx.Interpreter, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run on clones, so that no result shares memory with an input."""
+    def _run(
+        self, interpreter: Callable[[fx.GraphModule], fx.Interpreter], inputs: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Run the program as written, and what it asserts as captured, which come out last."""
         if len(inputs) != len(self.placeholders):
             raise ValueError(
                 f"@main takes {len(self.placeholders)} tensors ({', '.join(self.names)}), got {len(inputs)}"
             )
-        args = self.arguments([value.clone() for value in inputs])
-        with torch.no_grad():
-            return [value for value in interpreter.run(*args) if value is not None]
+        written = self.as_written()
+        results = written.run(interpreter(written.graph), self._inputs_of(written, inputs))
+        if not self.checks or written.graph is self.graph:
+            return results
+        return results + self.run(interpreter(self.graph), inputs)[-len(self.checks) :]
+
+    def _inputs_of(self, written: CapturedGraph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The inputs of the program as written: those of `@main`, and state that no decomposed operation reads."""
+        given = dict(zip(self.names, inputs, strict=True))
+        like = next((value for value in inputs if value.is_floating_point()), None)
+        is_doubled = like is not None and like.dtype == torch.float64
+        return [
+            given[name] if name in given else _doubled(own) if is_doubled else own
+            for name, own in zip(written.names, written.inputs, strict=True)
+        ]
 
 
 class _Double(fx.Interpreter):
     """Runs the operations of a captured graph in float64 wherever the graph has floating-point values."""
 
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph; what has no floating-point operand, such as a quotient of integers, is float64, too."""
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            return super().run(*args, **kwargs)
+        finally:
+            torch.set_default_dtype(default)
+
     def run_node(self, n: fx.Node) -> Any:
-        value = n.meta.get("val")
+        """Run one operation."""
         if n.op != "call_function" or not isinstance(n.target, torch._ops.OpOverload):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        if n.target is RMS_NORM:
-            args, kwargs = _pin_eps(n, args, kwargs)
-        results = value if isinstance(value, list | tuple) else [value]
-        promoted = n.target is not CAST and any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in results)
-
-        def widen(arg: Any) -> Any:
-            if isinstance(arg, torch.dtype):
-                return torch.float64 if arg.is_floating_point else arg
-            return arg.double() if promoted and isinstance(arg, torch.Tensor) else arg
-
         names = [argument.name for argument in n.target._schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        widened = {
-            name: pytree.tree_map(_doubled if name in OWN_ELEMENTS else widen, arg) for name, arg in given.items()
-        }
-        return pytree.tree_map(_doubled, self.call_function(n.target, (), widened))
+        given = {**dict(zip(names, args, strict=False)), **kwargs, **_defaults_of_types(n)}
+        return pytree.tree_map(_doubled, self.call_function(n.target, (), pytree.tree_map(_widened, given)))
+
+
+def _widened(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 
 
 class _Disturbed(_Double):
@@ -211,16 +240,23 @@ def _doubled(value: Any) -> Any:
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def _pin_eps(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """rms_norm(input, normalized_shape, weight=None, eps=None) with the eps of the captured type written out."""
-    eps = args[3] if len(args) > 3 else kwargs.get("eps")
-    if eps is None:
-        source = node.args[0]
-        assert isinstance(source, fx.Node)
-        dtype = source.meta["val"].dtype
-        eps = torch.finfo(dtype if dtype == torch.float64 else torch.float32).eps
-    rest = {name: value for name, value in kwargs.items() if name != "eps"}
-    return args[:3], {**rest, "eps": eps}
+def _defaults_of_types(node: fx.Node) -> dict[str, Any]:
+    """The arguments of an operation that are left out and whose defaults depend on the captured type of its operand."""
+    if node.target not in (RMS_NORM, NAN_TO_NUM):
+        return {}
+    assert isinstance(node.target, torch._ops.OpOverload)
+    names = [argument.name for argument in node.target._schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    dtype = source.meta["val"].dtype
+    if not dtype.is_floating_point:
+        return {}
+    if node.target is RMS_NORM:
+        defaults = {"eps": torch.finfo(dtype if dtype == torch.float64 else torch.float32).eps}
+    else:
+        defaults = {"posinf": torch.finfo(dtype).max, "neginf": torch.finfo(dtype).min}
+    return {name: value for name, value in defaults.items() if given.get(name) is None}
 
 
 def results_of(graph: fx.GraphModule) -> list[Any]:

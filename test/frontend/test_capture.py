@@ -13,7 +13,9 @@ from deplodock.errors import UnsupportedError
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
+F = torch.nn.functional
 
+from deplodock.frontend import capture  # noqa: E402
 from deplodock.frontend.capture import export  # noqa: E402
 
 
@@ -185,3 +187,64 @@ def test_mixed_rms_norm_is_refused() -> None:
     function = lambda x, w: nn.functional.rms_norm(x, (3,), w)  # noqa: E731
     with pytest.raises(UnsupportedError, match=r"aten\.rms_norm\.default on tensors of different dtypes"):
         export(function, (torch.ones(3), torch.ones(3).double()))
+
+
+def wrong(name: str, function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an operation be decomposed into something else."""
+    found = {overload: own for overload, own in capture.decompositions().items() if str(overload) != name}
+    overload = next(overload for overload in capture.decompositions() if str(overload) == name)
+    monkeypatch.setattr(capture, "decompositions", lambda: {**found, overload: function})
+
+
+@pytest.mark.parametrize(
+    ("name", "decomposition", "program"),
+    [
+        ("aten.nan_to_num.default", lambda x, *_, **__: x * 2, lambda x: torch.nan_to_num(x)),
+        ("aten.huber_loss.default", lambda x, y, *_: (x - y).abs().sum(), lambda x: F.huber_loss(x, x + 1)),
+        ("aten.lerp.Scalar", lambda x, y, w: x, lambda x: torch.lerp(x, x * 3, 0.25).double()),
+        ("aten.logaddexp.default", torch.maximum, lambda x: (torch.logaddexp(x, x), x.int())),
+    ],
+)
+def test_a_wrong_decomposition_is_no_reference(
+    name: str, decomposition: Any, program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch runs what the user wrote, not what the compiler makes of it."""
+    wrong(name, decomposition, monkeypatch)
+    x = torch.randn(50)
+    captured = export(program, (x,))
+    results = program(x)
+    wanted = results if isinstance(results, tuple) else (results,)
+    for got, double, own in zip(captured.eager(), captured.reference(), wanted, strict=True):
+        assert torch.equal(got, own)
+        assert double.dtype == (torch.float64 if own.is_floating_point() else own.dtype)
+        torch.testing.assert_close(double.to(own.dtype), own)
+    assert len(captured.sensitivity()) == len(wanted)
+
+
+def test_the_reference_has_the_constants_and_types_of_the_code_in_float64() -> None:
+    def function(x: Any) -> Any:
+        y = (x + torch.tensor([0.1, 0.2])).to(torch.float32)
+        y = y.add_(torch.full((2,), 1 / 3, dtype=torch.float32))
+        with torch.no_grad():
+            z = F.huber_loss(y, torch.zeros(2), reduction="none")
+        with torch.autocast("cpu", enabled=False):
+            return (z.half().float() + torch.arange(2) / 3, torch.nan_to_num(x / 0))
+
+    x = torch.tensor([1.0, -2.0])
+    first, second = export(function, (x,)).reference()
+    y = x.double() + torch.tensor([0.1, 0.2]).double() + 1 / 3
+    wanted = F.huber_loss(y, torch.zeros(2, dtype=torch.float64), reduction="none") + torch.arange(2).double() / 3
+    torch.testing.assert_close(first, wanted, rtol=1e-14, atol=0.0)
+    assert second.tolist() == [torch.finfo(torch.float32).max, torch.finfo(torch.float32).min]
+
+
+def test_the_reference_takes_other_inputs_with_state_that_only_shapes_need() -> None:
+    module = nn.BatchNorm1d(3).eval()
+    program = export(
+        lambda x: F.huber_loss(module(x), x, reduction="none") + module.running_mean.shape[0], (torch.randn(4, 3),)
+    )
+    other = torch.randn(4, 3)
+    inputs = [other, *program.inputs[1:]]
+    wanted = F.huber_loss(module(other), other, reduction="none") + 3
+    torch.testing.assert_close(program.eager(inputs)[0], wanted)
+    torch.testing.assert_close(program.reference(inputs)[0].float(), wanted)
