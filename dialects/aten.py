@@ -6,27 +6,12 @@ operation computes on, and the schema.
 
 from __future__ import annotations
 
-import ast
 import re
-from dataclasses import dataclass
-from enum import Enum, auto
 
-from xdsl.dialects.builtin import i1, i32, i64
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import i1, i64
 
 from deplodock.dialects.elements import ELEMENTS, FLOATS, INTEGERS, ui8
-
-
-class Rule(Enum):
-    """How the element types of operands and results belong together, but for the operands of `OWN_ELEMENTS`."""
-
-    SAME = auto()
-    """Operands and results have one element type of the table: promotion is an explicit cast."""
-    COMPARE = auto()
-    """Operands have one element type of the table, the result is i1."""
-    FREE = auto()
-    """Operands have any element type, results one of the table."""
-
+from deplodock.dialects.schema import Rule, parse_schema
 
 FLOAT = FLOATS
 NUMBER = (*FLOATS, *INTEGERS)
@@ -34,20 +19,6 @@ INTEGER = (*INTEGERS, i1)
 ANY = ELEMENTS
 BOOL = (i1,)
 TRUTH = (i1, ui8)
-
-OWN_ELEMENTS: dict[str, tuple[Attribute, ...]] = {
-    "condition": (i1,),
-    "mask": (i1,),
-    "attn_mask": (i1, *FLOATS),
-    "index": (i32, i64),
-    "indices": (i32, i64),
-}
-"""Tensor parameters and results that have an element type of their own whatever the operation computes on: which."""
-
-_WITH_POSITIONS = (
-    *("max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d"),
-)
-"""Overloads whose second result, which has no name in their schema, holds positions."""
 
 WIDE_NUMBERS = ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide")
 """Overloads whose second operand, a number or a tensor without dimensions, stays f32 beside half precision."""
@@ -74,8 +45,8 @@ _TABLE = (
     (Rule.SAME, NUMBER, "fmod.Scalar(Tensor self, Scalar other) -> Tensor"),
     (Rule.SAME, ANY, "maximum(Tensor self, Tensor other) -> Tensor"),
     (Rule.SAME, ANY, "minimum(Tensor self, Tensor other) -> Tensor"),
-    (Rule.SAME, NUMBER, "fmax(Tensor self, Tensor other) -> Tensor"),
-    (Rule.SAME, NUMBER, "fmin(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, ANY, "fmax(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, ANY, "fmin(Tensor self, Tensor other) -> Tensor"),
     (Rule.SAME, NUMBER, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
     (Rule.SAME, NUMBER, "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"),
     (Rule.SAME, NUMBER, "clamp_min(Tensor self, Scalar min) -> Tensor"),
@@ -89,7 +60,7 @@ _TABLE = (
     (Rule.SAME, NUMBER, "square(Tensor self) -> Tensor"),
     (Rule.SAME, NUMBER, "neg(Tensor self) -> Tensor"),
     (Rule.SAME, NUMBER, "abs(Tensor self) -> Tensor"),
-    (Rule.SAME, NUMBER, "sign(Tensor self) -> Tensor"),
+    (Rule.SAME, ANY, "sign(Tensor self) -> Tensor"),
     (Rule.SAME, NUMBER, "relu(Tensor self) -> Tensor"),
     (Rule.SAME, NUMBER, "floor(Tensor self) -> Tensor"),
     (Rule.SAME, NUMBER, "ceil(Tensor self) -> Tensor"),
@@ -108,6 +79,7 @@ _TABLE = (
     *((Rule.SAME, FLOAT, f"{name}(Tensor self) -> Tensor") for name in ("asin", "acos", "atan", "sinh", "cosh")),
     *((Rule.SAME, FLOAT, f"{name}(Tensor self) -> Tensor") for name in ("asinh", "acosh", "atanh")),
     (Rule.SAME, FLOAT, "atan2(Tensor self, Tensor other) -> Tensor"),
+    (Rule.SAME, FLOAT, "copysign.Tensor(Tensor self, Tensor other) -> Tensor"),
     (Rule.SAME, FLOAT, "erf(Tensor self) -> Tensor"),
     (Rule.SAME, FLOAT, "sqrt(Tensor self) -> Tensor"),
     (Rule.SAME, FLOAT, "rsqrt(Tensor self) -> Tensor"),
@@ -132,6 +104,8 @@ _TABLE = (
     (Rule.COMPARE, ANY, "ge.Scalar(Tensor self, Scalar other) -> Tensor"),
     (Rule.COMPARE, ANY, "isnan(Tensor self) -> Tensor"),
     (Rule.COMPARE, ANY, "isinf(Tensor self) -> Tensor"),
+    (Rule.FREE, BOOL, "signbit(Tensor self) -> Tensor"),
+    (Rule.FREE, ANY, "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"),
     (Rule.FREE, BOOL, "logical_not(Tensor self) -> Tensor"),
     (Rule.FREE, BOOL, "logical_and(Tensor self, Tensor other) -> Tensor"),
     (Rule.FREE, BOOL, "logical_or(Tensor self, Tensor other) -> Tensor"),
@@ -287,7 +261,7 @@ _TABLE = (
     (Rule.SAME, NUMBER, "bmm(Tensor self, Tensor mat2) -> Tensor"),
     (Rule.SAME, NUMBER, "mv(Tensor self, Tensor vec) -> Tensor"),
     (Rule.SAME, NUMBER, "dot(Tensor self, Tensor tensor) -> Tensor"),
-    (Rule.SAME, NUMBER, "outer(Tensor self, Tensor vec2) -> Tensor"),
+    (Rule.SAME, ANY, "outer(Tensor self, Tensor vec2) -> Tensor"),
     (Rule.SAME, NUMBER, "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
     (
         Rule.SAME,
@@ -315,6 +289,11 @@ _TABLE = (
     (Rule.SAME, ANY, "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
     (Rule.SAME, ANY, "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
     (Rule.SAME, ANY, "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),
+    (
+        Rule.SAME,
+        ANY,
+        "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
+    ),
     (Rule.SAME, ANY, "flip(Tensor self, int[] dims) -> Tensor"),
     (Rule.SAME, ANY, "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"),
     (Rule.SAME, ANY, "repeat(Tensor self, SymInt[] repeats) -> Tensor"),
@@ -381,7 +360,15 @@ _TABLE = (
     (Rule.FREE, ANY, f"eye.m(SymInt n, SymInt m, *, {_MAKE}) -> Tensor"),
 )
 
+_VIEWS = (
+    *("t", "transpose.int", "permute", "view", "view.dtype", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims"),
+    *("expand", "slice.Tensor", "select.int", "diagonal", "unfold", "split.Tensor", "split_with_sizes", "unbind.int"),
+    *("as_strided", "detach", "alias"),
+)
+
 ALIASES = {
+    # The twins of views that copy, such as `slice_copy.Tensor`: tensors are values here.
+    **{re.sub(r"^\w+", r"\g<0>_copy", name): name for name in _VIEWS},
     "__and__.Scalar": "bitwise_and.Scalar",
     "__and__.Tensor": "bitwise_and.Tensor",
     "__or__.Scalar": "bitwise_or.Scalar",
@@ -403,98 +390,5 @@ ALIASES = {
 }
 """Other names of overloads of the table."""
 
-# Schema types of parameters that say where and how a result is stored, and names of parameters that only gradients
-# depend on or that choose among equal implementations; no value depends on them.
-_STORAGE = ("MemoryFormat?", "Layout?", "Device?", "bool?")
-_STORAGE_NAMES = ("non_blocking", "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse", "sparse_grad", "path")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of an ATen schema; `kind` is its type without size and alias marks: `Tensor`, `int[]`, `float`."""
-
-    name: str
-    kind: str
-    optional: bool
-    keyword_only: bool
-    has_default: bool
-    default: object
-
-    @property
-    def is_tensor(self) -> bool:
-        """Whether the parameter is an operand, or a list of them."""
-        return self.kind == "Tensor" or self.is_list
-
-    @property
-    def is_list(self) -> bool:
-        """Whether the parameter is a list of operands; it is the last tensor parameter then."""
-        return self.kind in ("Tensor[]", "Tensor?[]")
-
-    @property
-    def is_storage(self) -> bool:
-        """Whether no value depends on the parameter, so that it is no part of the operation."""
-        return self.kind == "storage"
-
-
-@dataclass(frozen=True)
-class Schema:
-    """An ATen overload: its name (`add.Tensor`; the default overload has no suffix), parameters and element types."""
-
-    name: str
-    text: str
-    parameters: tuple[Parameter, ...]
-    rule: Rule
-    elements: tuple[Attribute, ...]
-
-    @property
-    def tensors(self) -> tuple[Parameter, ...]:
-        """The parameters that are operands, in order."""
-        return tuple(p for p in self.parameters if p.is_tensor)
-
-    @property
-    def attributes(self) -> tuple[Parameter, ...]:
-        """The parameters that are properties, in order."""
-        return tuple(p for p in self.parameters if not p.is_tensor and not p.is_storage)
-
-    @property
-    def has_many_results(self) -> bool:
-        """Whether the operation gives a list or tuple of tensors."""
-        return not self.text.endswith(("-> Tensor", "-> Tensor(a)"))
-
-    def result_elements(self, position: int) -> tuple[Attribute, ...]:
-        """The element types that a result may have."""
-        if position and self.name in _WITH_POSITIONS:
-            return (i64,)
-        names = re.findall(r"Tensor (\w+)", self.text.rpartition(" -> ")[2])
-        if position < len(names) and names[position] in OWN_ELEMENTS:
-            return OWN_ELEMENTS[names[position]]
-        return BOOL if self.rule is Rule.COMPARE else self.elements
-
-    def takes_number(self, parameter: Parameter) -> bool:
-        """Whether this tensor parameter may be a number instead, as in `x + 1`."""
-        numeric = self.name == "floor_divide" or self.name.endswith((".Tensor", ".Tensor_mode"))
-        return numeric and parameter.name in ("self", "other") and "other" in (p.name for p in self.tensors)
-
-
-def _parse_parameter(text: str, keyword_only: bool) -> Parameter:
-    kind, _, declaration = text.rpartition(" ")
-    name, has_default, default = declaration.partition("=")
-    if kind in _STORAGE or name in _STORAGE_NAMES:
-        return Parameter(name, "storage", True, keyword_only, True, None)
-    optional = kind.endswith("?")
-    kind = re.sub(r"\(.+?\)", "", kind.removesuffix("?")).replace("SymInt", "int")
-    kind = re.sub(r"\[\d+\]", "[]", kind)
-    value = () if default == "[]" else ast.literal_eval(default) if default else None
-    return Parameter(name, kind, optional, keyword_only, bool(has_default), value)
-
-
-def _parse_schema(rule: Rule, elements: tuple[Attribute, ...], text: str) -> Schema:
-    name, _, rest = text.partition("(")
-    items = [item for item in rest[: rest.index(") ->")].split(", ") if item]
-    star = items.index("*") if "*" in items else len(items)
-    parameters = [_parse_parameter(item, i > star) for i, item in enumerate(items) if item != "*"]
-    return Schema(name, text, tuple(parameters), rule, elements)
-
-
-SCHEMAS = {schema.name: schema for schema in (_parse_schema(*line) for line in _TABLE)}
+SCHEMAS = {schema.name: schema for schema in (parse_schema(*line) for line in _TABLE)}
 """The schema of each overload by name."""

@@ -48,9 +48,10 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.aten import ANY, OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+from deplodock.dialects.aten import ANY, SCHEMAS
 from deplodock.dialects.aten_shapes import result_shapes
 from deplodock.dialects.elements import listed
+from deplodock.dialects.schema import OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.dialects.tensor_indexing import shape_of, tensor_of
 
 if TYPE_CHECKING:

@@ -89,12 +89,15 @@ def export(
     if names is None and not isinstance(fn_or_module, nn.Module | FunctionType):
         names = _input_names(args)
     _check_types(args, names, source)
+    given = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     args = pytree.tree_map_only(torch.Tensor, _fresh, args)
     exported, original, asks_layout = _export(module, args, source)
     if not is_called:
         _refuse_writes(exported, source)
     captured = _captured_graph(exported, fn_or_module, args, names, rename, is_called, asks_layout)
+    if error := captured.layout_error([*given, *captured.originals[len(given) :]]):
+        raise located(UnsupportedError, error, source)
 
     @cache
     def as_written() -> CapturedGraph:

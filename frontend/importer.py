@@ -32,8 +32,9 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.arguments import name_checks
-from deplodock.dialects.aten import ALIASES, OWN_ELEMENTS, WIDE_NUMBERS, Parameter, Rule, Schema
+from deplodock.dialects.aten import ALIASES, WIDE_NUMBERS
 from deplodock.dialects.elements import FLOATS, WIDE, ui8
+from deplodock.dialects.schema import OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.source import Position, Source
@@ -73,6 +74,32 @@ def tensor_type(value: Any, what: str) -> TensorType[Attribute]:
     if not all(isinstance(extent, int) for extent in value.shape):
         raise UnsupportedError(f"{what} has a shape that depends on the values of a tensor")
     return TensorType(_ELEMENTS[value.dtype], list(value.shape))
+
+
+def is_whole(value: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory in row-major order, so that `as_strided` reads the tensor."""
+    bytes = value.untyped_storage().nbytes()
+    return value.is_contiguous() and not value.storage_offset() and bytes == value.numel() * value.element_size()
+
+
+def memory_of(node: fx.Node) -> fx.Node | None:
+    """The node whose value is, in row-major order, all of the memory that a node's value views, if there is one."""
+    value = node.meta["val"]
+    storage, source = value.untyped_storage()._cdata, node
+    while source is not None and not (is_whole(source.meta["val"]) and source.meta["val"].dtype == value.dtype):
+        source = _viewed(source, storage)
+    return source
+
+
+def _viewed(node: fx.Node, storage: int) -> fx.Node | None:
+    """The operand whose memory a node's value views, also where this is one of several views."""
+    for operand in node.all_input_nodes:
+        value = operand.meta["val"]
+        if isinstance(value, list | tuple):
+            return _viewed(operand, storage)
+        if isinstance(value, torch.Tensor) and value.untyped_storage()._cdata == storage:
+            return operand
+    return None
 
 
 def overload_of(node: fx.Node) -> str:
@@ -191,6 +218,7 @@ class _Importer:
         """The arguments of the operation by name, without those that have their default."""
         positional = [p.name for p in schema.parameters if not p.keyword_only]
         given: dict[str, Any] = {**dict(zip(positional, node.args, strict=False)), **node.kwargs}
+        given = self.in_memory(node, given) if schema.name == "as_strided" else given
         element = self.common_element(node, given) if schema.rule is Rule.COMPARE else element
         arguments: dict[str, Argument] = {}
         for parameter in schema.parameters:
@@ -208,11 +236,22 @@ class _Importer:
             elif schema.takes_number(parameter) and not node.all_input_nodes and not arguments:
                 # A call on numbers alone: one of them becomes a tensor without dimensions.
                 arguments[parameter.name] = self.number(node, value, element)
-            elif parameter.name != "dtype" or schema.name == "_to_copy":
+            elif parameter.name != "dtype" or schema.name in ("_to_copy", "view.dtype"):
                 arguments[parameter.name] = self.attribute(node, schema.takes_number(parameter), parameter, value)
         if given:
             raise self.error(node, f"{node.target} with {', '.join(given)} is not supported")
         return arguments
+
+    def in_memory(self, node: fx.Node, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of as_strided, of the memory of its operand: of the tensor of which this is a view."""
+        source = memory_of(given["self"])
+        if source not in self.values:
+            raise self.error(
+                node, f"{node.target} is not supported here: its operand is no view of a contiguous tensor"
+            )
+        offset = given.get("storage_offset")
+        offset = given["self"].meta["val"].storage_offset() if offset is None else offset
+        return {**given, "self": source, "storage_offset": offset}
 
     def number(self, node: fx.Node, value: Any, element: Attribute) -> SSAValue:
         """A number as a tensor without dimensions."""
@@ -280,11 +319,16 @@ class _Importer:
         return node_error(node, message, self.source)
 
 
+_IN_EVALUATION = "; call .eval() on a module in training mode"
+"""What makes layers that draw random numbers in training plain formulas."""
+
+
 def _unsupported(node: fx.Node) -> str:
     """Why a call has no operation: the program calls what it names, of which PyTorch may have made something else."""
     name, own = overload_of(node), str(node.target)
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        return f"{name} is not supported: it draws random numbers; call .eval() on a module in training mode"
+        is_layer = any(layer in name for layer in ("dropout", "rrelu"))
+        return f"{name} is not supported: it draws random numbers" + (_IN_EVALUATION if is_layer else "")
     if not all(isinstance(extent, int) for value in _results(node) for extent in value.shape):
         return f"{name} is not supported: its result has a shape that depends on the values of a tensor"
     if node.target in (_ATEN.item.default, _ATEN._local_scalar_dense.default):

@@ -14,8 +14,12 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.frontend.importer import is_whole, memory_of
+
 RMS_NORM = torch.ops.aten.rms_norm.default
 NAN_TO_NUM = torch.ops.aten.nan_to_num.default
+BITS = torch.ops.aten.view.dtype
+AS_STRIDED = torch.ops.aten.as_strided.default
 
 _ATEN = torch.ops.aten
 _EQUALITIES = (_ATEN.eq.Scalar, _ATEN.eq.Tensor, _ATEN.ne.Scalar, _ATEN.ne.Tensor)
@@ -76,6 +80,21 @@ class CapturedGraph:
                 node.update_kwarg("device", torch.device(device))
         graph.recompile()
         return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
+
+    def layout_error(self, inputs: Sequence[torch.Tensor]) -> str:
+        """Which of the tensors that a program is given it reads as memory that they are not; empty if none.
+
+        as_strided reads the memory of a tensor, and the program is compiled for tensors that are all of their memory.
+        """
+        strided = self.graph.graph.find_nodes(op="call_function", target=AS_STRIDED)
+        read = {source for node in strided if (source := memory_of(node.all_input_nodes[0])) is not None}
+        names = {node.name for node in read}
+        for place, name, value in zip(self.placeholders, self.names, inputs, strict=False):
+            if place in names and not is_whole(value):
+                return (
+                    f"aten.as_strided reads the memory of {name}, of which it is a part or not in order: pass a clone"
+                )
+        return ""
 
 
 @dataclass(frozen=True)
@@ -173,6 +192,10 @@ class _Double(fx.Interpreter):
         if n.op != "call_function" or not isinstance(n.target, torch._ops.OpOverload):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if n.target is BITS:
+            # Bits are those of the captured type, and what they are read as is no wider.
+            source = args[0].to(n.all_input_nodes[0].meta["val"].dtype)
+            return _doubled(self.call_function(n.target, (source, *args[1:]), {}))
         names = [argument.name for argument in n.target._schema.arguments]
         given = {**dict(zip(names, args, strict=False)), **kwargs, **_defaults_of_types(n)}
         return pytree.tree_map(_doubled, self.call_function(n.target, (), pytree.tree_map(_widened, given)))

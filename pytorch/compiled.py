@@ -177,6 +177,8 @@ class CompiledProgram:
                 )
         if self._captured.asks_layout:
             self._check_layout(inputs)
+        if error := self._captured.layout_error(inputs):
+            raise InvalidInputError(error)
         return inputs
 
     def _check_layout(self, inputs: Sequence[torch.Tensor]) -> None:

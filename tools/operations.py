@@ -7,8 +7,9 @@ import textwrap
 
 from xdsl.ir import Attribute
 
-from deplodock.dialects.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS, Rule, Schema
+from deplodock.dialects.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS
 from deplodock.dialects.elements import INTEGERS, listed
+from deplodock.dialects.schema import Rule, Schema
 from deplodock.passes.torch.decompose import PATTERNS
 
 _NAMES: dict[tuple[Attribute, ...], str] = {

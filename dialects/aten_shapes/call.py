@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from xdsl.ir import SSAValue
 
-from deplodock.dialects.aten import Schema
+from deplodock.dialects.schema import Schema
 
 
 class AtenCall(Protocol):

@@ -123,6 +123,18 @@ def unfolded(op: AtenCall) -> Sequence[Shape]:
     return [(*_resized(shape, dim, (extent - size) // step + 1), size) if shape else (size,)]
 
 
+def strided(op: AtenCall) -> Sequence[Shape]:
+    """The size, of elements that the memory of the operand has."""
+    size, strides, offset = op.value("size"), op.value("stride"), op.value("storage_offset") or 0
+    if len(size) != len(strides) or min((*size, *strides, offset)) < 0:
+        raise ValueError(f"no elements of size {list(size)} are {list(strides)} apart from {offset} on")
+    count, last = prod(shape_of(op.operand("self"))), offset
+    last += sum((n - 1) * step for n, step in zip(size, strides, strict=True))
+    if 0 not in size and last >= count:
+        raise ValueError(f"element {last} is outside of a memory of {count} elements")
+    return [tuple(size)]
+
+
 def flipped(op: AtenCall) -> Sequence[Shape]:
     """That of the operand."""
     shape = shape_of(op.operand("self"))

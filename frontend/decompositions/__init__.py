@@ -18,17 +18,31 @@ from deplodock.frontend.decompositions.indexing import INDEXING
 from deplodock.frontend.decompositions.interpolation import INTERPOLATION
 from deplodock.frontend.decompositions.losses import LOSSES
 from deplodock.frontend.decompositions.ordering import ORDERING
+from deplodock.frontend.decompositions.products import PRODUCTS
+from deplodock.frontend.decompositions.sampling import SAMPLING
 from deplodock.frontend.decompositions.scattering import SCATTERING
+from deplodock.frontend.decompositions.special import SPECIAL
 from deplodock.frontend.decompositions.table import ATEN, Decompositions
+from deplodock.frontend.decompositions.views import VIEWS
 from deplodock.frontend.importer import has_operation
 
 _FURTHER = (
-    *(ATEN.elu.default, ATEN.linalg_vector_norm.default, ATEN.dist.default),
+    *(ATEN.elu.default, ATEN.linalg_vector_norm.default, ATEN.dist.default, ATEN.ldexp.Tensor),
     *(ATEN.tril_indices.default, ATEN.triu_indices.default),
+    *(ATEN.native_layer_norm.default, ATEN.native_group_norm.default),
     *(ATEN._native_batch_norm_legit_functional.default, ATEN._native_batch_norm_legit.no_stats),
 )
-_OWN: Decompositions = {**ARITHMETIC, **DERIVED, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **SCATTERING}
-_CHECKED = frozenset(str(overload) for overload in (*SCATTERING, *ORDERING, ATEN.masked_scatter.default))
+_OWN: Decompositions = {
+    **{**ARITHMETIC, **DERIVED, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **PRODUCTS},
+    **{**SAMPLING, **SCATTERING, **SPECIAL, **VIEWS},
+}
+_CHECKED = frozenset(
+    str(overload)
+    for overload in (
+        *(*SCATTERING, *ORDERING, *VIEWS, ATEN.masked_scatter.default),
+        *(*SAMPLING, ATEN.grid_sampler.default, ATEN.pdist.default),
+    )
+)
 """The overloads that are computed by reading inside of what they read, whatever their operands are."""
 
 

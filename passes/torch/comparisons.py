@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import ClassVar
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, i1
 from xdsl.ir import Operation, SSAValue
 
@@ -28,12 +28,17 @@ class LowerComparison(AtenPattern):
 
 
 class LowerIsSpecial(AtenPattern):
-    """Where a float is NaN (not equal to itself) or infinite; an integer never is."""
+    """Where a float is NaN (not equal to itself) or infinite, which an integer never is, or has a minus sign."""
 
-    overloads = ("isnan", "isinf")
+    overloads = ("isnan", "isinf", "signbit")
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x = op.operand("self")
+        if op.schema().name == "signbit":
+            # Zeros and NaN have a sign, too.
+            is_float = isinstance(element_of(x), AnyFloat)
+            sign = build.map(math.CopySignOp, build.constant_like(1, x), x, name="sign") if is_float else x
+            return build.compare_with("lt", sign, 0)
         if not isinstance(element_of(x), AnyFloat):
             return build.constant(0, i1, shape_of(x))
         if op.schema().name == "isnan":

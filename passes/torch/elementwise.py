@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat
+from xdsl.dialects.builtin import AnyFloat, i1
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects.tensor import element_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
+from deplodock.passes.torch.tensor_builder import TensorBuilder, filling, width_of
 
 
 class LowerUnary(AtenPattern):
@@ -95,13 +95,14 @@ class LowerDiv(AtenPattern):
         return build.map(arith.DivfOp, *operand_pair(op, build))
 
 
-class LowerAtan2(AtenPattern):
-    """The angle of the point (other, self)."""
+class LowerBinaryFunction(AtenPattern):
+    """The scalar function of two floats: `atan2` is the angle of (other, self), `copysign` has the sign of other."""
 
-    overloads = ("atan2",)
+    op_classes: ClassVar[dict[str, type[Operation]]] = {"atan2": math.Atan2Op, "copysign.Tensor": math.CopySignOp}
+    overloads = tuple(op_classes)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        return build.map(math.Atan2Op, *operand_pair(op, build))
+        return build.map(self.op_classes[op.schema().name], *operand_pair(op, build))
 
 
 class LowerRsub(AtenPattern):
@@ -138,12 +139,14 @@ class LowerAbs(AtenPattern):
 
 
 class LowerSign(AtenPattern):
-    """1, -1, or 0 for zeros and NaN."""
+    """1, -1, or 0 for zeros and NaN; a boolean itself."""
 
     overloads = ("sign",)
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x = op.operand("self")
+        if element_of(x) == i1:
+            return x
         zero = build.constant_like(0, x)
         below = build.select(build.compare("lt", x, zero), build.constant_like(-1, x), zero, name="negative")
         return build.select(build.compare("gt", x, zero), build.constant_like(1, x), below)
@@ -190,3 +193,20 @@ class LowerCast(AtenPattern):
 
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         return build.cast(op.operand("self"), op.tensor_type.element_type)
+
+
+class LowerBitcast(AtenPattern):
+    """The same bits as elements of another type of their width."""
+
+    computes = False
+    overloads = ("view.dtype",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, element = op.operand("self"), op.tensor_type.element_type
+        if element_of(x) == element:
+            return x
+        if i1 in (element_of(x), element) or width_of(element_of(x)) != width_of(element):
+            raise ValueError(f"elements of {element_of(x)} are not read as {element}, only as a type of their width")
+        # Of the integers i8 and ui8 have the same width.
+        of_floats = isinstance(element, AnyFloat) or isinstance(element_of(x), AnyFloat)
+        return build.cast_bits(x, element) if of_floats else build.cast(x, element)

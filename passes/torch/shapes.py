@@ -179,6 +179,21 @@ class LowerUnfold(AtenPattern):
         return build.index_map(x, AffineMap(len(result), 0, tuple(places)), result)
 
 
+class LowerAsStrided(AtenPattern):
+    """Elements of contiguous memory, at an offset and so many of them apart in each dimension."""
+
+    computes = False
+    overloads = ("as_strided",)
+
+    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
+        x, size, strides = op.operand("self"), op.value("size"), op.value("stride")
+        place = AffineExpr.constant(op.value("storage_offset") or 0)
+        for dim, step in enumerate(strides):
+            place = place + AffineExpr.dimension(dim) * step
+        memory = build.reshape(x, (prod(shape_of(x)),))
+        return build.index_map(memory, AffineMap(len(size), 0, (place,)), size)
+
+
 class LowerFlip(AtenPattern):
     """Read dimensions from their end."""
 

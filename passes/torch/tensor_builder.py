@@ -44,7 +44,10 @@ _OPS: dict[str, tuple[type[Operation], type[Operation]]] = {
 _ROUNDING = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 # On i1, whose true is -1 as a signed number; PyTorch adds booleans as 0 and 1, and 2 is true.
-_BOOL_OPS: dict[str, type[Operation]] = {"maximum": arith.OrIOp, "minimum": arith.AndIOp, "add": arith.OrIOp}
+_BOOL_OPS: dict[str, type[Operation]] = {
+    **dict.fromkeys(("maximum", "fmax", "add"), arith.OrIOp),
+    **dict.fromkeys(("minimum", "fmin"), arith.AndIOp),
+}
 
 # The predicates of each comparison: on floats, signed integers and i1.
 _PREDICATES = {
@@ -217,6 +220,11 @@ class TensorBuilder:
             op = tensor.ElementwiseOp([value], [TensorType(i1, shape_of(value))], body)
         else:
             op = tensor.ElementwiseOp.of(_cast_op(source, element), value, result_element=element)
+        return self.insert(op).outputs[0]
+
+    def cast_bits(self, value: SSAValue, element: Attribute) -> SSAValue:
+        """The same bits as elements of another type of their width."""
+        op = tensor.ElementwiseOp.of(arith.BitcastOp, value, result_element=element)
         return self.insert(op).outputs[0]
 
     def widen(self, value: SSAValue) -> SSAValue:

@@ -70,6 +70,28 @@ def test_what_orders_and_scatters_equals_pytorch(
     check_levels(order, (x, torch.tensor([3, 0, 3])))
 
 
+def products(x: Any, w: Any, v: Any, three: Any) -> Any:
+    image = x.view(1, 2, 2, 4)
+    return (
+        *(torch.native_layer_norm(x, (4,), w, w, 1e-5), *torch.native_group_norm(image, w[:2], None, 1, 2, 8, 2, 1e-5)),
+        *(torch.cdist(x, x + w, p) for p in (0.0, 1.0, 2.0, 3.0, torch.inf)),
+        *(F.pdist(x, p) for p in (1.0, 2.0)),
+        *(torch.addbmm(x, three, three.mT), torch.addbmm(x * torch.nan, three, three.mT, beta=0, alpha=2)),
+        *(F.bilinear(x, x + 1, v, w[:2]), F.fold(F.unfold(image, 2), (2, 4), 2), F.rrelu(x, 0.1, 0.5)),
+        *(F.interpolate(image, size=3, mode="area"), *F.adaptive_max_pool2d(image, 2, return_indices=True)),
+        *(F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2), F.grid_sample(image, w.view(1, 1, 2, 2))),
+        *(torch.hypot(x, w), torch.erfc(x), torch.lgamma(x), torch.polygamma(2, x), torch.i0(x), *torch.frexp(x)),
+        *(torch.copysign(x, -w), torch.nextafter(x, w), (x > 0).to(torch.uint8).any(0) * 200 + 100),
+        *(x.as_strided((2, 3), (3, 1), 2), torch.diagonal_scatter(x, w), torch.angle(x).signbit()),
+    )
+
+
+def test_products_distances_and_samples_equal_pytorch(check_levels: Callable[..., int]) -> None:
+    generator = torch.Generator().manual_seed(2)
+    x, w, v, three = (torch.randn(shape, generator=generator) for shape in ((4, 4), (4,), (2, 4, 4), (3, 4, 2)))
+    check_levels(products, (x, w, v, three))
+
+
 def test_equals_pytorch(check_levels: Callable[..., int]) -> None:
     x = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
     check_levels(program, (x, torch.tensor([4, 0, 2])))
@@ -81,8 +103,6 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "_unique2.default": lambda x, i: x.unique(),
     "bincount.default": lambda x, i: torch.bincount(i, minlength=9),
     "repeat_interleave.self_Tensor": lambda x, i: x.repeat_interleave(i.repeat(2), 0),
-    "as_strided.default": lambda x, i: x.as_strided((2, 2), (1, 1)),
-    "diagonal_scatter.default": lambda x, i: x.diagonal_scatter(x[0]),
     "rand.default": lambda x, i: x + torch.rand(4),
 }
 

@@ -74,7 +74,32 @@ EXACT: dict[str, Case] = {
         lambda i, n: (i >> n, i >> 1, i >> 70, -300 >> n, i.int() >> n.int(), torch.bitwise_right_shift(i, 1)),
         (i, j.abs() * 8),
     ),
-    "sign": (lambda s, i: (s.sign(), i.sign()), (s, i)),
+    "sign": (lambda s, i, b: (s.sign(), i.sign(), b.sign()), (s, i, b)),
+    "copysign.Tensor signbit": (
+        lambda p, q, i: (
+            *(torch.copysign(p, q), torch.copysign(i, -i), torch.copysign(p, -0.0), torch.copysign(i, 2)),
+            *(torch.copysign(p.double(), q), torch.copysign(p.bfloat16(), q.bfloat16())),
+            *(p.signbit(), i.signbit(), p.half().signbit(), (i > 0).signbit(), i.to(torch.uint8).signbit()),
+        ),
+        (p, q, i),
+    ),
+    "view.dtype": (
+        lambda s, i: (
+            *(s.view(torch.int32), s.double().view(torch.int64), i.view(torch.float64), i.int().view(torch.float32)),
+            *(s.half().view(torch.int16), s.bfloat16().view(torch.int16), i.short().view(torch.bfloat16)),
+            *(i.short().view(torch.float16), i.to(torch.int8).view(torch.uint8), s.view(torch.float32)),
+            (s.view(torch.int32) >> 23 & 255) - 127,
+        ),
+        (s, i),
+    ),
+    "fmax fmin outer bool": (
+        lambda b, c: (torch.fmax(b, c), torch.fmin(b, c), torch.outer(b[0], c[1]), torch.outer(b[1], c[1])),
+        (b, c),
+    ),
+    "bitwise_and.Scalar_Tensor bitwise_or.Scalar_Tensor bitwise_xor.Scalar_Tensor": (
+        lambda i: (torch.bitwise_and(3, i), torch.bitwise_or(4, i), torch.bitwise_xor(-1, i)),
+        (i,),
+    ),
     "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor": (
         lambda p, q, i, j, b, c: (
             *(p == q, p != q, p < q, p <= q, p > q, p >= q),

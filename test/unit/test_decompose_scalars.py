@@ -13,7 +13,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.dialects.aten import OWN_ELEMENTS, SCHEMAS, Parameter, Rule, Schema
+from deplodock.dialects.aten import SCHEMAS
+from deplodock.dialects.schema import OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.passes.torch.decompose import DecomposePass
 

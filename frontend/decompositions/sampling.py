@@ -1,0 +1,124 @@
+"""Decompositions that read a tensor between its elements: grid_sample."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+import torch
+
+from deplodock.frontend.decompositions.table import ATEN, Decompositions
+
+Tensor = torch.Tensor
+
+# PyTorch's numbers of the modes; bilinear is 0, border 1.
+_NEAREST, _BICUBIC = 1, 2
+_ZEROS, _REFLECTION = 0, 2
+
+
+def _grid_sample(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """The elements of `x`, [n, c, spaces..], at the points of `grid`, [n, points.., spaces].
+
+    A point names the last dimension of `x` first. -1 and 1 are the ends of a dimension: with `align_corners` the
+    centres of its first and last elements, else their outer edges. Half precision is computed in float32 and rounded
+    once.
+    """
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    extents = x.shape[2:]
+    coordinates = reversed(grid.to(wide).unbind(-1))
+    places = [_unnormalized(place, n, align_corners) for place, n in zip(coordinates, extents, strict=True)]
+    if interpolation_mode == _BICUBIC:
+        return _bicubic(x.to(wide), places, padding_mode, align_corners).to(x.dtype)
+    places = [_inside(p, n, padding_mode, align_corners) for p, n in zip(places, extents, strict=True)]
+    if interpolation_mode == _NEAREST:
+        return _read(x, [place.round() for place in places])
+    starts = [place.floor() for place in places]
+    corners = itertools.product((0, 1), repeat=len(extents))
+    return functools.reduce(torch.add, (_corner(x.to(wide), places, starts, corner) for corner in corners)).to(x.dtype)
+
+
+def _corner(x: Tensor, places: Sequence[Tensor], starts: Sequence[Tensor], steps: Sequence[int]) -> Tensor:
+    """The element at one corner around each point, times its weight: the volume to the opposite corner."""
+    found = _read(x, [start + step for start, step in zip(starts, steps, strict=True)])
+    shares = [p - start if step else start + 1 - p for p, start, step in zip(places, starts, steps, strict=True)]
+    return found * functools.reduce(torch.mul, shares).unsqueeze(1)
+
+
+def _unnormalized(place: Tensor, extent: int, align_corners: bool) -> Tensor:
+    return (place + 1) / 2 * (extent - 1) if align_corners else ((place + 1) * extent - 1) / 2
+
+
+def _inside(place: Tensor, extent: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """A coordinate moved to where the padding takes its element from: an end, or its mirror image about the ends."""
+    if padding_mode == _ZEROS:
+        return place
+    if padding_mode == _REFLECTION:
+        place = _reflected(place, 0, 2 * (extent - 1)) if align_corners else _reflected(place, -1, 2 * extent - 1)
+    # The larger of NaN and 0 is 0 here, as in the comparisons of PyTorch.
+    return torch.where(place > 0, torch.where(place < extent - 1, place, extent - 1), 0)
+
+
+def _reflected(place: Tensor, twice_low: int, twice_high: int) -> Tensor:
+    """A coordinate mirrored about both bounds, given twofold, until it is between them."""
+    if twice_low == twice_high:
+        return torch.zeros_like(place)
+    low, span = twice_low / 2, (twice_high - twice_low) / 2
+    distance = (place - low).abs()
+    rest = torch.fmod(distance, span)
+    flips = (distance / span).floor()
+    is_even = torch.fmod(flips, 2) == 0
+    return torch.where(is_even, rest + low, span - rest + low)
+
+
+def _read(x: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """The elements of `x` at whole coordinates of each batch, [n, c, points..], 0 outside."""
+    extents = x.shape[2:]
+    fits = [(place >= 0) & (place <= extent - 1) for place, extent in zip(places, extents, strict=True)]
+    inside = functools.reduce(torch.logical_and, fits)
+    indices = [torch.where(inside, place, 0).long() for place in places]
+    flat = indices[0]
+    for index, extent in zip(indices[1:], extents[1:], strict=True):
+        flat = flat * extent + index
+    batch, channels = x.shape[:2]
+    points = flat.reshape(batch, 1, -1).expand(batch, channels, -1)
+    found = x.reshape(batch, channels, -1).gather(2, points).reshape(batch, channels, *flat.shape[1:])
+    return torch.where(inside.unsqueeze(1), found, 0)
+
+
+def _bicubic(x: Tensor, places: Sequence[Tensor], padding_mode: int, align_corners: bool) -> Tensor:
+    """Cubic convolution of the four neighbours in each dimension, each of which the padding moves."""
+    extents = x.shape[2:]
+    starts = [place.floor() for place in places]
+    weights = [_cubic(place - start) for place, start in zip(places, starts, strict=True)]
+
+    def neighbour(*steps: int) -> Tensor:
+        moved = [
+            _inside(start + (step - 1), extent, padding_mode, align_corners)
+            for start, step, extent in zip(starts, steps, extents, strict=True)
+        ]
+        return _read(x, [place.trunc() for place in moved])
+
+    def line(row: int) -> Tensor:
+        return functools.reduce(torch.add, (neighbour(row, c) * weights[1][c].unsqueeze(1) for c in range(4)))
+
+    return functools.reduce(torch.add, (line(row) * weights[0][row].unsqueeze(1) for row in range(4)))
+
+
+def _cubic(t: Tensor) -> list[Tensor]:
+    """The weights of the neighbours at distances 1 + t, t, 1 - t and 2 - t: R. Keys, 1981, with A = -0.75."""
+    a = -0.75
+
+    def near(x: Tensor) -> Tensor:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+SAMPLING: Decompositions = {
+    ATEN.grid_sampler_2d.default: _grid_sample,
+    ATEN.grid_sampler_3d.default: _grid_sample,
+}
