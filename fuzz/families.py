@@ -320,7 +320,7 @@ def reduction(drawer: Drawer) -> Drawn:
     """Reductions over one dimension, some, or all, and what follows them."""
     x = drawer.value(least=1)
     name = drawer.draw.choice(["sum", "amax", "amin", "any", "all", "mean", "prod", "argmax"])
-    if (name in ("mean", "prod") and not x.value.dtype.is_floating_point) or x.value.dtype == torch.uint8:
+    if name in ("mean", "prod") and not x.value.dtype.is_floating_point:
         name = "sum"
     dim = drawer.dim(x)
     match drawer.draw.choice(["dim", "kept", "whole", "two"]):
@@ -332,6 +332,50 @@ def reduction(drawer: Drawer) -> Drawn:
             return f"{{}}.{name}({_tuple(drawer.dims(x))})", [x]
         case _:
             return f"{{}}.{name}({dim})", [x]
+
+
+_BITS = {2: "int16", 4: "int32", 8: "int64"}
+
+
+def bits(drawer: Drawer) -> Drawn:
+    """Signs and bits of new inputs, of whose zeros and NaN no operation has chosen the sign; memory as it lies."""
+    x = drawer.input(drawer.shape(1), drawer.dtype(FLOATS))
+    match drawer.draw.choice(["sign", "copysign", "bits", "memory"]):
+        case "sign":
+            return "torch.signbit({})", [x]
+        case "copysign":
+            return "torch.copysign({}, {})", [drawer.like(x), x]
+        case "bits":
+            return f"{{}}.view(torch.{_BITS[x.value.dtype.itemsize]})", [x]
+        case _:
+            size, stride = [drawer.draw.randint(1, 4) for _ in range(2)], [drawer.draw.randint(0, 3) for _ in range(2)]
+            reach = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+            last = max(0, x.value.numel() - 1 - reach)
+            return f"torch.cat([{{}}.flatten()]).as_strided({size}, {stride}, {drawer.draw.randint(0, last)})", [x]
+
+
+def pool(drawer: Drawer) -> Drawn:
+    """Pools of windows and of parts, whole and uneven, with the places of the largest elements."""
+    spaces = drawer.draw.choice([1, 2, 2, 3])
+    extents = [drawer.draw.choice([1, 3, 5, 8, 9]) for _ in range(spaces)]
+    x = drawer.shaped((*drawer.draw.choice([(3,), (1, 2), (2, 3)]), *extents), drawer.dtype(FLOATS))
+    size = [drawer.draw.randint(1, min(3, extent)) for extent in extents]
+    padding = [drawer.draw.randint(0, n // 2) for n in size]
+    parts = [drawer.draw.randint(1, extent + 1) for extent in extents]
+    rest = f"{spaces}d({{}}, {size}, {drawer.draw.randint(1, 2)}, {padding}, ceil_mode={drawer.chance(0.3)}"
+    match drawer.draw.choice(["max", "places", "average", "parts", "largest parts", "places of parts"]):
+        case "max":
+            return f"F.max_pool{rest})", [x]
+        case "places":
+            return f"F.max_pool{rest}, return_indices=True)[1]", [x]
+        case "average" if spaces < 3 or x.value.dtype.itemsize > 2:
+            return f"F.avg_pool{rest}, count_include_pad={drawer.chance(0.5)})", [x]
+        case "largest parts":
+            return f"F.adaptive_max_pool{spaces}d({{}}, {parts})", [x]
+        case "places of parts":
+            return f"F.adaptive_max_pool{spaces}d({{}}, {parts}, return_indices=True)[1]", [x]
+        case _:
+            return f"F.adaptive_avg_pool{spaces}d({{}}, {parts})", [x]
 
 
 FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
@@ -349,6 +393,8 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (7, cast),
     (14, pointwise),
     (9, reduction),
+    (2, bits),
+    (3, pool),
     (24, call),
 )
 """The families and how often each is drawn; any other operation of the dialect comes by its schema."""

@@ -15,7 +15,9 @@ BY_FAMILY = (
     *("gather", "index_select", "index.Tensor", "embedding"),
     *("linear", "matmul", "mm", "bmm", "mv", "dot", "outer", "addmm", "baddbmm", "addmv", "einsum"),
     *("scaled_dot_product_attention", "rms_norm", "layer_norm", "group_norm", "_native_batch_norm_legit_no_training"),
-    *("view", "_unsafe_view", "expand"),
+    *("view", "_unsafe_view", "expand", "as_strided", "view.dtype", "copysign.Tensor", "signbit"),
+    *(f"{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3)),
+    *(f"{name}_pool{n}d{rest}" for name, rest in (("max", "_with_indices"), ("adaptive_max", "")) for n in (2, 3)),
 )
 """Overloads whose arguments depend on each other in ways that schemas do not say; `families.py` draws them."""
 
