@@ -23,6 +23,8 @@ NUMBERS = (*FLOATS, *INTEGERS)
 ANY = (*NUMBERS, torch.bool)
 SHAPES = st.lists(st.sampled_from([0, 1, 1, 2, 3, 5, 7]), max_size=3).map(tuple)
 FULL = st.lists(st.sampled_from([1, 1, 2, 3, 5, 7]), max_size=3).map(tuple)
+LONG = st.sampled_from([65, 257, 1100])
+"""Extents of rows that are ordered and counted in blocks."""
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -63,7 +65,7 @@ def sorting(draw: Draw) -> Call:
 
 def selecting(draw: Draw) -> Call:
     """The first result alone: PyTorch leaves open which of equal elements it finds."""
-    shape = draw(FULL)
+    shape = draw(st.one_of(FULL, st.tuples(st.sampled_from([1, 2]), LONG)))
     dim, keepdim = dim_of(draw, shape), draw(st.booleans())
     k = draw(st.integers(1, extent_of(shape, dim)))
     match draw(st.integers(0, 3)):
@@ -171,7 +173,7 @@ def slices(draw: Draw) -> Call:
 
 def putting(draw: Draw) -> Call:
     """Positions in some dimensions, which broadcast together, and values that broadcast to what they name."""
-    shape = draw(FULL.filter(bool))
+    shape = draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=4).map(tuple))
     common = draw(st.lists(st.integers(1, 3), max_size=2).map(tuple))
     indices: list[Any] = [None] * len(shape)
     for dim in draw(st.sets(st.sampled_from(range(len(shape))), min_size=1)):
@@ -185,7 +187,7 @@ def putting(draw: Draw) -> Call:
 
 
 def masking(draw: Draw) -> Call:
-    shape = draw(FULL.filter(bool))
+    shape = draw(st.one_of(FULL.filter(bool), st.tuples(LONG, st.sampled_from([1, 2]))))
     x = tensor(draw, shape)
     first = draw(st.integers(0, len(shape) - 1))
     end = draw(st.integers(first + 1, len(shape)))
@@ -239,3 +241,10 @@ def test_equals_the_call(drawn: Callable[[Draw], Call]) -> None:
             torch.testing.assert_close(g, w, equal_nan=True, **bound)
 
     check()
+
+
+def test_dimensions_of_positions_that_are_no_neighbours_stand_in_front() -> None:
+    x, positions = torch.arange(120.0).reshape(2, 3, 4, 5), torch.tensor([2, 0])
+    for indices, shape in (([None, positions, None, positions], (2, 2, 4)), ([None, positions, positions], (2, 2, 5))):
+        args = (x, indices, -torch.arange(math.prod(shape)).reshape(shape).float(), False)
+        torch.testing.assert_close(decompositions()[aten.index_put.default](*args), aten.index_put.default(*args))
