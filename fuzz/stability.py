@@ -73,7 +73,8 @@ class _Perturbed(fx.Interpreter):
         finite = wide[wide.isfinite()]
         size = finite.square().mean().sqrt() if finite.numel() else torch.zeros(())
         noise = torch.rand(wide.shape, generator=self._generator, dtype=torch.float64) * 2 - 1
-        return (wide + noise * _ULPS * torch.finfo(value.dtype).eps * (wide.abs() + size)).to(value.dtype)
+        moved = wide + noise * _ULPS * torch.finfo(value.dtype).eps * (wide.abs() + size)
+        return torch.where(wide.isfinite(), moved, wide).to(value.dtype)
 
 
 def _is_rounded(name: str) -> bool:

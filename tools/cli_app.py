@@ -170,9 +170,10 @@ def run_command(
     """Compile a program, run it, and check the result.
 
     It runs on the GPU, or in a simulator of one. A Python program is compared with PyTorch, IR text with the evaluator
-    of the same text, both in float64. Of a program that is too large for the simulator a sample of the CTAs runs, and
-    what they write is compared. The exit code is 1 if an output is wrong or the simulator finds a mistake such as a
-    data race, and 3 ("not run") if no CTA of some kernel could run.
+    of the same text, both in float64. Text, also that of --from, is compared on further inputs, too: negative, large,
+    infinite and so on. Of a program that is too large for the simulator a sample of the CTAs runs, and what they write
+    is compared. The exit code is 1 if an output is wrong or the simulator finds a mistake such as a data race, and 3
+    ("not run") if no CTA of some kernel could run.
     """
     given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
     session = _session(context, given)

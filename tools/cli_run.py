@@ -25,6 +25,7 @@ from deplodock.runtime import ncu, nvcc
 from deplodock.runtime.device import Executable
 from deplodock.runtime.sampled import KernelRun
 from deplodock.tools.cli_execute import Execution, lower_program, print_kernels, run_on_gpu, simulate_program
+from deplodock.tools.cli_further import Judged, judge_on_further_inputs, print_judged
 from deplodock.tools.cli_program import Program, Session
 from deplodock.tools.cli_task import Task, make_task
 from deplodock.tools.watchdog import limited
@@ -76,6 +77,7 @@ class _Report:
     outcome: Outcome
     compared: str | None
     kernels: list[KernelRun]
+    further: list[Judged]
     compiled: int
     bench: Benchmark | None
     profile: Profile | None
@@ -90,6 +92,7 @@ class _Report:
                 {"name": run.name, "ctas_run": run.ran, "ctas": run.total, "reason": run.reason or None}
                 for run in self.kernels
             ],
+            "further": [each.as_json() for each in self.further],
             "compiled": self.compiled,
             "bench": None if self.bench is None else self.bench.as_json(),
             "profile": None if self.profile is None else self.profile.as_json(),
@@ -141,20 +144,23 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
             if executable is None
             else run_on_gpu(session, module, task, executable)
         )
-    outcome = _judge(module, task, execution)
+    with _limited(module, options):
+        judged = judge_on_further_inputs(session, lowered, task, executable, is_given=replacement is not None)
+    outcome = _judge(module, task, execution, judged)
     compiled = 0 if executable is None else int(executable.cubin.is_new)
     bench, profile = None, None
     if executable is not None and outcome is Outcome.PASSED:
         bench, profile = _measure(session, program, module, task, executable, options)
     session.finish(module)
     compared = None if task.reference is None else task.source
-    return _Report(outcome, compared, execution.kernels, compiled, bench, profile)
+    return _Report(outcome, compared, execution.kernels, judged, compiled, bench, profile)
 
 
-def _judge(module: ModuleOp, task: Task, execution: Execution) -> Outcome:
+def _judge(module: ModuleOp, task: Task, execution: Execution, judged: Sequence[Judged]) -> Outcome:
     """Print the kernels, the verdicts, the findings and the last line."""
     print_kernels(module, execution)
     right = _check(task, execution)
+    right = print_judged(judged) and right
     for finding in execution.findings:
         print(finding)
     outputs = execution.outputs

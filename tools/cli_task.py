@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.arguments import entry_function
@@ -19,6 +21,9 @@ from deplodock.passes.driver import Level, level_of
 from deplodock.runtime.compare import Verdict, compare
 from deplodock.tools.cli_program import Program, Session
 
+if TYPE_CHECKING:
+    from deplodock.frontend.program import CapturedProgram
+
 
 @dataclass(frozen=True)
 class Task:
@@ -26,7 +31,8 @@ class Task:
 
     `reference` holds the outputs in float64 and `eager` those of another run in the program's own types, both from
     `source`; neither exists for a program at kernel level. `sensitivity` gives how far errors would move each output,
-    where PyTorch can say.
+    where PyTorch can say. `source_on` gives the reference and the other run on other inputs, or says why there is none.
+    `module` is the program that it was given as, lowered to tensor level at most.
     """
 
     inputs: list[Array]
@@ -35,6 +41,35 @@ class Task:
     source: str
     reduction_extent: int
     sensitivity: Callable[[], list[Array]] | None = None
+    source_on: Callable[[list[Array]], tuple[list[Array], list[Array]] | str] | None = None
+    module: ModuleOp | None = None
+
+    def on(self, inputs: list[Array]) -> Task | str:
+        """The same program on other inputs, or why it cannot be compared there.
+
+        Inputs count on which the source's own run, in the program's types, is right by the bar.
+        """
+        assert self.source_on is not None
+        found = self.source_on(inputs)
+        if isinstance(found, str):
+            return found
+        reference, eager = found
+        for own, wanted in zip(eager, reference, strict=True):
+            if not compare(own, wanted, None, self.reduction_extent).passed:
+                return "roundings or overflows decide the result"
+        if self.captured_differs(inputs, reference, eager):
+            return "the program that was captured differs from PyTorch there, too"
+        return replace(self, inputs=inputs, reference=reference, eager=eager, sensitivity=None)
+
+    def captured_differs(self, inputs: list[Array], reference: list[Array], eager: list[Array]) -> bool:
+        """Whether the program that was captured gives something else, as where PyTorch's formulas make NaN of inf."""
+        assert self.module is not None
+        try:
+            outputs = evaluate(self.module, inputs)
+        except Error:
+            return True
+        pairs = zip(outputs, reference, eager, strict=True)
+        return not all(compare(got, wanted, own, self.reduction_extent).passed for got, wanted, own in pairs)
 
     def verdicts(self, outputs: Sequence[Array]) -> list[Verdict]:
         """How each output compares with the reference; none at kernel level, where there is no reference."""
@@ -77,7 +112,26 @@ def _captured_task(session: Session, program: Program, device: str) -> Task:
     def sensitivity() -> list[Array]:
         return [to_array(value) for value in on_device.sensitivity()]
 
-    return Task(inputs, reference, eager, "PyTorch in float64", longest_reduction(module), sensitivity)
+    extent = longest_reduction(module)
+    source_on = partial(_pytorch_on, on_device)
+    return Task(inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, module.clone())
+
+
+def _pytorch_on(program: CapturedProgram, inputs: list[Array]) -> tuple[list[Array], list[Array]] | str:
+    """The results of PyTorch on other inputs, or why there are none."""
+    arrays = importlib.import_module("deplodock.frontend.arrays")
+    unstable = importlib.import_module("deplodock.fuzz.stability").unstable
+    given = tuple(
+        arrays.to_tensor(np.array(value)).to(like.device) for value, like in zip(inputs, program.inputs, strict=True)
+    )
+    other = replace(program, inputs=given)
+    try:
+        reference, eager = other.reference(), other.eager()
+        if (reason := unstable(other, eager, reference)) is not None:
+            return reason
+    except (RuntimeError, IndexError, ValueError, ArithmeticError) as error:
+        return f"PyTorch refuses them: {str(error).splitlines()[0]}"
+    return [arrays.to_array(value) for value in reference], [arrays.to_array(value) for value in eager]
 
 
 def _text_task(session: Session, module: ModuleOp) -> Task:
@@ -90,4 +144,13 @@ def _text_task(session: Session, module: ModuleOp) -> Task:
     with session.clock.part("evaluator's result"):
         reference = evaluate(module, inputs, precision="float64")
         eager = evaluate(module, inputs)
-    return Task(inputs, reference, eager, "the evaluator in float64", longest_reduction(module))
+
+    def source_on(others: list[Array]) -> tuple[list[Array], list[Array]] | str:
+        try:
+            return evaluate(given, others, precision="float64"), evaluate(given, others)
+        except Error as error:
+            return f"the evaluator refuses them: {error}"
+
+    given = module.clone()
+    extent = longest_reduction(module)
+    return Task(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given)

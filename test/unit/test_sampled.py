@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from deplodock.interpreters import simulator_sample
 from deplodock.runtime import sampled
-from deplodock.tools import cli_execute
+from deplodock.tools import cli_execute, cli_further
 from deplodock.tools.cli_app import app
 
 TABLE = tomllib.loads((Path(__file__).parent.parent / "gpu" / "kinds.toml").read_text(encoding="utf-8"))
@@ -46,6 +46,7 @@ def cli(*args: str) -> tuple[int, str, str]:
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every program counts as too large, and three CTAs are drawn."""
     monkeypatch.setattr(cli_execute, "LANE_STEP_LIMIT", 10)
+    monkeypatch.setattr(cli_further, "LANE_STEP_LIMIT", 10)
     monkeypatch.setattr(simulator_sample, "MOST_CTAS", 3)
 
 
