@@ -22,6 +22,7 @@ from deplodock.interpreters.simulator import Finding
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level
 from deplodock.runtime import ncu, nvcc
+from deplodock.runtime.compare import Verdict
 from deplodock.runtime.device import Executable
 from deplodock.runtime.sampled import KernelRun
 from deplodock.tools.cli_execute import Execution, lower_program, print_kernels, run_on_gpu, simulate_program
@@ -144,9 +145,12 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
             if executable is None
             else run_on_gpu(session, module, task, executable)
         )
-    with _limited(module, options):
-        judged = judge_on_further_inputs(session, lowered, task, executable, is_given=replacement is not None)
-    outcome = _judge(module, task, execution, judged)
+    verdicts = [] if execution.outputs is None else task.verdicts(execution.outputs)
+    judged: list[Judged] = []
+    if not execution.findings and all(verdict.passed for verdict in verdicts):
+        with _limited(module, options):
+            judged = judge_on_further_inputs(session, lowered, task, executable, is_given=replacement is not None)
+    outcome = _judge(module, task, execution, verdicts, judged)
     compiled = 0 if executable is None else int(executable.cubin.is_new)
     bench, profile = None, None
     if executable is not None and outcome is Outcome.PASSED:
@@ -156,10 +160,12 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
     return _Report(outcome, compared, execution.kernels, judged, compiled, bench, profile)
 
 
-def _judge(module: ModuleOp, task: Task, execution: Execution, judged: Sequence[Judged]) -> Outcome:
+def _judge(
+    module: ModuleOp, task: Task, execution: Execution, verdicts: Sequence[Verdict], judged: Sequence[Judged]
+) -> Outcome:
     """Print the kernels, the verdicts, the findings and the last line."""
     print_kernels(module, execution)
-    right = _check(task, execution)
+    right = _check(verdicts, execution)
     right = print_judged(judged) and right
     for finding in execution.findings:
         print(finding)
@@ -230,9 +236,8 @@ def _profile(
     return cli_profile.Profile(tuple(kernels), reason)
 
 
-def _check(task: Task, execution: Execution) -> bool:
+def _check(verdicts: Sequence[Verdict], execution: Execution) -> bool:
     """Print the verdict on each output; whether they and what each kernel wrote are right."""
-    verdicts = [] if execution.outputs is None else task.verdicts(execution.outputs)
     where = ", of the evaluated loop IR" if execution.evaluated else ""
     for number, verdict in enumerate(verdicts):
         print(f"output {number}{where}: {'right' if verdict.passed else 'WRONG'}: {verdict}")
