@@ -12,26 +12,25 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
-from types import FunctionType
+from types import FunctionType, TracebackType
 from typing import Any
 
 import torch
 from torch import fx, nn
 from torch._export.utils import _collect_all_valid_cia_ops_for_aten_namespace, _special_op_to_preserve_cia
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
 from deplodock.frontend.decompositions import decompositions, is_known, without_python_kernels
 from deplodock.frontend.importer import (
-    TORCH_FOLDER,
     has_operation,
     import_graph,
+    is_users,
     node_error,
     overload_of,
     tensor_type,
@@ -39,12 +38,15 @@ from deplodock.frontend.importer import (
 from deplodock.frontend.program import CapturedGraph, CapturedProgram, output_values
 from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
+from deplodock.frontend.watch import MetadataChanged, Watch
 
 _STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
 _ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
-_LAYOUT = ("stride", "is_contiguous", "storage_offset", "dim_order", "as_strided", "untyped_storage", "data_ptr")
-"""Methods of tensors that tell how they lie in memory."""
+_READ = (
+    "a branch, a number or a size depends on the values of a tensor, which are known only when the program runs; "
+    "use operations of tensors, such as torch.where"
+)
 _CAPTURING = threading.RLock()
 
 
@@ -180,18 +182,6 @@ def _fresh(value: torch.Tensor) -> torch.Tensor:
     return value.new_empty(0).set_(memory.untyped_storage(), offset, shape, strides)
 
 
-class _Asked(TorchFunctionMode):
-    """Notes whether a program asks where in memory a tensor lies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layout = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.layout |= getattr(func, "__name__", "") in _LAYOUT
-        return func(*args, **(kwargs or {}))
-
-
 def as_module(function: Callable[..., Any]) -> nn.Module:
     """A module whose forward is `function`; PyTorch records source lines only of frames that are named `forward`."""
     module = nn.Module()
@@ -242,14 +232,14 @@ def quiet() -> Iterator[None]:
             logging.disable(disabled)
 
 
-def located(kind: type[Error], message: str, source: Source | None, raised: BaseException | None = None) -> Error:
-    """An error that points at where `raised` left the user's text, if that is known."""
+def located(
+    kind: type[Error], message: str, source: Source | None, raised: BaseException | TracebackType | None = None
+) -> Error:
+    """An error that points at where `raised`, or a traceback, left the user's text, if that is known."""
+    frames = raised.__traceback__ if isinstance(raised, BaseException) else raised
     if source is not None:
-        position = None if raised is None else source.position_of_traceback(raised.__traceback__)
-        return source.error(kind, message, position)
-    frames = [] if raised is None else traceback.extract_tb(raised.__traceback__)
-    own = (TORCH_FOLDER, str(Path(__file__).parent))
-    place = next((frame for frame in reversed(frames) if not frame.filename.startswith(own)), None)
+        return source.error(kind, message, source.position_of_traceback(frames))
+    place = next((frame for frame in reversed(traceback.extract_tb(frames)) if is_users(frame.filename)), None)
     return kind(message if place is None else f"{place.filename}:{place.lineno}: error: {message}")
 
 
@@ -269,36 +259,43 @@ def _export(
     """
     fresh = pytree.tree_map_only(torch.Tensor, _fresh, args)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    inputs = [leaf for leaf in (*pytree.tree_leaves(fresh), *buffers.values()) if isinstance(leaf, torch.Tensor)]
     with quiet(), torch.no_grad():
         try:
-            with _Asked() as asked:
+            with Watch(inputs) as watch:
                 result = torch.func.functional_call(module, buffers, fresh)
+            watch.finish()
+        except MetadataChanged as raised:
+            raise located(UnsupportedError, str(raised), source, raised) from raised
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, f"the program raises {describe(raised)}", source, raised) from raised
         _check_result(result, source)
         # The program has printed what it prints in the first run.
         with contextlib.redirect_stdout(io.StringIO()):
-            return *_captured(module, args, source), asked.layout
+            return *_captured(module, args, source, watch), watch.asks_layout
 
 
 def _captured(
-    module: nn.Module, args: tuple[Any, ...], source: Source | None
+    module: nn.Module, args: tuple[Any, ...], source: Source | None, watch: Watch
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module):
                 original = torch.export.export(module, args)
+            _refuse_layouts(original.graph, source)
             name_assertions(original.graph)
             exported = original if _is_decomposed(original) else _decomposed(original, source)
     except Error:
         raise
-    except GuardOnDataDependentSymNode as raised:
-        message = "a branch or a size depends on the values of a tensor; that cannot be captured"
-        raise located(UnsupportedError, message, source, raised) from raised
+    except (GuardOnDataDependentSymNode, DataDependentOutputException) as raised:
+        raise located(UnsupportedError, _READ, source, raised) from raised
     except (Exception, SystemExit) as raised:
-        message = f"torch.export cannot capture the program: {describe(raised)}"
-        raise located(UnsupportedError, message, source, raised) from raised
+        message, place = watch.obstacle or (f"torch.export cannot capture the program: {describe(raised)}", raised)
+        raise located(UnsupportedError, message, source, place) from raised
+    if watch.obstacle and any(isinstance(n.target, torch._ops.HigherOrderOperator) for n in exported.graph.nodes):
+        message, place = watch.obstacle
+        raise located(UnsupportedError, message, source, place)
     _refuse_effects(exported, source)
     return exported, original
 
@@ -309,7 +306,7 @@ def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -
         decomposed = exported.run_decompositions(decompositions())
     except Exception as raised:
         node = _running_node(raised)
-        if node is None:
+        if node is None or not isinstance(node.target, torch._ops.OpOverload):
             raise
         is_read = isinstance(raised, GuardOnDataDependentSymNode)
         reason = "depends on the values of a tensor" if is_read else f"raises {describe(raised)}"
@@ -342,6 +339,15 @@ def _composites() -> list[Any]:
 def tracing_lock() -> contextlib.AbstractContextManager[object]:
     """The lock of TorchDynamo, which takes a second to import and which torch.export imports, too."""
     return importlib.import_module("torch._dynamo.convert_frame").compile_lock
+
+
+def _refuse_layouts(graph: fx.Graph, source: Source | None) -> None:
+    """Refuse tensors that are not dense, of which PyTorch's decompositions make errors of other kinds."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+            message = f"the result of {overload_of(node)} is of layout {value.layout}; supported are dense tensors"
+            raise node_error(node, message, source)
 
 
 def _refuse_effects(exported: torch.export.ExportedProgram, source: Source | None) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +55,8 @@ _ELEMENTS: dict[torch.dtype, Attribute] = {
 }
 Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
 _ATEN = torch.ops.aten
-TORCH_FOLDER = str(Path(torch.__file__).parent)
+_TORCH_FOLDERS = tuple(f"{Path(torch.__file__).parent.with_name(name)}{os.sep}" for name in ("torch", "functorch"))
+_OWN_FOLDERS = tuple(f"{init.parent}{os.sep}" for init in Path(__file__).parents[1].glob("*/__init__.py"))
 
 
 def tensor_type(value: Any, what: str) -> TensorType[Attribute]:
@@ -328,11 +331,16 @@ def _unsupported(node: fx.Node) -> str:
     name, own = overload_of(node), str(node.target)
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         is_layer = any(layer in name for layer in ("dropout", "rrelu"))
-        return f"{name} is not supported: it draws random numbers" + (_IN_EVALUATION if is_layer else "")
+        return f"{name} is not supported: it draws random numbers" + (
+            _IN_EVALUATION if is_layer else "; pass them as an argument"
+        )
     if not all(isinstance(extent, int) for value in _results(node) for extent in value.shape):
         return f"{name} is not supported: its result has a shape that depends on the values of a tensor"
     if node.target in (_ATEN.item.default, _ATEN._local_scalar_dense.default):
-        return f"{name} is not supported: it reads a number from a tensor, which is known only when the program runs"
+        return (
+            f"{name} is not supported: it reads a number from a tensor, which is known only when the program runs; "
+            "use the tensor itself"
+        )
     if name.startswith("aten.upsample_") and not any(value.is_floating_point() for value in _results(node)):
         return f"{name} is not supported on integers, which PyTorch weighs with integers; cast them to a float first"
     return f"{name} is not supported" + ("" if own == name else f": it needs {own}")
@@ -344,6 +352,12 @@ def _results(node: fx.Node) -> list[torch.Tensor]:
     return [
         value for value in (found if isinstance(found, list | tuple) else [found]) if isinstance(value, torch.Tensor)
     ]
+
+
+def is_users(filename: str) -> bool:
+    """Whether a file is none of PyTorch's, of Python's library or of deplodock, so that messages may point into it."""
+    is_library = filename.startswith(f"{sysconfig.get_path('stdlib')}{os.sep}") and "site-packages" not in filename
+    return not is_library and not filename.startswith((*_TORCH_FOLDERS, *_OWN_FOLDERS, "<eval_with_key>", "<frozen "))
 
 
 def node_error(node: fx.Node, message: str, source: Source | None) -> Error:
@@ -363,7 +377,7 @@ def _place(node: fx.Node, source: Source | None) -> tuple[str, Position] | None:
     for filename, line in reversed(frames):
         if source is not None and filename == source.filename:
             return filename, source.position(int(line))
-        if not filename.startswith((TORCH_FOLDER, "<eval_with_key>")):
+        if is_users(filename):
             return filename, Position(int(line), 1, 2)
     return None
 

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import NodeSource
 
 from deplodock.frontend.capture import kept_composites, quiet, tracing_lock
-from deplodock.frontend.decompositions import decompositions
+from deplodock.frontend.decompositions import decompositions, without_python_kernels
 
 
 def is_static(graph: fx.GraphModule) -> bool:
@@ -77,6 +77,7 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
         quiet(),
         tracing_lock(),
         kept_composites(),
+        without_python_kernels(),
         torch.inference_mode(False),
         torch.no_grad(),
         mode,

@@ -16,6 +16,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._guards import TracingContext
 
 from deplodock.frontend.capture import describe, kept_composites
+from deplodock.frontend.decompositions import without_python_kernels
 from deplodock.frontend.retrace import at_shapes, is_static
 from deplodock.pytorch.parts import PartsRunner
 from deplodock.pytorch.runners import overlaps_of
@@ -39,7 +40,8 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..
 
     compiler = aot_autograd(fw_compiler=compile_graph, partition_fn=min_cut_rematerialization_partition)
     try:
-        with contextlib.nullcontext() if _is_differentiated(graph, example_inputs) else kept_composites():
+        kept = contextlib.nullcontext() if _is_differentiated(graph, example_inputs) else kept_composites()
+        with kept, without_python_kernels():
             compiled = compiler(graph, example_inputs)
     except TorchDynamoException:
         raise

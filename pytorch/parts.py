@@ -31,6 +31,8 @@ from deplodock.pytorch.compiled import assert_holds, device_of, make_runner
 from deplodock.pytorch.runners import Runner, distinct, laid_out
 
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
+_CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg, torch.ops.higher_order.with_effects)
+"""Calls that PyTorch makes to check values: it is no loss to have it run them."""
 _BODY = "deplodock_body"
 """The key in a node's `meta` of the graph that PyTorch decomposes its call into."""
 _AFTER = "deplodock_after"
@@ -55,7 +57,7 @@ class Support(OperatorSupportBase):
             return self.is_node_supported(submodules, node.all_input_nodes[0])
         if node not in self._of_nodes:
             self._of_nodes[node] = self._reason(node)
-        if self._of_nodes[node] and isinstance(node.target, torch._ops.OperatorBase):
+        if self._of_nodes[node] and node.target not in _CHECKS:
             self.reasons.setdefault(overload_of(node), self._of_nodes[node])
         return not self._of_nodes[node]
 
@@ -63,6 +65,8 @@ class Support(OperatorSupportBase):
         """Why an operation cannot be compiled; empty if it can."""
         if node.target in _STRIDED:
             return "reads memory as it lies"
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return "it is no operation of tensors alone"
         try:
             body = None if has_operation(node.target) else decomposed(node)
             if body is not None:

@@ -182,9 +182,17 @@ def test_bound_names() -> None:
             UnsupportedError,
             "<expression>:1:1: error: the input is of torch.complex64",
         ),
-        ("torch.ones(3).to_sparse() * 2", UnsupportedError, "torch.export cannot capture the program"),
+        (
+            "torch.ones(3).to_sparse() * 2",
+            UnsupportedError,
+            "1:1: error: the result of aten.to_sparse.default is of layout",
+        ),
         ("torch.ones(3) + torch.ones(3).sum().item()", UnsupportedError, "aten.item.default is not supported"),
-        ("x = torch.ones(3); x if x.sum() > 0 else -x", UnsupportedError, "1:25: error: a branch or a size depends on"),
+        (
+            "x = torch.ones(3); x if x.sum() > 0 else -x",
+            UnsupportedError,
+            "1:25: error: a branch, a number or a size depends on",
+        ),
         ("torch.sign(torch.ones(3, dtype=torch.bool))", UnsupportedError, "aten.sign.default on torch.bool"),
         (
             "torch.geqrf(torch.eye(3))[0]",
