@@ -37,6 +37,7 @@ from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare
 from deplodock.runtime.device import Executable, device_target, missing
+from deplodock.runtime.host.harness import HostFault, build
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.runtime.simulated import lane_steps
 
@@ -58,6 +59,7 @@ class Kind(Enum):
     FINDING = "a finding of the simulator"
     HANG = "a kernel that does not end"
     NVCC = "CUDA text that nvcc rejects"
+    HOST = "CUDA text that the host rejects"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Case:
     """A program as text, the seed of its inputs, that of its decisions of fusion, the schedules of classes of kernels.
 
     Without a seed of fusion, and without schedules, the heuristics choose. `compiles`: whether nvcc takes the text, and
-    a GPU runs it where there is one.
+    a GPU runs it where there is one. `runs_on_host`: whether the host runs the text.
     """
 
     text: str
@@ -73,6 +75,7 @@ class Case:
     fusion: int | None = None
     schedules: Mapping[str, Schedule] | None = None
     compiles: bool = False
+    runs_on_host: bool = False
 
 
 class Failure(Exception):
@@ -195,6 +198,8 @@ class Checker:
         self._doing = "cuda"
         text = print_module(self.module)
         self.facts.reached.add("cuda")
+        if self.case.runs_on_host:
+            self._run_on_host()
         if self.case.compiles:
             self._doing = "nvcc"
             compile_cubin(text, nvcc_arch(target_of(self.module).arch.data))
@@ -204,6 +209,16 @@ class Checker:
                 self._done = "a run on the GPU"
                 self._compare(Executable(self.module).run(self.results.inputs))
                 self.facts.reached.add("gpu")
+
+    def _run_on_host(self) -> None:
+        self._doing, self._done = "the run on the host", "a run on the host"
+        try:
+            (program,) = build([self.module])
+            outputs = program.run(self.results.inputs)
+        except (CompileError, HostFault) as error:
+            raise Failure(Kind.HOST, f"in {self._doing}", str(error), _key(error)) from error
+        self._compare(outputs)
+        self.facts.reached.add("host")
 
     def _compare(self, outputs: Sequence[Array]) -> None:
         results = self.results

@@ -26,6 +26,7 @@ REACHES = {
     "staged": "stage-inputs",
     "pipelined": "pipeline-k-outer",
     "split k": "split-matmul-k",
+    "run on the host": "host",
 }
 """What a case may reach, and the stage that says so."""
 
@@ -35,6 +36,7 @@ class Summary:
     """What a run of the fuzzer did."""
 
     first: int
+    host_every: int = 0
     seconds: float = 0.0
     cases: int = 0
     compiled: int = 0
@@ -50,7 +52,8 @@ class Summary:
     def shares(self) -> dict[str, float]:
         """The share of the cases that reached each thing and had each element type."""
         cases = max(self.cases, 1)
-        reached = {name: self.reached[stage] / cases for name, stage in REACHES.items()}
+        wanted = {name: stage for name, stage in REACHES.items() if stage != "host" or 0 < self.host_every <= 10}
+        reached = {name: self.reached[stage] / cases for name, stage in wanted.items()}
         types = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
         return reached | {name: self.dtypes[name] / cases for name in types}
 
@@ -66,7 +69,8 @@ class Summary:
         never = sorted(name for name in SCHEMAS if not self.overloads[name])
         return [
             f"{self.cases} programs of {drawn} from seed {self.first} in {self.seconds:.0f} s, "
-            f"{self.compiled} compiled by nvcc, {self.run_on_gpu} run on a GPU, {len(self.failures)} failures",
+            f"{self.compiled} compiled by nvcc, {self.reached['host']} run on the host, "
+            f"{self.run_on_gpu} run on a GPU, {len(self.failures)} failures",
             ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items()),
             *([f"failed like those above: {', '.join(map(str, self.alike))}"] if self.alike else []),
             *(f"left out: {count} because {reason}" for reason, count in self.not_drawn.most_common()),
@@ -84,14 +88,15 @@ class Found:
     failure: Failure
 
 
-def draw_case(number: int, *, compile_every: int) -> tuple[Expression, Case]:
-    """The case of a number: the same on every machine."""
+def draw_case(number: int, *, compile_every: int, host_every: int = 0) -> tuple[Expression, Case]:
+    """The case of a number: the same on every machine. Of n cases, nvcc takes the first and the host the last."""
     draw = random.Random(number)
     expression = draw_expression(draw)
     fusion = draw.randrange(2**16) if draw.random() < 0.3 else None
     schedules = draw_schedules(draw) if draw.random() < 0.7 else None
     compiles = compile_every > 0 and number % compile_every == 0
-    return expression, Case(expression.text(), number, fusion, schedules, compiles)
+    runs_on_host = host_every > 0 and (number + 1) % host_every == 0
+    return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host)
 
 
 def fuzz(
@@ -100,6 +105,7 @@ def fuzz(
     count: int | None,
     seconds: float | None,
     compile_every: int,
+    host_every: int,
     most_failures: int,
     report: Callable[[Found], None],
 ) -> Summary:
@@ -108,11 +114,11 @@ def fuzz(
     Each kind of failure is reported once, as it is found.
     """
     start = time.perf_counter()
-    summary = Summary(first)
+    summary = Summary(first, host_every)
     known: set[object] = set()
     number = first
     while (count is None or number < first + count) and (seconds is None or time.perf_counter() - start < seconds):
-        expression, case = draw_case(number, compile_every=compile_every)
+        expression, case = draw_case(number, compile_every=compile_every, host_every=host_every)
         try:
             facts = check(case)
             summary.reached.update(facts.reached)

@@ -283,6 +283,9 @@ def fuzz_command(
     compile_every: Annotated[
         int, typer.Option(min=0, metavar="N", help="let nvcc compile every n-th case, and a GPU run it; 0 for none")
     ] = 10,
+    host_every: Annotated[
+        int, typer.Option(min=0, metavar="N", help="run every n-th case's CUDA text on the host; 0 for none")
+    ] = 10,
     most_failures: Annotated[int, typer.Option(min=1, metavar="N", help="kinds of failures after which to stop")] = 10,
 ) -> None:
     """Check random PyTorch programs at every level.
@@ -292,7 +295,7 @@ def fuzz_command(
     """
     cli_fuzz = importlib.import_module("deplodock.tools.cli_fuzz")
     count = 100 if count is None and seconds is None else count
-    if not cli_fuzz.run(seed, count, seconds, compile_every, most_failures):
+    if not cli_fuzz.run(seed, count, seconds, compile_every, host_every, most_failures):
         raise typer.Exit(1)
 
 

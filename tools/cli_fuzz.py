@@ -11,13 +11,16 @@ from deplodock.fuzz.run import Found, fuzz
 from deplodock.fuzz.shrink import Shrinker
 
 
-def run(first: int, count: int | None, seconds: float | None, compile_every: int, most_failures: int) -> bool:
+def run(
+    first: int, count: int | None, seconds: float | None, compile_every: int, host_every: int, most_failures: int
+) -> bool:
     """Fuzz, print what is found, and say whether all is well."""
     summary = fuzz(
         first,
         count=count,
         seconds=seconds,
         compile_every=compile_every,
+        host_every=host_every,
         most_failures=most_failures,
         report=report,
     )

@@ -7,6 +7,7 @@
 #include "types.h"
 
 #define __device__
+#define __align__(bytes) alignas(bytes)
 #define __forceinline__ inline
 #define __restrict__
 #define __grid_constant__

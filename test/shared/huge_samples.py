@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from exact_accesses import Access, exact_accesses
 from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.host.harness import HostProgram
@@ -49,6 +50,11 @@ class Huge:
 
     name: str
     module: ModuleOp
+
+    @cached_property
+    def text(self) -> str:
+        """Its CUDA."""
+        return print_module(self.module)
 
     def complaint(self, program: HostProgram) -> str | None:
         """The first access of a thread that the compiled text makes and the IR does not, or the reverse."""

@@ -14,6 +14,7 @@ from xdsl.rewriter import Rewriter
 pytest.importorskip("torch")
 
 from deplodock.dialects.aten import SCHEMAS
+from deplodock.fuzz import case as case_module
 from deplodock.fuzz import run
 from deplodock.fuzz.case import Case, Failure, Kind, NotDrawn, check
 from deplodock.fuzz.program import Expression, make_input, make_node
@@ -21,6 +22,7 @@ from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
 from deplodock.fuzz.schema_calls import DRAWN, UNSPECIFIED
 from deplodock.fuzz.shrink import Shrinker
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
+from deplodock.runtime.host import harness
 from deplodock.tools import cli_fuzz
 
 SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "60"))
@@ -35,7 +37,7 @@ print([draw_case(number, compile_every=0)[1] for number in range(20)])
 @pytest.mark.parametrize("half", range(2))
 def test_random_programs_under_random_schedules(half: int) -> None:
     """DEPLODOCK_FUZZ_SECONDS says for how long in all, DEPLODOCK_FUZZ_SEED from which case on."""
-    assert cli_fuzz.run(FIRST + half * 10**6, None, SECONDS / 2, compile_every=10, most_failures=3)
+    assert cli_fuzz.run(FIRST + half * 10**6, None, SECONDS / 2, compile_every=10, host_every=10, most_failures=3)
 
 
 def test_a_seed_fixes_the_cases() -> None:
@@ -130,6 +132,20 @@ def test_too_little_of_something_fails() -> None:
     summary = Summary(0, cases=COUNTED)
     assert {"CUDA text", "staged", "pipelined", "split k", "float32", "bool"} <= set(summary.missing())
     assert not Summary(0, cases=COUNTED - 1).missing()
+    assert "run on the host" in Summary(0, host_every=10, cases=COUNTED).missing()
+    assert "run on the host" not in Summary(0, host_every=0, cases=COUNTED).missing()
+
+
+def test_the_host_runs_a_tenth_of_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosted = [case.runs_on_host for _, case in (draw_case(n, compile_every=10, host_every=10) for n in range(20))]
+    assert [number for number, is_hosted in enumerate(hosted) if is_hosted] == [9, 19]
+    case = Case("torch.randn(9) // 2", 0, runs_on_host=True)
+    assert "host" in check(case).reached
+    text = case_module.print_module
+    monkeypatch.setattr(harness, "print_module", lambda module: text(module).replace(" * 0.5f", " * 0.25f"))
+    monkeypatch.setattr(case_module, "build", lambda modules: harness.build(modules, harness.print_module))
+    with pytest.raises(Failure, match=r"a wrong result after a run on the host"):
+        check(Case("torch.randn(9) * 0.5", 0, runs_on_host=True))
 
 
 def test_each_kind_of_failure_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +155,13 @@ def test_each_kind_of_failure_is_reported_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(run, "check", fail)
     reported: list[int] = []
     summary = run.fuzz(
-        4, count=4, seconds=None, compile_every=0, most_failures=9, report=lambda found: reported.append(found.number)
+        4,
+        count=4,
+        seconds=None,
+        compile_every=0,
+        host_every=0,
+        most_failures=9,
+        report=lambda found: reported.append(found.number),
     )
     assert reported == [4, 6]
     assert "failed like those above: 5, 7" in summary.lines()
