@@ -39,7 +39,11 @@ def ordered(x: Any, i: Any) -> Any:
         *(*x.sort(1, descending=True), x.argsort(0), *x.topk(2), *x.t().kthvalue(2), *x.median(1), *x.mode(0)),
         *(x.msort(), x.nanmedian(), *x.cummax(1), *x.cummin(0), x.logcumsumexp(1), *(x > 0).max(1), *(x > 0).sort(0)),
         *(x.quantile(0.3), x.nanquantile(torch.tensor([0.1, 0.6]), 1), torch.searchsorted(x.sort()[0], x, right=True)),
-        *(torch.bucketize(x, x[0]), torch.histc(x, 4, -1, 1), *(x.repeat(1, 30) + torch.arange(120)).topk(3, largest=False)),
+        *(
+            torch.bucketize(x, x[0]),
+            torch.histc(x, 4, -1, 1),
+            *(x.repeat(1, 30) + torch.arange(120)).topk(3, largest=False),
+        ),
     )
 
 
