@@ -48,6 +48,8 @@ _READ = (
     "use operations of tensors, such as torch.where"
 )
 _CAPTURING = threading.RLock()
+_WITHOUT_FLOAT64 = (torch.ops.aten._grouped_mm.default,)
+"""Operations that PyTorch cannot run in float64: their decompositions can."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,12 @@ def _as_written(
     graph, rather than the user's function, is run in float64, since constants and dtypes in the function's code are
     arguments of operations there, which can be replaced.
     """
-    with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock():
-        functional = original.run_decompositions({})
-    written = _captured_graph(functional, captured.function, args, names, rename, False, captured.asks_layout)
+    with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
+        known = decompositions()
+        functional = original.run_decompositions({op: known[op] for op in _WITHOUT_FLOAT64 if op in known})
+    written = _captured_graph(
+        functional, captured.function, args, names, rename, is_called=False, asks_layout=captured.asks_layout
+    )
     if written.checks:
         output = written.graph.graph.output_node()
         output.args = (output_values(written.graph)[: -len(written.checks)],)
