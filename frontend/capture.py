@@ -48,8 +48,13 @@ _READ = (
     "use operations of tensors, such as torch.where"
 )
 _CAPTURING = threading.RLock()
-_WITHOUT_FLOAT64 = (torch.ops.aten._grouped_mm.default,)
-"""Operations that PyTorch cannot run in float64: their decompositions can."""
+_ATEN = torch.ops.aten
+_WITHOUT_REFERENCE = (
+    *(_ATEN._grouped_mm.default, _ATEN.topk.default, _ATEN.sort.default, _ATEN.argsort.default),
+    *(_ATEN.kthvalue.default, _ATEN.median.dim, _ATEN.nanmedian.dim, _ATEN.mode.default),
+)
+"""Operations that PyTorch cannot run in float64, or that may give equal elements in any order: their decompositions are
+run in their place."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def _as_written(
     """
     with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
         known = decompositions()
-        functional = original.run_decompositions({op: known[op] for op in _WITHOUT_FLOAT64 if op in known})
+        functional = original.run_decompositions({op: known[op] for op in _WITHOUT_REFERENCE if op in known})
     written = _captured_graph(
         functional, captured.function, args, names, rename, is_called=False, asks_layout=captured.asks_layout
     )
