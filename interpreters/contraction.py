@@ -16,6 +16,9 @@ from deplodock.interpreters.values import Array
 _WORTHWHILE = 16
 """How many products there must be for each element of the larger factor."""
 
+_FASTER = 32
+"""How much less time a product takes in a matrix product than on its own."""
+
 
 def contract(machine: Machine, op: loop.ReduceOp, space: Space) -> Array | None:
     """The sum of products that a reduction adds up, without its identity; None where it folds anything else.
@@ -29,6 +32,7 @@ def contract(machine: Machine, op: loop.ReduceOp, space: Space) -> Array | None:
     size = max(one.size, other.size)
     if math.prod(np.broadcast_shapes(one.shape, other.shape)) < _WORTHWHILE * size:
         return None
+    machine.charge(op, op.trips, math.prod(np.broadcast_shapes(one.shape, other.shape)) // _FASTER)
     total: Array = np.zeros((), one.dtype)
     step = max(1, 4 * core.MAX_POINTS // size)
     for start in range(0, op.trips, step):

@@ -32,27 +32,44 @@ class Run:
 
 
 def evaluate(
-    module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, precision: Precision = "native"
+    module: ModuleOp,
+    inputs: Sequence[Array],
+    *,
+    entry: str | None = None,
+    precision: Precision = "native",
+    contracts: bool = False,
+    most_steps: int | None = None,
 ) -> list[Array]:
     """Run the entry function (the one nobody calls, or `entry`) of a tensor, loop or tile module.
 
     A function with results takes all its arguments and gives its results. A kernel function, which has none, takes the
     arguments it reads (`in` and `inout`) and gives those it writes (`out` and `inout`), each in order. The inputs are
-    not changed. `float64` computes every f32 in float64 and returns float64.
+    not changed. `float64` computes every f32 in float64 and returns float64. `contracts` allows sums of products by
+    matrix products, in another order; `most_steps` are the iterations, of all loops and points, that may run.
 
     Raises InvalidInputError if the inputs do not fit the signature; UnsupportedError for what the evaluators do not
-    mean (torch and kernel level); Error if the program is wrong: an access outside its buffer, an element with two
-    values or never written.
+    mean (torch and kernel level); TooLong for more steps than may run; Error if the program is wrong: an access outside
+    its buffer, an element with two values or never written.
     """
-    return run(module, inputs, entry=entry, precision=precision).outputs
+    result = run(module, inputs, entry=entry, precision=precision, contracts=contracts, most_steps=most_steps)
+    return result.outputs
 
 
-def run(module: ModuleOp, inputs: Sequence[Array], *, entry: str | None = None, precision: Precision = "native") -> Run:
+def run(
+    module: ModuleOp,
+    inputs: Sequence[Array],
+    *,
+    entry: str | None = None,
+    precision: Precision = "native",
+    contracts: bool = False,
+    most_steps: int | None = None,
+) -> Run:
     """As `evaluate`, and says whether the order of reductions mattered."""
     function = entry_function(module, entry)
     if isinstance(function, KernelFuncOp):
         raise UnsupportedError(f"@{function.sym_name.data} is a kernel.func: run it in the simulator")
-    machine = Machine({**tensor.HANDLERS, **loop.HANDLERS, **tile.HANDLERS, **_HANDLERS}, precision)
+    handlers = {**tensor.HANDLERS, **loop.HANDLERS, **tile.HANDLERS, **_HANDLERS}
+    machine = Machine(handlers, precision, contracts=contracts, most_steps=most_steps)
     arguments = _arguments(function, inputs, precision)
     with np.errstate(all="ignore"):
         results = _call(machine, function, arguments)
@@ -73,13 +90,19 @@ class Memory:
     initialised: Array | None = None
 
 
-def call(function: FuncOp, arguments: Sequence[Memory | None], precision: Precision = "native") -> list[Memory]:
+def call(
+    function: FuncOp,
+    arguments: Sequence[Memory | None],
+    precision: Precision = "native",
+    most_steps: int | None = None,
+) -> list[Memory]:
     """Run one function of loop or tile level on the memory of its arguments; gives theirs after it.
 
     None stands for memory that nobody has written; what the function leaves unwritten comes out as such. Sums of
     products are taken by matrix products where that is faster, in another order. Raises as `run`.
     """
-    machine = Machine({**tensor.HANDLERS, **loop.HANDLERS, **tile.HANDLERS, **_HANDLERS}, precision, contracts=True)
+    handlers = {**tensor.HANDLERS, **loop.HANDLERS, **tile.HANDLERS, **_HANDLERS}
+    machine = Machine(handlers, precision, contracts=True, most_steps=most_steps)
     values: list[Value] = []
     for position, (type, given) in enumerate(zip(function.function_type.inputs, arguments, strict=True)):
         if given is None:

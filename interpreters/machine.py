@@ -27,6 +27,7 @@ from xdsl.ir.affine import (
 )
 from xdsl.traits import IsTerminator
 
+from deplodock.analysis.operations import position_of
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.loop import WhereOp
 from deplodock.dialects.scalar_regions import combiner_ops
@@ -112,6 +113,17 @@ class Buffer:
         return address
 
 
+class TooLong(Error):
+    """A program that would run longer than it may."""
+
+    def __init__(self, op: Operation, steps: int, most: int) -> None:
+        place = position_of(op)
+        super().__init__(
+            f"{'' if place is None else f'{place}: error: '}with {op.name} the program takes {steps:.1e} steps or "
+            f"more, which is too long for a CPU (the limit is {most:.0e}); make the loops shorter, or run it on a GPU"
+        )
+
+
 Value: TypeAlias = Array | Buffer
 Handler: TypeAlias = Callable[["Machine", Any, Space], None]
 
@@ -135,6 +147,9 @@ class Machine:
     """Whether every reduction so far gives the same bits in any order."""
     contracts: bool = False
     """Whether sums of products may be taken by matrix products, in another order."""
+    most_steps: int | None = None
+    """How many iterations, at all points together, may run; None: any number."""
+    _steps: int = 0
     _written: list[Buffer] = field(default_factory=list[Buffer])
     _launching: bool = False
     _orders: dict[Block, list[Operation]] = field(default_factory=dict[Block, list[Operation]])
@@ -261,6 +276,12 @@ class Machine:
         if buffer.initialised is not None:
             buffer.initialised.reshape(-1)[address] = True
 
+    def charge(self, op: Operation, iterations: int, points: int) -> None:
+        """Count iterations that are about to run, at so many points. Raises Error where that is too much."""
+        self._steps += iterations * max(1, points)
+        if self.most_steps is not None and self._steps > self.most_steps:
+            raise TooLong(op, self._steps, self.most_steps)
+
     def fold(self, combiner: Region, accumulators: Sequence[Array], values: Sequence[Array]) -> list[Array]:
         """Fold the values over their leading dimension into the accumulators, as a tree of neighbours, in order."""
         count, rank = max(value.shape[0] for value in values), max(value.ndim for value in values)
@@ -288,6 +309,9 @@ class Machine:
         bound = np.asarray(np.minimum.reduce(np.broadcast_arrays(*bounds)))
         reached = bound if space.active is None else np.where(space.active, bound, 0)
         extent = int(reached.max(initial=0))
+        assert isinstance(iv.owner, Block)
+        if (loop := iv.owner.parent_op()) is not None:
+            self.charge(loop, extent, space.points)
         step = 1 if self._is_stepwise(iv) else max(1, MAX_POINTS // max(1, space.points))
         for start in range(0, extent, step):
             inner = Space((*space.extents, min(step, extent - start)), space.active)

@@ -54,6 +54,7 @@ def simulate(
     entry: str | None = None,
     check: bool = True,
     order: int | None = None,
+    most_steps: int | None = None,
 ) -> Simulation:
     """Run a module at kernel level.
 
@@ -64,6 +65,7 @@ def simulate(
         entry: the function to run; needed if several functions are called by no other.
         check: whether to look for mistakes; without it the run is faster and `findings` is empty.
         order: the seed of a random order in which the CTAs of each launch run; by default they run by their ids.
+        most_steps: the lane steps that each kernel may take.
 
     The outputs are the values that the entry returns or, if it returns nothing, the arguments that it writes, in order.
 
@@ -71,10 +73,11 @@ def simulate(
         Error: the module does not have exactly one entry and `entry` names none, or functions are missing or recursive.
         InvalidInputError: the inputs do not fit the entry's arguments.
         UnsupportedError: an op, a type or an extent that the simulator does not know.
+        TooLong: more lane steps than may run.
     """
     start = time.perf_counter()
     check_limits(module)
-    host = _Host(module, check, order)
+    host = _Host(module, check, order, most_steps)
     outputs = host.run(entry_function(module, entry), inputs)
     return Simulation(outputs, host.report.findings, host.counters, time.perf_counter() - start)
 
@@ -82,10 +85,11 @@ def simulate(
 class _Host:
     """Runs host functions: allocations, calls and launches, in order."""
 
-    def __init__(self, module: ModuleOp, check: bool, order: int | None) -> None:
+    def __init__(self, module: ModuleOp, check: bool, order: int | None, most_steps: int | None) -> None:
         self.report = Report(module)
         self.counters: dict[str, Counters] = {}
         self._check = check
+        self._most_steps = most_steps
         self._order = None if order is None else np.random.default_rng(order)
         self._writers: dict[int, Operation] = {}
 
@@ -144,7 +148,7 @@ class _Host:
         if self._order is not None:
             clusters = self._order.permutation(kernel.num_blocks // size)
             order = (clusters.reshape(-1, 1) * size + np.arange(size)).reshape(-1)
-        Launch(kernel, arguments, self.report, counters, self._check, order).run()
+        Launch(kernel, arguments, self.report, counters, self._check, order, self._most_steps).run()
         for buffer, role in zip(arguments, roles, strict=True):
             buffer.log = None
             if role is not Role.IN:

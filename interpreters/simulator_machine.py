@@ -32,7 +32,7 @@ from deplodock.dialects.kernel import (
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp, LoadOp, StoreOp
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.interpreters import simulator_report as kinds
-from deplodock.interpreters.machine import holds
+from deplodock.interpreters.machine import TooLong, holds
 from deplodock.interpreters.scalars import check_scalar, evaluate_scalar
 from deplodock.interpreters.simulator_access import MemoryUnit
 from deplodock.interpreters.simulator_lanes import Frame, all_lanes, evaluate_map
@@ -60,9 +60,14 @@ class Launch:
         counters: Counters,
         check: bool,
         order: Array | None = None,
+        most_steps: int | None = None,
     ) -> None:
-        """`order` holds the ids of the CTAs that run, in that order, those of a cluster together; by default all."""
+        """`order` holds the ids of the CTAs that run, in that order, those of a cluster together; by default all.
+
+        `most_steps` are the lane steps that may run, None: any number.
+        """
         self._kernel = kernel
+        self._most_steps = most_steps
         self._order = np.arange(kernel.num_blocks) if order is None else order
         self._report = report
         self._counters = counters
@@ -224,7 +229,11 @@ class Launch:
         trips = bounds[0]
         for bound in bounds[1:]:
             trips = np.minimum(trips, bound)
-        for i in range(int(trips.max())):
+        count = int(trips.max())
+        steps = self._counters.lane_steps + count * frame.active * len(op.body.block.ops)
+        if self._most_steps is not None and steps > self._most_steps:
+            raise TooLong(op, steps, self._most_steps)
+        for i in range(count):
             inner = frame.where(np.asarray(i < trips))
             if not inner.active:
                 return

@@ -78,7 +78,16 @@ class Sampler:
         Raises TooManyCtas if what has to run together is too much.
         """
         planned = [self._planned(steps[:number], step, buffers) for number, step in enumerate(steps)]
-        self._choose(planned, outputs)
+        drawn = MOST_CTAS
+        while True:
+            try:
+                self._choose(planned, outputs, drawn)
+                break
+            except TooManyCtas:
+                # Each CTA of a later launch may need many of an earlier one.
+                if drawn == 1:
+                    raise
+                drawn //= 2
         before = {number: _state(buffers[number]) for number in outputs}
         for launch in planned:
             self._run(launch)
@@ -89,17 +98,18 @@ class Sampler:
         assert isinstance(kernel, FuncOp)
         made = {number for other in earlier for number in _writes(other)}
         known = [position for position, number in enumerate(step.buffers) if number not in made]
-        return _Planned(step, kernel, [buffers[number] for number in step.buffers], known)
+        launch = _Planned(step, kernel, [buffers[number] for number in step.buffers], known)
+        launch.writers = writers(kernel, launch.arguments, known, self.report)
+        self._report_overlap(launch)
+        return launch
 
-    def _choose(self, planned: Sequence[_Planned], outputs: Collection[int]) -> None:
+    def _choose(self, planned: Sequence[_Planned], outputs: Collection[int], drawn: int) -> None:
         """Choose the CTAs of each launch, the last one first, as it decides what the others must write."""
         needed: dict[int, Array] = {}
         for place, launch in reversed(list(enumerate(planned))):
-            launch.writers = writers(launch.kernel, launch.arguments, launch.known, self.report)
-            self._report_overlap(launch)
             chosen = self._needed(launch, needed)
             if not len(chosen) or any(number in outputs for number in _writes(launch.step)):
-                chosen = np.union1d(chosen, self._drawn(launch))
+                chosen = np.union1d(chosen, self._drawn(launch, drawn))
             launch.ctas = self._together(launch, chosen)
             self._need(launch, [other.step for other in planned[:place]], needed)
 
@@ -127,11 +137,11 @@ class Sampler:
             mask = np.ones(size, np.bool_) if masks is None else masks[position]
             needed[number] = needed.get(number, np.zeros(size, np.bool_)) | mask
 
-    def _drawn(self, launch: _Planned) -> Array:
-        """CTAs at corners and edges of what the launch writes, and others; as many as may run, at least one."""
+    def _drawn(self, launch: _Planned, drawn: int) -> Array:
+        """So many CTAs at corners and edges of what the launch writes, and others; as many as may run, at least one."""
         blocks = launch.kernel.num_blocks
         each, most = self._most_steps[launch.kernel]
-        count = max(1, min(MOST_CTAS, most // max(1, each)))
+        count = max(1, min(drawn, most // max(1, each)))
         if not blocks or blocks <= count:
             return np.arange(blocks)
         order = [0, blocks - 1] if launch.writers is None else list(self._corners(launch, launch.writers))
@@ -168,15 +178,16 @@ class Sampler:
         each, most = self._most_steps[launch.kernel]
         if len(ctas) * each > most:
             raise TooManyCtas(
-                f"{len(ctas)} CTAs of @{launch.kernel.sym_name.data} must run together, of about {each:.1e} lane steps "
-                f"each; the limit is {most:.0e}"
+                f"{len(ctas)} of the CTAs must run together, of about {each:.1e} lane steps each, which is too long "
+                f"for a CPU (the limit is {most:.0e}); make the loops shorter, or run it on a GPU"
             )
         return ctas
 
     def _run(self, launch: _Planned) -> None:
         name = launch.kernel.sym_name.data
         counters = self.counters.setdefault(name, Counters())
-        Launch(launch.kernel, launch.arguments, self.report, counters, True, launch.ctas).run()
+        most = self._most_steps[launch.kernel][1]
+        Launch(launch.kernel, launch.arguments, self.report, counters, True, launch.ctas, most).run()
         for buffer in launch.arguments:
             buffer.log = None
         self.ran[name] = max(self.ran.get(name, 0), len(launch.ctas))

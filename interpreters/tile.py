@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -22,6 +23,7 @@ def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
     extents = [max(0, int(machine.affine(extent.data, operands)[0].max(initial=0))) for extent in op.extents]
     combined = {axis for inner in op.body.walk() if isinstance(inner, tile.CombineOp) for axis in inner.axes}
     whole = [axis in combined for axis in op.axes]
+    machine.charge(op, math.prod(extents), space.points)
     machine.dims.update((axis, space.rank + axis.index) for axis in op.axes)
     with machine.launch():
         for starts, sizes in _chunks(extents, whole, max(1, core.MAX_POINTS // max(1, space.points))):

@@ -28,7 +28,7 @@ from deplodock.interpreters.simulator_report import UNWRITTEN_OUTPUT, Counters
 from deplodock.interpreters.simulator_sample import Sampler, TooManyCtas, Written
 from deplodock.interpreters.values import Array
 from deplodock.runtime.compare import Verdict, compare
-from deplodock.runtime.simulated import steps_of_cta
+from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT, steps_of_cta
 
 SAMPLE_STEPS = 4_000_000_000
 """The lane steps of the CTAs that run, of all kernels together: 10 seconds, as many CTAs run at once."""
@@ -163,10 +163,10 @@ def sample_functions(
         function = step.function
         assert isinstance(function, LoopFunction)
         before = [memory.get(number) for number in step.buffers]
-        after = call(function, before)
+        after = call(function, before, most_steps=EVALUATOR_STEP_LIMIT)
         segment = pairs.segments[place]
         if any(launch.function.sym_name.data not in samples.runs for launch in segment):
-            exact = call(function, before, "float64")
+            exact = call(function, before, "float64", EVALUATOR_STEP_LIMIT)
             _compare_function(samples, pairs, step, segment, before, (after, exact), extent)
         for number, role, held in zip(step.buffers, argument_roles(function), after, strict=True):
             if role is not Role.IN:

@@ -15,6 +15,12 @@ from deplodock.dialects import kernel, loop
 LANE_STEP_LIMIT = 500_000_000
 """The lane steps that are simulated where there is a choice: half a minute, at 10 to 30 million a second."""
 
+MOST_LANE_STEPS = 4 * LANE_STEP_LIMIT
+"""The lane steps after which a simulation is given up: more than `lane_steps` counts only where bounds are values."""
+
+EVALUATOR_STEP_LIMIT = 10_000_000_000
+"""The iterations, of all loops at all points, that are evaluated: a few minutes."""
+
 
 def lane_steps(module: ModuleOp) -> int:
     """About how many lane steps (one op run by one thread) the launches of a module at kernel level take.

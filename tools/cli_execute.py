@@ -15,7 +15,7 @@ from deplodock.interpreters.values import Array
 from deplodock.passes.driver import LEVELS, Level, level_of
 from deplodock.runtime.device import Executable
 from deplodock.runtime.sampled import KernelRun, SampledRun, launches_of, sample_functions, sample_whole
-from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
+from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
 from deplodock.tools.cli_program import Session
 from deplodock.tools.cli_task import Task
 
@@ -75,7 +75,7 @@ def simulate_program(session: Session, lowered: Lowered, task: Task) -> Executio
     """Simulate a program, or a sample of its CTAs where all would take too long."""
     module, steps = lowered.module, lane_steps(lowered.module)
     if steps <= LANE_STEP_LIMIT:
-        simulation = simulate(module, task.inputs)
+        simulation = simulate(module, task.inputs, most_steps=MOST_LANE_STEPS)
         session.clock.add("simulator", simulation.seconds)
         session.note(f"simulated in {simulation.seconds:.3f} s")
         return Execution(simulation.outputs, simulation.findings, _whole(module), simulation.counters)

@@ -9,7 +9,7 @@ from typing import Any
 from deplodock.interpreters.simulator import Finding, simulate
 from deplodock.runtime.compare import Verdict
 from deplodock.runtime.device import Executable
-from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
+from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
 from deplodock.tools.cli_execute import Lowered
 from deplodock.tools.cli_inputs import converts_to_integers, further_inputs, needs_finite
 from deplodock.tools.cli_program import Session
@@ -57,7 +57,7 @@ def judge_on_further_inputs(
         if executable is not None:
             judged.append(Judged(name, "", other.verdicts(executable.run(inputs))))
             continue
-        simulation = simulate(lowered.module, inputs)
+        simulation = simulate(lowered.module, inputs, most_steps=MOST_LANE_STEPS)
         session.clock.add("simulator", simulation.seconds)
         judged.append(Judged(name, "", other.verdicts(simulation.outputs), simulation.findings))
     return judged

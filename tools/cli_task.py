@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from deplodock.analysis.arguments import entry_function
 from deplodock.analysis.reductions import longest_reduction
@@ -19,10 +20,15 @@ from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, level_of
 from deplodock.runtime.compare import Verdict, compare
+from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT
 from deplodock.tools.cli_program import Program, Session
 
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram
+
+
+_LARGE = 1 << 24
+"""The elements of a tensor that the evaluator holds whole."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Task:
         """Whether the program that was captured gives something else, as where PyTorch's formulas make NaN of inf."""
         assert self.module is not None
         try:
-            outputs = evaluate(self.module, inputs)
+            outputs = evaluate(self.module, inputs, contracts=True, most_steps=EVALUATOR_STEP_LIMIT)
         except Error:
             return True
         pairs = zip(outputs, reference, eager, strict=True)
@@ -114,7 +120,18 @@ def _captured_task(session: Session, program: Program, device: str) -> Task:
 
     extent = longest_reduction(module)
     source_on = partial(_pytorch_on, on_device)
-    return Task(inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, module.clone())
+    return Task(
+        inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, _evaluable(session, module)
+    )
+
+
+def _evaluable(session: Session, module: ModuleOp) -> ModuleOp:
+    """A copy of a program for the evaluator: at loop level if its tensors are too large to be held whole."""
+    copy = module.clone()
+    results = (result.type for op in copy.walk() for result in op.results)
+    if any(isinstance(type, TensorType) and math.prod(type.get_shape()) > _LARGE for type in results):
+        session.lower(copy, Level.LOOP)
+    return copy
 
 
 def _pytorch_on(program: CapturedProgram, inputs: list[Array]) -> tuple[list[Array], list[Array]] | str:
@@ -141,16 +158,19 @@ def _text_task(session: Session, module: ModuleOp) -> Task:
     inputs = draw_inputs(input_types(entry_function(module)), session.options.seed, "normal", lowest=0)
     if level_of(module) is Level.KERNEL:
         return Task(inputs, None, None, "", 1)
-    with session.clock.part("evaluator's result"):
-        reference = evaluate(module, inputs, precision="float64")
-        eager = evaluate(module, inputs)
+    given = _evaluable(session, module)
+
+    def evaluated(values: list[Array]) -> tuple[list[Array], list[Array]]:
+        limits = {"contracts": True, "most_steps": EVALUATOR_STEP_LIMIT}
+        return evaluate(given, values, precision="float64", **limits), evaluate(given, values, **limits)
 
     def source_on(others: list[Array]) -> tuple[list[Array], list[Array]] | str:
         try:
-            return evaluate(given, others, precision="float64"), evaluate(given, others)
+            return evaluated(others)
         except Error as error:
             return f"the evaluator refuses them: {error}"
 
-    given = module.clone()
+    with session.clock.part("evaluator's result"):
+        reference, eager = evaluated(inputs)
     extent = longest_reduction(module)
     return Task(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given)

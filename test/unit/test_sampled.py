@@ -196,11 +196,25 @@ def test_what_cannot_run_is_not_passed(tmp_path: Path, as_json: bool, monkeypatc
         assert (report["passed"], report["outcome"], report["compared"]) == (False, "not run", None)
         (run,) = report["kernels"]
         assert (run["name"], run["ctas_run"], run["ctas"]) == ("k", 0, 64)
-        assert "1 CTAs of @k must run together" in run["reason"]
+        assert "1 of the CTAs must run together" in run["reason"]
     else:
         assert (
             "\nnot run: nothing to compare with at kernel level, no findings; 0 of 64 CTAs ran, none of @k\n" in stdout
         )
+
+
+def test_fewer_ctas_run_where_each_needs_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What three CTAs that add parts read is written by too many CTAs, but not what one reads."""
+    text, schedule = KINDS["contraction_split_block"]
+    assert schedule is not None
+    ran = []
+    for limit in (sampled.SAMPLE_STEPS, 6_000_000):
+        monkeypatch.setattr(sampled, "SAMPLE_STEPS", limit)
+        code, stdout, _ = cli("run", "-c", text, "--schedule", schedule, "--device", "sim", "--json")
+        assert code == 0, stdout
+        kernels = {kernel["name"]: kernel["ctas_run"] for kernel in json.loads(stdout.splitlines()[-1])["kernels"]}
+        ran.append(list(kernels.values()))
+    assert all(0 < few < many for few, many in zip(ran[1], ran[0], strict=True)), ran
 
 
 def test_json_counts_ctas() -> None:
