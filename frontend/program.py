@@ -27,7 +27,7 @@ _EQUALITIES = (_ATEN.eq.Scalar, _ATEN.eq.Tensor, _ATEN.ne.Scalar, _ATEN.ne.Tenso
 _SIZES = (2.0**-24, 2.0**-28)
 """Two sizes of errors, far above those of float64 and small enough for first order."""
 
-_DRAWS = 8
+_DRAWS = 16
 """How often errors are drawn: an output of one element may be lucky once."""
 
 _JUMP = 8.0
@@ -67,8 +67,8 @@ class CapturedGraph:
         return [given.get(node.name) for node in self.graph.graph.find_nodes(op="placeholder")]
 
     def run(self, interpreter: fx.Interpreter, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run an interpreter of `graph` on clones of all inputs, so that no result shares memory with one."""
-        args = self.arguments([value.clone() for value in inputs])
+        """Run an interpreter of `graph` on copies of all inputs, which lie in memory as it was captured for."""
+        args = self.arguments([_laid_out(value, own) for value, own in zip(inputs, self.originals, strict=True)])
         with torch.no_grad():
             return [value for value in interpreter.run(*args) if value is not None]
 
@@ -95,6 +95,17 @@ class CapturedGraph:
                     f"aten.as_strided reads the memory of {name}, of which it is a part or not in order: pass a clone"
                 )
         return ""
+
+
+def _laid_out(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """A copy of `value` with the strides of `own`, of the same shape; contiguous where elements of `own` share memory.
+
+    Every view of overlapping elements is also one of contiguous ones, but not of those in another order.
+    """
+    span = 1 + sum((extent - 1) * stride for extent, stride in zip(own.shape, own.stride(), strict=True))
+    if span < own.numel():
+        return value.clone(memory_format=torch.contiguous_format)
+    return value.new_empty_strided(own.shape, own.stride()).copy_(value)
 
 
 @dataclass(frozen=True)
