@@ -8,7 +8,7 @@
 An operation is an entry of `op_db` with its variant, such as `div.floor_rounding`. Its first samples of each element
 type are right, refused by name, or left out: torch.export cannot capture them, PyTorch itself raises, or they draw
 random numbers or return memory that nobody wrote, so that there is no one result. Whatever the file of expected
-outcomes says, none may be wrong, raise what is no error of deplodock's, or take longer than the limit. The file says
+outcomes says, none may be wrong, raise what is no error of deplodock's, or take more than 30 s. The file says
 with which PyTorch it was made; with another version nothing more is demanded.
 """
 

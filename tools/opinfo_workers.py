@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import importlib
 import multiprocessing
+import signal
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -21,9 +22,13 @@ from deplodock.tools.opinfo_samples import Kind, Outcome, judge, samples
 TYPES = ("float32", "bfloat16", "int64", "bool")
 SAMPLES = 6
 LIMIT = 30.0
-"""The seconds that a sample may take."""
-PARTS = 24
+"""The seconds that a sample may take of its processor."""
+PATIENCE = 10.0
+"""How many times as long it may take on the clock, which runs on while others have the processor."""
+PARTS = 32
 """The fixed part is one of so many."""
+BATCH = 16
+"""The operations that a process runs: to fork one costs about as much as a sample."""
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -60,39 +65,40 @@ class Choice:
         return list(drawn)
 
 
+Job: TypeAlias = tuple[str, str, int]
+"""A sample: its operation, element type and number."""
+
+
 @dataclass
-class _Work:
-    """The samples of an operation, and the process that runs them; `outcomes` holds what has come from it."""
+class _Batch:
+    """Some operations, and the process that runs their samples; `outcomes` holds what has come from it."""
 
-    name: str
-    entry: Any
+    entries: Mapping[str, Any]
     choice: Choice
-    outcomes: dict[tuple[str, int], Outcome] = field(default_factory=dict)
-
-    def kinds(self) -> list[str]:
-        """The element types of which samples run."""
-        return [kind for kind in self.choice.types_of(self.entry) if self.choice.numbers(self.name, kind)]
+    outcomes: dict[Job, Outcome] = field(default_factory=dict)
 
     def start(self) -> None:
         """Fork a process for the samples that have no outcome yet."""
         self.receiver, sender = _FORK.Pipe(duplex=False)
         self.process: BaseProcess = _FORK.Process(target=self._run, args=(sender,), daemon=True)
-        self.running: tuple[str, int] | None = None
+        self.running: Job | None = None
         self.process.start()
         sender.close()
-        self.deadline = time.monotonic() + LIMIT
+        self.deadline = time.monotonic() + LIMIT * PATIENCE
 
     def _run(self, sender: Connection) -> None:
         """In the fork: send the name of each sample before it runs, and its outcome after."""
-        for kind in self.kinds():
-            numbers = [n for n in self.choice.numbers(self.name, kind) if (kind, n) not in self.outcomes]
-            if numbers:
-                sender.send(((kind, numbers[0]), None))
-                given = samples(self.entry, getattr(torch, kind), numbers[-1] + 1)
-                for number, sample in enumerate(given):
-                    if number in numbers:
-                        sender.send(((kind, number), None))
-                        sender.send(((kind, number), judge(sample)))
+        for name, entry in self.entries.items():
+            for kind in self.choice.types_of(entry):
+                drawn = self.choice.numbers(name, kind)
+                numbers = [number for number in drawn if (name, kind, number) not in self.outcomes]
+                if numbers:
+                    _announce(sender, (name, kind, numbers[0]))
+                    given = samples(entry, getattr(torch, kind), numbers[-1] + 1)
+                    for number, sample in enumerate(given):
+                        if number in numbers:
+                            _announce(sender, (name, kind, number))
+                            sender.send(((name, kind, number), judge(sample)))
         sender.send(None)
 
     def proceed(self) -> bool:
@@ -102,18 +108,21 @@ class _Work:
                 message = self.receiver.recv()
             except EOFError:
                 self.process.join()
-                return self._failed(Outcome(Kind.TRACEBACK, f"the process ended with {self.process.exitcode}"))
+                code = self.process.exitcode
+                late, died = f"it took more than {LIMIT:g} s", f"the process ended with {code}"
+                is_late = code == -signal.SIGPROF
+                return self._failed(Outcome(Kind.TIMEOUT, late) if is_late else Outcome(Kind.TRACEBACK, died))
             if message is None:
                 self.process.join()
                 return False
-            self.deadline = time.monotonic() + LIMIT
+            self.deadline = time.monotonic() + LIMIT * PATIENCE
             self.running, outcome = message
             if outcome is not None and self.running is not None:
                 self.outcomes[self.running] = outcome
         if time.monotonic() > self.deadline:
             self.process.kill()
             self.process.join()
-            return self._failed(Outcome(Kind.TIMEOUT, f"it took more than {LIMIT:.0f} s"))
+            return self._failed(Outcome(Kind.TIMEOUT, f"it took more than {LIMIT * PATIENCE:g} s on the clock"))
         return True
 
     def _failed(self, outcome: Outcome) -> bool:
@@ -122,28 +131,43 @@ class _Work:
         self.start()
         return True
 
+    def results(self) -> Iterator[tuple[str, dict[str, dict[int, Outcome]]]]:
+        """The outcomes of each operation, by element type and number of the sample."""
+        found: dict[str, dict[str, dict[int, Outcome]]] = {}
+        for (name, kind, number), outcome in self.outcomes.items():
+            found.setdefault(name, {}).setdefault(kind, {})[number] = outcome
+        yield from found.items()
+
+
+def _announce(sender: Connection, job: Job) -> None:
+    """Say which sample runs next, and let the system end this process once that takes too long."""
+    sender.send((job, None))
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+
 
 def run(entries: Mapping[str, Any], choice: Choice, jobs: int) -> Iterator[tuple[str, dict[str, dict[int, Outcome]]]]:
     """The outcomes of each operation, by element type and number of the sample, in the order in which they end.
 
-    Each operation runs in a fork of this process, which has imported all that is needed; `jobs` of them at once.
+    Batches of operations run in forks of this process, which has imported all that is needed; `jobs` of them at once.
     """
     torch.set_num_threads(1)
     compile(torch.abs, (torch.ones(2),))(torch.ones(2))
     gc.collect()
     gc.freeze()
-    works = [_Work(name, entry, choice) for name, entry in entries.items()]
-    waiting = [work for work in reversed(works) if work.kinds()]
-    running: list[_Work] = []
+    items = [(name, entry) for name, entry in entries.items() if _has_samples(name, entry, choice)]
+    size = min(BATCH, -(-len(items) // jobs))
+    batches = [_Batch(dict(items[start : start + size]), choice) for start in range(0, len(items), max(1, size))]
+    waiting, running = batches[::-1], list[_Batch]()
     while waiting or running:
         while waiting and len(running) < jobs:
             running.append(waiting.pop())
             running[-1].start()
-        wait([work.receiver for work in running], timeout=1.0)
-        for work in list(running):
-            if not work.proceed():
-                running.remove(work)
-                found: dict[str, dict[int, Outcome]] = {}
-                for (kind, number), outcome in work.outcomes.items():
-                    found.setdefault(kind, {})[number] = outcome
-                yield work.name, found
+        wait([batch.receiver for batch in running], timeout=1.0)
+        for batch in list(running):
+            if not batch.proceed():
+                running.remove(batch)
+                yield from batch.results()
+
+
+def _has_samples(name: str, entry: Any, choice: Choice) -> bool:
+    return any(choice.numbers(name, kind) for kind in choice.types_of(entry))

@@ -55,6 +55,11 @@ def hang(x: Any) -> Any:
     return x
 
 
+def loop(x: Any) -> Any:
+    while True:
+        x = x + 1
+
+
 def die(x: Any) -> Any:
     os._exit(3)
 
@@ -167,7 +172,8 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., in
         "inconsistent": Entry(inconsistent(lambda x: x * 2), sizes=()),
     }
     monkeypatch.setattr(opinfo, "database", lambda: entries)
-    monkeypatch.setattr(opinfo_workers, "LIMIT", 5.0)
+    monkeypatch.setattr(opinfo_workers, "LIMIT", 1.0)
+    monkeypatch.setattr(opinfo_workers, "PATIENCE", 15.0)
 
     def run(*arguments: str, **more: Entry) -> int:
         entries.update(more)
@@ -208,11 +214,12 @@ def test_failures_count_whatever_the_file_says(command: Callable[..., int], caps
 
 
 def test_processes_that_hang_or_die(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(hang=Entry(hang), die=Entry(die, sizes=(1, 2))) == 1
+    assert command(hang=Entry(hang), loop=Entry(loop), die=Entry(die, sizes=(1, 2))) == 1
     out = capsys.readouterr().out
-    assert "hang float32 sample 0: timeout: it took more than 5 s" in out
+    assert "hang float32 sample 0: timeout: it took more than 15 s on the clock\n" in out
+    assert "loop float32 sample 0: timeout: it took more than 1 s\n" in out
     assert [line for line in out.splitlines() if line.startswith("die")] == [
         "die float32 sample 0: traceback: the process ended with 3",
         "die float32 sample 1: traceback: the process ended with 3",
     ]
-    assert "2 right, 1 refused, 0 left out, 0 wrong, 2 traceback, 1 timeout" in out
+    assert "2 right, 1 refused, 0 left out, 0 wrong, 2 traceback, 2 timeout" in out
