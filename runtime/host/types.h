@@ -88,6 +88,9 @@ inline float __half2float(__half value) {
 
 inline __half::__half(float value) : bits(__float2half_rn(value).bits) {}
 
+inline short __half_as_short(__half value) { return bits_as<short>(value); }
+inline __half __short_as_half(short value) { return bits_as<__half>(value); }
+
 }  // namespace fp16
 
 // What `#include <cuda_bf16.h>` declares of what kernels use.
@@ -109,6 +112,9 @@ inline __nv_bfloat16 __float2bfloat16_rn(float value) {
 inline float __bfloat162float(__nv_bfloat16 value) { return bits_as<float>((uint32_t)value.bits << 16); }
 
 inline __nv_bfloat16::__nv_bfloat16(float value) : bits(__float2bfloat16_rn(value).bits) {}
+
+inline short __bfloat16_as_short(__nv_bfloat16 value) { return bits_as<short>(value); }
+inline __nv_bfloat16 __short_as_bfloat16(short value) { return bits_as<__nv_bfloat16>(value); }
 
 }  // namespace bf16
 }  // namespace host

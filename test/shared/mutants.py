@@ -229,14 +229,14 @@ UNFIT = {"k_large", "k_linear", "k_maximum", "k_widths", "k_integers", "last_of_
 SUBSCRIPTS = """
 kernel.func @k_before(%x: memref<64xf32>, %y: memref<64xf32>) blocks(%block = 2) threads(%thread = 32) {
   %quotient = loop.load %x[((0 - %thread floordiv 16) floordiv 2) * 8 + %thread mod 8 + 8] : memref<64xf32>
-  %rest = loop.load %x[(0 - %thread) mod 7] : memref<64xf32>
+  %rest = loop.load %x[(16 - %thread) mod 7] : memref<64xf32>
   %flat = loop.load %x[(%block * 32 + %thread) floordiv 5 * 3 + (%block * 32 + %thread) mod 5] : memref<64xf32>
   %partial = arith.addf %quotient, %rest : f32
   %sum = arith.addf %partial, %flat : f32
   loop.store %sum, %y[%block * 32 + %thread] : memref<64xf32>
 }
 """
-"""A quotient of -1, remainders of numbers below 0, quotients and remainders of a sum."""
+"""A quotient of -1, remainders of numbers on both sides of 0, quotients and remainders of a sum."""
 
 EQUIVALENT = {
     **{
