@@ -59,6 +59,8 @@ class _Perturbed(fx.Interpreter):
             _check_cast(args[0], result)
         if name.partition(".")[0] in _SUMS:
             _check_sum([value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)])
+        if name.startswith("var_mean") and not args[0].isfinite().all():
+            raise _Undefined("a mean that PyTorch updates element by element has no value for infinite ones")
         if name == "scaled_dot_product_attention":
             with sdpa_kernel(SDPBackend.MATH):
                 _check_attention(result, super().call_function(target, args, kwargs))

@@ -272,3 +272,10 @@ def test_attention_of_nan(run_at_tensor_level: Callable[..., Any]) -> None:
     assert np.isnan(run.got[0][0, 0]).all(1).tolist() == [False, False, True, True, True]
     assert np.isnan(run.got[1]).all()
     assert np.isnan(run.got[2]).all()
+
+
+def test_the_mean_of_infinite_elements(run_at_tensor_level: Callable[..., Any]) -> None:
+    values = torch.tensor([[-INF, 1.0, -INF], [INF, 2.0, 1.0], [INF, -INF, 0.0]])
+    run = run_at_tensor_level(lambda x: torch.var_mean(x, 1), values)
+    np.testing.assert_array_equal(run.got[1], [-INF, INF, NAN])
+    assert np.isnan(run.got[0]).all()
