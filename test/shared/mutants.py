@@ -250,6 +250,9 @@ EQUIVALENT = {
             "a / b + (a % b != 0 && (a < 0) == (b <= 0))",
         )
     },
+    ("cuda_scalars.py", "({U}){0} >= ({U}){1} ? {0} : {1}"): "either of two equal numbers is the larger",
+    ("cuda_scalars.py", "value != -(1 << bits - 1)"): "another literal of the same number",
+    ("cuda_indices.py", "low * atom.divisor"): "a quotient counts as farther from 0 than it can be",
     ("cuda.py", "op.unroll is None"): "says whether a loop is unrolled",
     ("cuda.py", "not op.unroll is not None"): "says whether a loop is unrolled",
     ("cuda.py", "not turn.terms"): "a position in one part or in two",
