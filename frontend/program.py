@@ -19,7 +19,7 @@ from deplodock.frontend.importer import is_whole, memory_of
 RMS_NORM = torch.ops.aten.rms_norm.default
 NAN_TO_NUM = torch.ops.aten.nan_to_num.default
 BITS = torch.ops.aten.view.dtype
-AS_STRIDED = torch.ops.aten.as_strided.default
+AS_STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 
 _ATEN = torch.ops.aten
 _EQUALITIES = (_ATEN.eq.Scalar, _ATEN.eq.Tensor, _ATEN.ne.Scalar, _ATEN.ne.Tensor)
@@ -86,7 +86,7 @@ class CapturedGraph:
 
         as_strided reads the memory of a tensor, and the program is compiled for tensors that are all of their memory.
         """
-        strided = self.graph.graph.find_nodes(op="call_function", target=AS_STRIDED)
+        strided = [node for node in self.graph.graph.nodes if node.target in AS_STRIDED]
         read = {source for node in strided if (source := memory_of(node.all_input_nodes[0])) is not None}
         names = {node.name for node in read}
         for place, name, value in zip(self.placeholders, self.names, inputs, strict=False):

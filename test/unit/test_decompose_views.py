@@ -79,19 +79,43 @@ def test_memory_that_no_contiguous_tensor_has_is_refused(run_at_tensor_level: Ca
         run_at_tensor_level(lambda x: (x.mT * 2).as_strided((2,), (1,)), numbers(3, 4))
 
 
-@pytest.mark.parametrize(
-    "part", [lambda x: x.mT, lambda x: x[:2], lambda x: x[1:]], ids=["transposed", "first", "last"]
-)
-def test_an_argument_must_be_all_of_its_memory(part: Callable[[Any], Any]) -> None:
+PARTS = {"transposed": lambda x: x.mT, "first": lambda x: x[:2], "last": lambda x: x[1:]}
+READS = {
+    "itself": torch.as_strided,
+    "a copy": torch.as_strided_copy,
+    "a view": lambda x, size, stride: x.t().as_strided(size, stride),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("part", PARTS)
+def test_an_argument_must_be_all_of_its_memory(part: str, read: str) -> None:
     import deplodock
 
     def program(x: Any) -> Any:
-        return x.t().as_strided((2, 2), (1, 2))
+        return READS[read](x, (2, 2), (1, 2))
 
-    given = part(numbers(3, 4))
-    compiled = deplodock.compile(program, (given.clone(memory_format=torch.contiguous_format),))
-    message = "as_strided reads the memory of x, of which it is a part or not in order: pass a clone"
-    with pytest.raises(InvalidInputError, match=message):
+    given = PARTS[part](numbers(3, 4))
+    contiguous = given.clone(memory_format=torch.contiguous_format)
+    compiled = deplodock.compile(program, (contiguous,))
+    assert torch.equal(compiled(contiguous), program(contiguous))
+    with pytest.raises(
+        InvalidInputError, match=r"for which the program asks|reads the memory of x, of which it is a part"
+    ):
         compiled(given)
-    with pytest.raises(UnsupportedError, match=message):
+    if (part, read) == ("transposed", "a view"):
+        # The view is all of the memory in order.
+        assert torch.equal(deplodock.compile(program, (given,))(given), program(given))
+        return
+    with pytest.raises(UnsupportedError, match="as_strided"):
         deplodock.compile(program, (given,))
+
+
+def test_written_memory_must_be_all_of_an_argument() -> None:
+    import deplodock
+
+    def program(x: Any) -> Any:
+        return torch.as_strided_scatter(x, torch.zeros(2), (2,), (1,))
+
+    with pytest.raises(InvalidInputError, match="as_strided reads the memory of x"):
+        deplodock.compile(program, (numbers(4, 3),))(numbers(3, 4).mT)
