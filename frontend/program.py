@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -32,6 +32,10 @@ _DRAWS = 16
 
 _JUMP = 8.0
 """How much larger the change by the small errors may be, for its size: that of a jump is 16 times as large."""
+
+
+_Run: TypeAlias = "Callable[[Callable[[fx.GraphModule], fx.Interpreter], Sequence[torch.Tensor]], list[torch.Tensor]]"
+"""Runs a program by an interpreter of its graph, on its inputs."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +143,20 @@ class CapturedProgram(CapturedGraph):
         (Monte Carlo arithmetic: D. S. Parker, UCLA report CSD-970002, 1997). Where a change is not proportional to that
         size, because a condition flips, it counts as 0, as for integers and booleans. Values of a coarser type than the
         output's have errors larger by the ratio of the types' ulps: those are drawn once more, on their own.
+
+        The larger one counts of that of the program as written and of that of what is computed for it, which tells the
+        targets of a loss, where any error decides otherwise, from what it computes with.
         """
-        given = self.inputs if inputs is None else inputs
-        doubled = [_doubled(value) for value in given]
-        exact = self._run(_Double, doubled)
+        doubled = [_doubled(value) for value in (self.inputs if inputs is None else inputs)]
+        written = self._sensitivity(self._run, doubled)
+        if self.as_written().graph is self.graph:
+            return written
+        computed = self._sensitivity(lambda interpreter, given: self.run(interpreter(self.graph), given), doubled)
+        return [torch.maximum(one, other) for one, other in zip(written, computed, strict=True)]
+
+    def _sensitivity(self, run: _Run, doubled: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The sensitivity of a run of the program in float64, on its inputs in that type."""
+        exact = run(_Double, doubled)
         ulp = _ulp(self.as_written().graph)
         ratios = [ulp / _ulp_of(value, ulp) for value in results_of(self.graph)]
         factors: dict[float | None, list[float]] = {None: [1.0 for _ in exact]}
@@ -150,7 +164,7 @@ class CapturedProgram(CapturedGraph):
             factors[ulp] = [ratio if ratio > 1 else 0.0 for ratio in ratios]
         squares = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
         for weight, seed in product(factors, range(_DRAWS)):
-            moved = [self._run(partial(_Disturbed, size=size, seed=seed, ulp=weight), doubled) for size in _SIZES]
+            moved = [run(partial(_Disturbed, size=size, seed=seed, ulp=weight), doubled) for size in _SIZES]
             slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
             errors = [slope * factor for slope, factor in zip(slopes, factors[weight], strict=True)]
             squares = [total + error * error / _DRAWS for total, error in zip(squares, errors, strict=True)]

@@ -31,6 +31,7 @@ _FURTHER = (
     *(ATEN.tril_indices.default, ATEN.triu_indices.default),
     *(ATEN.native_layer_norm.default, ATEN.native_group_norm.default),
     *(ATEN._native_batch_norm_legit_functional.default, ATEN._native_batch_norm_legit.no_stats),
+    *(ATEN._batch_norm_with_update_functional.default, ATEN._batch_norm_no_update.default),
 )
 _OWN: Decompositions = {
     **{**ARITHMETIC, **DERIVED, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **PRODUCTS},

@@ -154,6 +154,9 @@ def test_sensitivity_of_what_equality_decides() -> None:
         lambda x, t: torch.where(t == 1, x, 0).sum() - torch.where(t != 1, x, 0).sum(), (x, target)
     ).sensitivity()
     assert float(result) > 10
+    loss = torch.nn.functional.hinge_embedding_loss
+    (result,) = export(lambda x, t: loss(x, t, margin=2.0, reduction="sum"), (x, target)).sensitivity()
+    assert float(result) > 10
 
 
 def test_results_do_not_alias_inputs() -> None:
