@@ -229,13 +229,16 @@ class _Importer:
             if parameter.is_storage or value is None or (parameter.has_default and value == parameter.default):
                 continue
             own = schema.rule is Rule.FREE or parameter.name in OWN_ELEMENTS
+            wanted = None if own else element
             if parameter.is_list:
                 tensors = [self.values.get(item) for item in value]
                 arguments[parameter.name] = [
-                    None if tensor is None else self.cast(node, tensor, None if own else element) for tensor in tensors
+                    None if tensor is None else self.cast(node, tensor, wanted) for tensor in tensors
                 ]
             elif isinstance(value, fx.Node) and parameter.is_tensor:
-                arguments[parameter.name] = self.cast(node, self.values[value], None if own else element)
+                # PyTorch lets the positions of gather have any type where there are none.
+                is_idle = schema.name == "gather" and own and not value.meta["val"].numel()
+                arguments[parameter.name] = self.cast(node, self.values[value], i64 if is_idle else wanted)
             elif schema.takes_number(parameter) and not node.all_input_nodes and not arguments:
                 # A call on numbers alone: one of them becomes a tensor without dimensions.
                 arguments[parameter.name] = self.number(node, value, element)

@@ -290,3 +290,17 @@ def test_schedule_and_target() -> None:
     compiled = deplodock.compile(torch.sin, (torch.ones(64),), target="sm_80", schedule="tileify,blockify-launch")
     assert isinstance(compiled, CompiledProgram)
     assert "sm_80" in str(compiled.runner.module)
+
+
+def test_batch_norm_writes_its_statistics() -> None:
+    """PyTorch's operations of one call for both, with and without that."""
+    aten = torch.ops.aten
+    x, scale = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(2)), torch.tensor([1.0, 0.5, 2.0])
+
+    def updating(x: Any, scale: Any, mean: Any, var: Any) -> Any:
+        return aten._batch_norm_with_update(x, scale, scale, mean, var, 0.1, 1e-5)[:3]
+
+    given, own = ((torch.zeros(3), torch.ones(3)) for _ in range(2))
+    results = deplodock.compile(updating, (x, scale, *given))(x, scale, *given)
+    torch.testing.assert_close((*results, *given), (*updating(x, scale, *own), *own))
+    assert given[0].abs().min() > 0

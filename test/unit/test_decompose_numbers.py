@@ -65,3 +65,12 @@ def test_einsum_sums_over_an_ellipsis_that_the_output_lacks(
     check_with_torch: Callable[..., set[str]], equation: str, operands: tuple[Any, ...]
 ) -> None:
     assert "einsum" in check_with_torch(lambda *values: torch.einsum(equation, *values), *operands)
+
+
+def test_positions_of_any_type_where_there_are_none(check_with_torch: Callable[..., set[str]]) -> None:
+    none = torch.zeros(0, 3, dtype=torch.uint8)
+    check_with_torch(lambda m, none: (m.gather(0, none), m.gather(0, none.float().bool())), m, none, exact=True)
+
+
+def test_bounds_of_booleans(check_with_torch: Callable[..., set[str]]) -> None:
+    check_with_torch(lambda b, c: (b.clamp_min(c), b.clamp_max(c), torch.maximum(b, c)), m > 0, m.T > 1, exact=True)
