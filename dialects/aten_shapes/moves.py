@@ -241,9 +241,9 @@ def triangle(op: AtenCall) -> Sequence[Shape]:
 
 
 def gathered(op: AtenCall) -> Sequence[Shape]:
-    """That of the index."""
+    """That of the index, which may have any rank where it has no elements."""
     shape, index = shape_of(op.operand("self")), shape_of(op.operand("index"))
-    if max(len(shape), 1) != max(len(index), 1):
+    if 0 not in index and max(len(shape), 1) != max(len(index), 1):
         raise ValueError(f"the index of shape {list(index)} must have {len(shape)} dimensions as the source has")
     wrap_dim(op.value("dim"), len(shape))
     return [index]

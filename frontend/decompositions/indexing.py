@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import torch
@@ -83,7 +83,19 @@ def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> 
     return (hits & inside).sum(-1).to(x.dtype)
 
 
+def _nonzero_static(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
+    """The coordinates of the first `size` elements that are not 0, a row for each; rows that are left hold a number."""
+    if not x.numel() or not x.dim() or not size:
+        return torch.full((size, x.dim()), fill_value, dtype=torch.int64, device=x.device)
+    number = running_sum((x != 0).reshape(-1).long())
+    place = (number <= positions(size, x)[:, None]).sum(1)
+    strides = [prod(x.shape[dim + 1 :]) for dim in range(x.dim())]
+    coordinates = [place // stride % extent for stride, extent in zip(strides, x.shape, strict=True)]
+    return torch.where((place < x.numel())[:, None], torch.stack(coordinates, 1), fill_value)
+
+
 INDEXING: Decompositions = {
+    ATEN.nonzero_static.default: _nonzero_static,
     ATEN.take.default: _take,
     ATEN.masked_scatter.default: _masked_scatter,
     ATEN.one_hot.default: _one_hot,

@@ -29,6 +29,8 @@ class LowerGather(AtenPattern):
     def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
         x, index = op.operand("self"), op.operand("index")
         shape = shape_of(index)
+        if 0 in shape:
+            return build.constant(0, element_of(x), shape)
         x, index = build.reshape(x, shape_of(x) or (1,)), build.reshape(index, shape or (1,))
         rank = len(shape_of(x))
         if rank != len(shape_of(index)):

@@ -219,12 +219,35 @@ def counting(draw: Draw) -> Call:
     return aten.repeat_interleave.Tensor, (repeats,), {"output_size": int(repeats.sum())}
 
 
+def counted(draw: Draw) -> Call:
+    options = {"size": draw(st.integers(0, 12)), "fill_value": draw(st.integers(-2, 3))}
+    return (
+        aten.nonzero_static.default,
+        (tensor(draw, draw(SHAPES), special=False) * draw(st.sampled_from([0, 1])),),
+        options,
+    )
+
+
 VALUES_ALONE = (selecting,)
 
 
 @pytest.mark.parametrize(
     "drawn",
-    [sorting, selecting, mode, cumulative, quantile, searching, scattering, slices, putting, masking, flat, counting],
+    [
+        sorting,
+        selecting,
+        mode,
+        cumulative,
+        quantile,
+        searching,
+        scattering,
+        slices,
+        putting,
+        masking,
+        flat,
+        counting,
+        counted,
+    ],
 )
 def test_equals_the_call(drawn: Callable[[Draw], Call]) -> None:
     @settings(max_examples=DRAWS, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])

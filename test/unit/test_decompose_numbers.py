@@ -69,7 +69,9 @@ def test_einsum_sums_over_an_ellipsis_that_the_output_lacks(
 
 def test_positions_of_any_type_where_there_are_none(check_with_torch: Callable[..., set[str]]) -> None:
     none = torch.zeros(0, 3, dtype=torch.uint8)
+    other = torch.zeros(2, 0, dtype=torch.int64)
     check_with_torch(lambda m, none: (m.gather(0, none), m.gather(0, none.float().bool())), m, none, exact=True)
+    check_with_torch(lambda i, other: (i.gather(0, other), i.gather(0, other[0])), i, other, exact=True)
 
 
 def test_bounds_of_booleans(check_with_torch: Callable[..., set[str]]) -> None:
