@@ -15,6 +15,7 @@ with which PyTorch it was made; with another version nothing more is demanded.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
         return _refuse(f"the file was made with PyTorch {made_with or '(none)'}: update all of it for {version}")
     report = _Report(expected if made_with == version and not options.update else None)
     warnings.simplefilter("ignore")
+    logging.getLogger("deplodock").setLevel(logging.ERROR)
     for name, types in run(chosen, choice, options.jobs):
         report.add(name, types)
     if options.update:

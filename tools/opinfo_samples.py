@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -182,7 +184,9 @@ def _clones(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 def _can_export(sample: Sample) -> bool:
     """Whether torch.export captures a sample."""
     try:
-        with quiet(), torch.no_grad():
+        # torch.export prints the graph of a program that it cannot capture.
+        silence = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+        with quiet(), torch.no_grad(), silence[0], silence[1]:
             torch.export.export(as_module(lambda *tensors: sample.program(*tensors)), _clones(sample.tensors))
     except Exception:
         return False
