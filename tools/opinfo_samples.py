@@ -128,13 +128,13 @@ def samples(entry: Any, dtype: torch.dtype, count: int) -> Iterator[Sample]:
 def judge(sample: Sample) -> Outcome:
     """Run a sample in PyTorch and in the simulator, and compare what both give and what they write."""
     calls = _Calls()
-    eager_tensors = _clones(sample.tensors)
+    eager_tensors, others = _clones(sample.tensors), _clones(sample.tensors)
     try:
         with torch.no_grad():
             eager = sample.program(*eager_tensors)
             # A run of its own, since PyTorch may call other kernels under such a mode.
             with calls:
-                sample.program(*_clones(sample.tensors))
+                sample.program(*others)
     except Exception as raised:
         return Outcome(Kind.LEFT_OUT, f"PyTorch raises {type(raised).__name__}")
     if reason := calls.reason_to_leave_out():

@@ -27,7 +27,7 @@ from deplodock.frontend.decompositions.views import VIEWS
 from deplodock.frontend.importer import has_operation
 
 _FURTHER = (
-    *(ATEN.elu.default, ATEN.linalg_vector_norm.default, ATEN.dist.default, ATEN.ldexp.Tensor),
+    *(ATEN.elu.default, ATEN.linalg_vector_norm.default, ATEN.dist.default),
     *(ATEN.tril_indices.default, ATEN.triu_indices.default),
     *(ATEN.native_layer_norm.default, ATEN.native_group_norm.default),
     *(ATEN._native_batch_norm_legit_functional.default, ATEN._native_batch_norm_legit.no_stats),

@@ -97,7 +97,15 @@ def _rrelu(
     return NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
 
 
+def _ldexp(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """`x * 2 ** other`, in half precision with a factor in FP32, which the type may not hold, and rounded once."""
+    if x.dtype not in (torch.float16, torch.bfloat16) or other.is_floating_point():
+        return x * torch.pow(2.0, other)
+    return (x.float() * torch.pow(2.0, other)).to(x.dtype)
+
+
 ARITHMETIC: Decompositions = {
+    ATEN.ldexp.Tensor: _ldexp,
     ATEN.hypot.default: _hypot,
     ATEN.frexp.Tensor: _frexp,
     ATEN.nextafter.default: _nextafter,

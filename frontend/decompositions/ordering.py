@@ -51,7 +51,7 @@ def _leading(x: torch.Tensor, k: int, descending: bool) -> torch.Tensor:
         return _at(_ranks(x, descending), positions(k, x))
     whole = extent // block * block
     blocks = x[..., :whole].reshape(*x.shape[:-1], whole // block, block)
-    found = _leading(blocks, k, descending) + torch.arange(0, whole, block, device=x.device)[:, None] * 0
+    found = _leading(blocks, k, descending) + torch.arange(0, whole, block, device=x.device)[:, None]
     rest = torch.arange(whole, extent, device=x.device).expand(*x.shape[:-1], extent - whole)
     candidates = torch.cat([found.flatten(-2), rest], -1)
     return candidates.gather(-1, _leading(x.gather(-1, candidates), k, descending))

@@ -193,7 +193,11 @@ def test_bound_names() -> None:
             UnsupportedError,
             "1:25: error: a branch, a number or a size depends on",
         ),
-        ("torch.sign(torch.ones(3, dtype=torch.bool))", UnsupportedError, "aten.sign.default on torch.bool"),
+        (
+            "torch.gcd(torch.ones(3).int(), 2 * torch.ones(3).int())",
+            UnsupportedError,
+            "aten.gcd.default is not supported",
+        ),
         (
             "torch.geqrf(torch.eye(3))[0]",
             UnsupportedError,

@@ -78,7 +78,7 @@ EXACT: dict[str, Case] = {
     "copysign.Tensor signbit": (
         lambda p, q, i: (
             *(torch.copysign(p, q), torch.copysign(i, -i), torch.copysign(p, -0.0), torch.copysign(i, 2)),
-            *(torch.copysign(p.double(), q), torch.copysign(p.bfloat16(), q.bfloat16())),
+            *(torch.copysign(p.double(), q), torch.copysign(p.bfloat16(), q.nan_to_num().bfloat16())),
             *(p.signbit(), i.signbit(), p.half().signbit(), (i > 0).signbit(), i.to(torch.uint8).signbit()),
         ),
         (p, q, i),
@@ -86,7 +86,7 @@ EXACT: dict[str, Case] = {
     "view.dtype": (
         lambda s, i: (
             *(s.view(torch.int32), s.double().view(torch.int64), i.view(torch.float64), i.int().view(torch.float32)),
-            *(s.half().view(torch.int16), s.bfloat16().view(torch.int16), i.short().view(torch.bfloat16)),
+            *(s.half().view(torch.int16), s.nan_to_num().bfloat16().view(torch.int16), i.short().view(torch.bfloat16)),
             *(i.short().view(torch.float16), i.to(torch.int8).view(torch.uint8), s.view(torch.float32)),
             (s.view(torch.int32) >> 23 & 255) - 127,
         ),

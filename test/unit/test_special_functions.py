@@ -93,7 +93,11 @@ def check(run_at_tensor_level: Callable[..., Any], function: Callable[..., Any],
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_a_number(run_at_tensor_level: Callable[..., Any], name: str, dtype: Any) -> None:
-    check(run_at_tensor_level, FUNCTIONS[name], points(dtype))
+    x = points(dtype)
+    if name in ("trigamma", "polygamma"):
+        # Below 0 poles and zeros of the reflection lie close, and eager itself has few digits.
+        x = x[~(x < 0)]
+    check(run_at_tensor_level, FUNCTIONS[name], x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
