@@ -20,7 +20,8 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -52,10 +53,9 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
     if options.update and options.names and made_with != version:
         return _refuse(f"the file was made with PyTorch {made_with or '(none)'}: update all of it for {version}")
     report = _Report(expected if made_with == version and not options.update else None)
-    warnings.simplefilter("ignore")
-    logging.getLogger("deplodock").setLevel(logging.ERROR)
-    for name, types in run(chosen, choice, options.jobs):
-        report.add(name, types)
+    with _quiet():
+        for name, types in run(chosen, choice, options.jobs):
+            report.add(name, types)
     if options.update:
         updated = {**expected, **report.outcomes} if options.names else report.outcomes
         path.write_text(opinfo_file.written(version, updated), encoding="utf-8")
@@ -63,6 +63,20 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
         print(f"{path.name} was made with PyTorch {made_with or '(none)'}, this is {version}: only failures count")
     report.print(options.reasons)
     return report.exit_code
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings, of Python and of our log, for the processes that run the operations."""
+    log = logging.getLogger("deplodock")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
 
 
 class _Report:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,6 +199,16 @@ def test_the_command(command: Callable[..., int], capsys: pytest.CaptureFixture[
     assert command() == 0
     assert "was made with PyTorch 2.10.0" in capsys.readouterr().out
     assert command("--update", "abs") == 2
+
+
+def test_the_log_says_the_same_after_the_command(
+    command: Callable[..., int], caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    assert command("--update") == 0
+    logging.getLogger("deplodock").warning("a note")
+    warnings.warn("a warning", stacklevel=1)
+    assert "a note" in caplog.text
+    assert [str(warning.message) for warning in recwarn] == ["a warning"]
 
 
 def test_the_command_runs_some_operations(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
