@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +63,8 @@ class _Perturbed(fx.Interpreter):
         if name.startswith("var_mean") and not args[0].isfinite().all():
             raise _Undefined("a mean that PyTorch updates element by element has no value for infinite ones")
         if name == "scaled_dot_product_attention":
+            if kwargs.get("is_causal", args[5:6] == (True,)):
+                _check_hidden(*args[:2])
             with sdpa_kernel(SDPBackend.MATH):
                 _check_attention(result, super().call_function(target, args, kwargs))
         if not _is_rounded(name):
@@ -107,6 +110,17 @@ def _check_attention(result: torch.Tensor, formula: torch.Tensor) -> None:
     """PyTorch's kernel for CPUs gives 0 to a query all of whose scores are NaN, its formula NaN."""
     if bool((formula.isnan() & (result == 0)).any()):
         raise _Undefined("the scores of a query are all NaN")
+
+
+def _check_hidden(query: torch.Tensor, key: torch.Tensor) -> None:
+    """PyTorch's kernels replace the scores that `is_causal` hides by -inf; its formula, for keys whose features are
+    not next to each other, adds -inf to them.
+    """
+    heads = query.shape[-3] // key.shape[-3] if query.dim() > 2 and key.dim() > 2 else 1
+    keys = key.double().repeat_interleave(heads, -3) if heads > 1 else key.double()
+    hidden = (query.double() @ keys.mT).triu(1)
+    if not bool((hidden < math.inf).all()):
+        raise _Undefined("a score that is_causal hides is NaN or infinite")
 
 
 def unstable(captured: CapturedProgram, eager: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> str | None:

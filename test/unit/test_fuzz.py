@@ -62,9 +62,11 @@ def test_text_of_operators_and_of_what_is_used_twice() -> None:
         ("x = torch.full((9,), 1e30); torch.sqrt(x * x)", "overflows"),
         ("x = torch.tensor([math.inf, -3e38]); torch.dot(x, torch.tensor([1.0, 3.0]))", "parts of a sum"),
         ("x = torch.zeros(3, dtype=torch.int32); x % x", "PyTorch refuses"),
+        ("x = torch.ones(1, 1, 2, 3); F.scaled_dot_product_attention(x, x * math.nan, x)", "all NaN"),
         (
-            "x = torch.ones(1, 1, 2, 3); F.scaled_dot_product_attention(x, x * math.nan, x, is_causal=True)",
-            "all NaN",
+            "q = torch.full((1, 1, 2, 2), math.inf); k = torch.tensor([[-1.0, 1.0], [-1.0, 1.0]]).T[None, None]; "
+            "F.scaled_dot_product_attention(q, k, k, is_causal=True)",
+            "is_causal hides",
         ),
     ],
 )
