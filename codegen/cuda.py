@@ -19,13 +19,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.target import Target
 
-from deplodock.analysis.alignment import MAX_BYTES, element_bytes, strides_of
-from deplodock.analysis.arguments import Role, argument_roles
-from deplodock.analysis.linear import Linear, fold_map
+from deplodock.analysis.access.alignment import MAX_BYTES, element_bytes, strides_of
+from deplodock.analysis.affine.linear import Linear, fold_map
+from deplodock.analysis.host.arguments import Role, argument_roles
+from deplodock.analysis.machine.resources import alignment_of, buffer_elements, shared_memory
 from deplodock.analysis.operations import ancestors, position_of
-from deplodock.analysis.resources import alignment_of, buffer_elements, shared_memory
-from deplodock.codegen import cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_scalars, cuda_tma
-from deplodock.codegen.cuda_indices import IndexWriter, forms, is_int, offset, split_unrolled
+from deplodock.codegen import cluster, copies, grid, mbarrier, scalars, tma
+from deplodock.codegen.indices import IndexWriter, forms, is_int, offset, split_unrolled
 from deplodock.codegen.names import Names, declared_names, identifier
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
@@ -57,13 +57,13 @@ _ZEROS = {
 
 _RESERVED = frozenset(
     {
-        *cuda_scalars.FUNCTIONS,
-        *cuda_scalars.HELPERS,
-        *cuda_cluster.HELPERS,
-        *cuda_copies.HELPERS,
-        *cuda_grid.HELPERS,
-        *cuda_mbarrier.HELPERS,
-        *cuda_tma.HELPERS,
+        *scalars.FUNCTIONS,
+        *scalars.HELPERS,
+        *cluster.HELPERS,
+        *copies.HELPERS,
+        *grid.HELPERS,
+        *mbarrier.HELPERS,
+        *tma.HELPERS,
         "tensor_map",
         *_VECTORS.values(),
         *(f"make_{vector}" for vector in _VECTORS.values()),
@@ -99,13 +99,13 @@ def print_module(module: ModuleOp) -> str:
             "the module holds no kernel.func to print as CUDA; it computes nothing, or is above the kernel level"
         )
     printed = [_KernelPrinter(function).text() for function in functions]
-    calls = set(cuda_scalars.CALL.findall("\n".join(printed)))
-    parts = (cuda_scalars, cuda_cluster, cuda_copies, cuda_grid, cuda_mbarrier, cuda_tma)
+    calls = set(scalars.CALL.findall("\n".join(printed)))
+    parts = (scalars, cluster, copies, grid, mbarrier, tma)
     helpers = [code for part in parts for name, code in part.HELPERS.items() if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
-    text = "\n".join([*([cuda_tma.TYPE] if has_maps else []), *helpers, *printed])
+    text = "\n".join([*([tma.TYPE] if has_maps else []), *helpers, *printed])
     headers = [
-        f"#include <{header}>\n" for c_type, header in cuda_scalars.HEADERS.items() if re.search(rf"\b{c_type}\b", text)
+        f"#include <{header}>\n" for c_type, header in scalars.HEADERS.items() if re.search(rf"\b{c_type}\b", text)
     ]
     return "".join([*headers, "\n" if headers else "", text])
 
@@ -160,13 +160,13 @@ class _KernelPrinter:
         parameters = ", ".join(self._parameter(parameter, role) for parameter, role in pairs)
         self.names.define(function.block_id, "block")
         self.names.define(function.thread_id, "thread")
-        cluster = f"__cluster_dims__({function.cluster_size}, 1, 1) " if function.cluster is not None else ""
-        return f'extern "C" __global__ void {cluster}__launch_bounds__({bounds}) {name}({parameters})'
+        shape = f"__cluster_dims__({function.cluster_size}, 1, 1) " if function.cluster is not None else ""
+        return f'extern "C" __global__ void {shape}__launch_bounds__({bounds}) {name}({parameters})'
 
     def _parameter(self, parameter: SSAValue, role: Role) -> str:
         name = self.names.define(parameter, "arg")
         if isinstance(parameter.type, kernel.TensorMapType):
-            return f"{cuda_tma.PARAMETER} {name}"
+            return f"{tma.PARAMETER} {name}"
         if not isinstance(parameter.type, MemRefType):
             return f"{_c_type(parameter.type)} {name}"
         const = "const " if role is Role.IN else ""
@@ -219,9 +219,9 @@ class _KernelPrinter:
                 own = self._element(op.source, op.map.data, op.indices)
                 self._define(op.result, f"*cluster_address(&{own}, {self.indices.text(rank)})")
             case kernel.CommitGroupOp():
-                self._line(cuda_copies.commit())
+                self._line(copies.commit())
             case kernel.WaitGroupOp():
-                self._line(cuda_copies.wait(op.pending.value.data))
+                self._line(copies.wait(op.pending.value.data))
             case kernel.MbarrierOp():
                 self._initialise(op)
             case kernel.ArriveOp() if op.expect is not None:
@@ -238,9 +238,9 @@ class _KernelPrinter:
                 subscripts = [self.indices.text(form) for form in forms(op.source_map.data, op.source_indices)]
                 start = offset(op.destination, forms(op.destination_map.data, op.destination_indices))
                 destination = f"{self.names[op.destination]}[{self.indices.text(start)}]"
-                self._line(cuda_tma.call(destination, self.names[op.map], subscripts, self._barrier(op)))
+                self._line(tma.call(destination, self.names[op.map], subscripts, self._barrier(op)))
             case arith.ConstantOp():
-                self.names.alias(op.result, cuda_scalars.literal(op.value))
+                self.names.alias(op.result, scalars.literal(op.value))
             case _:
                 self._define_scalar(op)
 
@@ -292,7 +292,7 @@ class _KernelPrinter:
         return f"&{self.names[op.barrier]}[{self.indices.text(slot)}]"
 
     def _move(self, op: kernel.MoveOp) -> None:
-        type = cuda_scalars.type_name(loop.memref_of(op.source).element_type)
+        type = scalars.type_name(loop.memref_of(op.source).element_type)
         vector = _vector(type, op.elements)
         source = self._element(op.source, op.source_map.data, op.source_indices)
         destination = self._element(op.destination, op.destination_map.data, op.destination_indices)
@@ -316,7 +316,7 @@ class _KernelPrinter:
         destination = self._element(op.destination, op.destination_map.data, op.destination_indices)
         bytes = op.elements * element_bytes(loop.memref_of(op.source).element_type)
         inside = None if op.where is None else self.indices.conditions(op.where.data, op.where_indices)
-        self._line(cuda_copies.call(bytes, destination, source, inside))
+        self._line(copies.call(bytes, destination, source, inside))
 
     def _element(self, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> str:
         """An element of a buffer, as a C lvalue.
@@ -336,7 +336,7 @@ class _KernelPrinter:
     def _define_scalar(self, op: Operation) -> None:
         computes_index = all(isinstance(value.type, IndexType) for value in (*op.operands, *op.results))
         wide = "(long long)" if computes_index else ""
-        text = cuda_scalars.expression(op, [f"{wide}{self.names[operand]}" for operand in op.operands])
+        text = scalars.expression(op, [f"{wide}{self.names[operand]}" for operand in op.operands])
         self._define(op.results[0], text)
 
     def _define(self, value: SSAValue, text: str) -> None:
@@ -363,7 +363,7 @@ def _is_repeated(op: Operation) -> bool:
 
 
 def _c_type(type: Attribute) -> str:
-    return cuda_scalars.C_TYPES[cuda_scalars.type_name(type)]
+    return scalars.C_TYPES[scalars.type_name(type)]
 
 
 def _c_type_of(value: SSAValue) -> str:

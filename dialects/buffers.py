@@ -21,7 +21,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from deplodock.dialects.tile_swizzle import SwizzleAttr, verify_swizzle
+from deplodock.dialects.swizzle import SwizzleAttr, verify_swizzle
 
 MAX_ELEMENTS = 1 << 18
 """As many bytes hold the registers, or the shared memory, of an SM; an element takes one at least."""

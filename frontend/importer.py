@@ -33,11 +33,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.analysis.arguments import name_checks
-from deplodock.dialects.aten import ALIASES, WIDE_NUMBERS
+from deplodock.analysis.host.arguments import name_checks
 from deplodock.dialects.elements import FLOATS, WIDE, ui8
-from deplodock.dialects.schema import OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
+from deplodock.dialects.torch.aten import ALIASES, WIDE_NUMBERS
+from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.source import Position, Source
 

@@ -14,10 +14,9 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from deplodock.analysis.nest import kernels
-from deplodock.analysis.reductions import longest_reduction
-from deplodock.analysis.schedule import Schedule
-from deplodock.analysis.targets import nvcc_arch, target, target_of
+from deplodock.analysis.machine.targets import nvcc_arch, target, target_of
+from deplodock.analysis.shape.nest import kernels
+from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
@@ -29,7 +28,7 @@ from deplodock.fuzz.fusion import draw_overrides, override
 from deplodock.fuzz.schedules import class_of, write_schedules
 from deplodock.fuzz.stability import unstable
 from deplodock.interpreters.evaluate import evaluate
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
 from deplodock.passes.failures import ExceedsTarget
@@ -40,6 +39,7 @@ from deplodock.runtime.device import Executable, device_target, missing
 from deplodock.runtime.host.harness import HostFault, build
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.runtime.simulated import lane_steps
+from deplodock.schedule.schedule import Schedule
 
 STEP_LIMIT = 200_000_000
 """Lane steps that a kernel of so small a program never needs: more of them count as a hang."""

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.fusion import TensorOp
+from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.passes.driver import Level, lower
 from deplodock.passes.tensor.grouping import FUSE
 

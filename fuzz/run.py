@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deplodock.dialects.aten import SCHEMAS
+from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.drawing import DTYPES
 from deplodock.fuzz.expressions import draw_expression

@@ -12,9 +12,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.nest import kernels, nests
-from deplodock.analysis.roles import contraction
-from deplodock.analysis.schedule import Schedule
+from deplodock.analysis.shape.nest import kernels, nests
+from deplodock.analysis.shape.roles import contraction
 from deplodock.passes.tile.async_copy import AsyncCopyPass
 from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
 from deplodock.passes.tile.choose_schedule import write_schedule
@@ -32,6 +31,7 @@ from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.stage_inputs import StageInputsPass
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.passes.tile.tma_copy import TmaCopyPass
+from deplodock.schedule.schedule import Schedule
 
 BEFORE = {
     "blockify-launch": ("cooperative-reduce", "split-matmul-k"),

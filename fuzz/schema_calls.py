@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from deplodock.dialects.aten import SCHEMAS
-from deplodock.dialects.schema import OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.torch.aten import SCHEMAS
+from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Rule, Schema
 from deplodock.fuzz.drawing import DTYPES, ELEMENTS, INTEGERS, Drawer
 from deplodock.fuzz.program import Node
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from deplodock.analysis.schedule import Schedule
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.program import Expression, Node, make_input
+from deplodock.schedule.schedule import Schedule
 
 TRIES = 200
 """How often a smaller case is checked at most."""

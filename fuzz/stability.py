@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import AnyFloat
 
-from deplodock.dialects.aten import SCHEMAS
+from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.frontend.program import CapturedProgram
 
 _LOST = 1e-3

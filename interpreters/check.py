@@ -10,13 +10,13 @@ import numpy as np
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from deplodock.analysis.arguments import Function, entry_functions
+from deplodock.analysis.host.arguments import Function, entry_functions
 from deplodock.dialects import kernel
 from deplodock.dialects.elements import FLOATS, WIDE
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.evaluate import input_types, run
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array, Precision, bits, dtype_of, epsilon, is_float
 
 Kind = Literal["integers", "normal"]

@@ -17,11 +17,9 @@ from xdsl.universe import Universe
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.nest import kernels, launches
+from deplodock.analysis.machine.targets import ATTRIBUTE, DEFAULT, target
 from deplodock.analysis.operations import ancestors
-from deplodock.analysis.schedule import ATTRIBUTE as SCHEDULE
-from deplodock.analysis.schedule import LEFT_OUT, schedule_of
-from deplodock.analysis.targets import ATTRIBUTE, DEFAULT, target
+from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tensor, tile
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
@@ -29,6 +27,8 @@ from deplodock.errors import InvalidInputError
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
+from deplodock.schedule.schedule import ATTRIBUTE as SCHEDULE
+from deplodock.schedule.schedule import LEFT_OUT, schedule_of
 
 
 class Level(StrEnum):

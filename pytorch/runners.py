@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.errors import Error
 from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.interpreters.evaluate import evaluate
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.runtime.device import Executable, new_stream
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 

@@ -13,9 +13,8 @@ from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.analysis import scratch
-from deplodock.analysis.arguments import Function, Role, argument_roles, callee, entry_function, parameters
-from deplodock.analysis.resources import shared_memory
+from deplodock.analysis.host.arguments import Function, Role, argument_roles, callee, entry_function, parameters
+from deplodock.analysis.machine.resources import shared_memory
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp, TensorMapType
 from deplodock.dialects.loop import memref_of
@@ -23,6 +22,7 @@ from deplodock.dialects.tile import SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import DType, dtype_of
 from deplodock.passes.failures import located
+from deplodock.runtime import scratch
 
 
 @dataclass(frozen=True)

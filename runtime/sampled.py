@@ -15,17 +15,17 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp as LoopFunction
 
-from deplodock.analysis.arguments import Role, argument_roles
-from deplodock.analysis.host import HostProgram, Step, host_program
-from deplodock.analysis.nest import kernels, launches
+from deplodock.analysis.host.arguments import Role, argument_roles
+from deplodock.analysis.host.program import HostProgram, Step, host_program
+from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel
 from deplodock.errors import Error
 from deplodock.interpreters.evaluate import Memory, call
-from deplodock.interpreters.simulator import Finding
-from deplodock.interpreters.simulator_memory import Buffer, Layout
-from deplodock.interpreters.simulator_memory import Written as Flags
-from deplodock.interpreters.simulator_report import UNWRITTEN_OUTPUT, Counters
-from deplodock.interpreters.simulator_sample import Sampler, TooManyCtas, Written
+from deplodock.interpreters.simulate import Finding
+from deplodock.interpreters.simulate.memory import Buffer, Layout
+from deplodock.interpreters.simulate.memory import Written as Flags
+from deplodock.interpreters.simulate.report import UNWRITTEN_OUTPUT, Counters
+from deplodock.interpreters.simulate.sample import Sampler, TooManyCtas, Written
 from deplodock.interpreters.values import Array
 from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT, steps_of_cta

@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.arguments import callee
-from deplodock.analysis.linear import fold_map
+from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.host.arguments import callee
 from deplodock.dialects import kernel, loop
 
 LANE_STEP_LIMIT = 500_000_000

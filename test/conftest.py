@@ -1,14 +1,25 @@
-"""Fixtures shared by all Python tests."""
+"""Fixtures shared by all Python tests: tools, programs compared with PyTorch at tensor level, work without a clock."""
 
+from __future__ import annotations
+
+import cProfile
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from xdsl.context import Context
 
+from deplodock.dialects.torch import AtenOp
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.nvcc import find_nvcc
 
 
@@ -67,3 +78,85 @@ def run(folder: Path, name: str, *args: str, input: str = "", **env: str) -> sub
     return subprocess.run(
         [str(folder / name), *args], input=input, env=environment, capture_output=True, text=True, check=False
     )
+
+
+@dataclass(frozen=True)
+class TensorRun:
+    """A captured program: its ATen operations, the evaluator's results, PyTorch's own, and those in float64."""
+
+    overloads: set[str]
+    got: list[np.ndarray[Any, Any]]
+    eager: list[Any]
+    reference: list[Any]
+
+
+@pytest.fixture(scope="session")
+def run_at_tensor_level() -> Callable[..., TensorRun]:
+    """Capture `function(*args)`, decompose it and evaluate it, on `inputs` if given."""
+    pytest.importorskip("torch")
+    from deplodock.frontend.arrays import to_array
+    from deplodock.frontend.capture import export
+
+    def run(function: Callable[..., Any], *args: Any, inputs: Sequence[Any] | None = None) -> TensorRun:
+        program = export(function, args)
+        program.module.verify()
+        overloads = {op.schema().name for op in program.module.walk() if isinstance(op, AtenOp)}
+        DecomposePass().apply(Context(), program.module)
+        program.module.verify()
+        assert not [op.name for op in program.module.walk() if op.name.startswith("torch.")]
+        got = evaluate(program.module, [to_array(value) for value in inputs or program.inputs])
+        return TensorRun(overloads, got, program.eager(), program.reference())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def check_with_torch(run_at_tensor_level: Callable[..., TensorRun]) -> Callable[..., set[str]]:
+    """Run and compare, bit for bit with `exact=True`; returns the operations that were captured."""
+    import torch
+
+    from deplodock.frontend.arrays import to_array
+
+    def check(function: Callable[..., Any], *args: Any, exact: bool = False, units: float = 64) -> set[str]:
+        result = run_at_tensor_level(function, *args)
+        assert len(result.got) == len(result.eager) == len(result.reference)
+        for value, own, reference in zip(result.got, result.eager, result.reference, strict=True):
+            assert value.shape == tuple(own.shape)
+            assert value.dtype == to_array(own).dtype
+            if exact or not own.dtype.is_floating_point:
+                # numpy takes NaNs of its own types for equal, but not those of bfloat16.
+                value, wanted = (
+                    v.astype(np.float64) if own.dtype == torch.bfloat16 else v for v in (value, to_array(own))
+                )
+                np.testing.assert_array_equal(value, wanted)
+                number = ~np.isnan(value)
+                np.testing.assert_array_equal(np.signbit(value[number]), np.signbit(to_array(own)[number]))
+                continue
+            # The float64 run rounded to the type, so that what overflows there is infinite in both.
+            expected, unit = to_array(reference.to(own.dtype)), torch.finfo(own.dtype).eps / 2
+            np.testing.assert_allclose(value, expected, rtol=units * unit, atol=units * unit, equal_nan=True)
+            np.testing.assert_array_equal(np.isnan(value), np.isnan(to_array(own)))
+        return result.overloads
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def count_calls() -> Callable[[Callable[[], object]], int]:
+    """Count the Python and C functions that a function calls: a measure of work that no other process disturbs."""
+
+    def count(work: Callable[[], object]) -> int:
+        profile = cProfile.Profile()
+        gc.disable()
+        profile.runcall(work)
+        gc.enable()
+        return sum(entry.callcount for entry in profile.getstats())
+
+    return count
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that belongs to this run of pytest, the same in all its processes."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own

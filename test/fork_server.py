@@ -41,7 +41,7 @@ def main() -> None:
     """Write the scripts and serve; in a fork, run the tool that was asked for."""
     entries = {entry.name: entry for entry in entry_points(group="console_scripts")}
     mains = {name: entries[name].load() for name in TOOLS}
-    importlib.import_module("deplodock.tools.cli_app")
+    importlib.import_module("deplodock.tools.cli.app")
     new_context()
     for stage in PASSES:
         stage.load()

@@ -21,11 +21,11 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.banks import kernel_wavefronts
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.machine.banks import kernel_wavefronts
+from deplodock.analysis.machine.resources import shared_bytes
+from deplodock.analysis.machine.targets import nvcc_arch
 from deplodock.analysis.operations import ancestors
-from deplodock.analysis.resources import shared_bytes
-from deplodock.analysis.targets import nvcc_arch
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import memory_of

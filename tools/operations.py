@@ -7,9 +7,9 @@ import textwrap
 
 from xdsl.ir import Attribute
 
-from deplodock.dialects.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS
 from deplodock.dialects.elements import INTEGERS, listed
-from deplodock.dialects.schema import Rule, Schema
+from deplodock.dialects.torch.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS
+from deplodock.dialects.torch.schema import Rule, Schema
 from deplodock.passes.torch.decompose import PATTERNS
 
 _NAMES: dict[tuple[Attribute, ...], str] = {

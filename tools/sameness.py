@@ -35,7 +35,7 @@ from deplodock.fuzz.run import draw_case
 from deplodock.fuzz.schedules import write_schedules
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.tools.bench_rows import read_rows
+from deplodock.tools.bench.rows import read_rows
 
 TARGETS = ("sm_80", "sm_90", "sm_120")
 """The targets for which the text is printed."""
@@ -66,7 +66,7 @@ def _kinds() -> Iterator[tuple[str, str, str]]:
 def _write_text(folder: Path, name: str, text: str, schedule: str) -> None:
     module = read_expression(text, seed=0).module
     head = f"{_SCHEDULE}{schedule}\n" if schedule else ""
-    (folder / f"{name}.mlir").write_text(f"{head}{module}\n", encoding="utf-8")
+    (folder / f"{name}.mlir").write_text(f"{head}{module!s}\n", encoding="utf-8")
 
 
 def _write_case(folder: Path, number: int) -> None:
@@ -76,7 +76,7 @@ def _write_case(folder: Path, number: int) -> None:
     try:
         with torch.random.fork_rng(devices=[]):
             module = read_expression(case.text, seed=case.seed).module
-        (folder / f"fuzz.{number}.torch.mlir").write_text(f"{module}\n", encoding="utf-8")
+        (folder / f"fuzz.{number}.torch.mlir").write_text(f"{module!s}\n", encoding="utf-8")
         DecomposePass().apply(context, module)
         if case.fusion is not None:
             override(module, draw_overrides(random.Random(case.fusion), module, context))
@@ -85,7 +85,7 @@ def _write_case(folder: Path, number: int) -> None:
             write_schedules(module, case.schedules)
     except (DiagnosticException, ParseError, Error):
         return
-    (folder / f"fuzz.{number}.loop.mlir").write_text(f"{module}\n", encoding="utf-8")
+    (folder / f"fuzz.{number}.loop.mlir").write_text(f"{module!s}\n", encoding="utf-8")
 
 
 def print_texts(folder: Path, into: Path) -> None:

@@ -11,7 +11,7 @@ from xdsl.dialects.func import CallOp
 
 from deplodock.passes.driver import Level
 from deplodock.runtime.plan import ProgramPlan, TensorMapPlan, program_plan
-from deplodock.tools.cli_program import Program, Session
+from deplodock.tools.cli.program import Program, Session
 
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram

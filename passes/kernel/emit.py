@@ -18,10 +18,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import Linear, fold_value, to_sides
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction
+from deplodock.analysis.affine.linear import Linear, fold_value, to_sides
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure

@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.alignment import lanes_along, steps_along
-from deplodock.analysis.dependence import is_coordinate
-from deplodock.analysis.linear import Linear, extent_of, fold_map, fold_value
+from deplodock.analysis.access.alignment import lanes_along, steps_along
+from deplodock.analysis.affine.linear import Linear, extent_of, fold_map, fold_value
+from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.boxes import Boxes, boxes_of
-from deplodock.analysis.linear import Linear
-from deplodock.analysis.slabs import Slab, slab_of
+from deplodock.analysis.access.boxes import Boxes, boxes_of
+from deplodock.analysis.access.slabs import Slab, slab_of
+from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import kernel, tile
-from deplodock.dialects.kernel_tma import TensorMapType
+from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
 

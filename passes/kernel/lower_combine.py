@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.linear import Linear
-from deplodock.analysis.targets import WARP
+from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure

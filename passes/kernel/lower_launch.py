@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike, is_side_effect_free
 
-from deplodock.analysis.dependence import is_coordinate, wheres
-from deplodock.analysis.effects import is_arithmetic
-from deplodock.analysis.linear import condition_of, fold_map, implied_condition
-from deplodock.analysis.padding import adds_zero
-from deplodock.analysis.roles import shares_accumulator, yields_inner_reduction
+from deplodock.analysis.access.effects import is_arithmetic
+from deplodock.analysis.affine.linear import condition_of, fold_map, implied_condition
+from deplodock.analysis.shape.dependence import is_coordinate, wheres
+from deplodock.analysis.shape.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -30,6 +29,7 @@ from deplodock.passes.kernel.lower_stage import (
     lower_stage,
     lower_wait,
 )
+from deplodock.passes.kernel.padding import adds_zero
 
 
 @dataclass(frozen=True)

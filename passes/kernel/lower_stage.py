@@ -12,13 +12,21 @@ from dataclasses import replace
 
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.linear import Linear, coarsened_condition, implied_condition, value_range
-from deplodock.analysis.rings import closes_group, conditions_of, groups_behind, phase_of, refills, step_boxes, step_of
-from deplodock.analysis.slabs import Slab, slab_of, stand_in
-from deplodock.analysis.targets import WARP
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
+from deplodock.analysis.affine.linear import Linear, coarsened_condition, implied_condition, value_range
+from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.order.rings import (
+    closes_group,
+    conditions_of,
+    groups_behind,
+    phase_of,
+    refills,
+    step_boxes,
+    step_of,
+)
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel_move import ASYNC_BYTES
+from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.tile import Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Condition, Emitter, in_shape, never_fails

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.linear import Linear
+from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel_mbarrier import Place
+from deplodock.dialects.kernel.mbarrier import Place
 from deplodock.passes.kernel.emit import Emitter, Held
 from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
 

@@ -27,9 +27,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-from deplodock.analysis.linear import Linear
-from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import ATTRIBUTE
+from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
@@ -38,6 +37,7 @@ from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import Workspace, allocate, constant_extent
 from deplodock.passes.names import Names
+from deplodock.schedule.schedule import ATTRIBUTE
 
 _HOST_CODE = (memref.AllocOp, kernel.CountersOp, kernel.TensorMapOp, kernel.LaunchOp, func.CallOp, func.ReturnOp)
 """What a host function is made of."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.linear import Linear
+from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel_mbarrier import Place
+from deplodock.dialects.kernel.mbarrier import Place
 from deplodock.passes.kernel.emit import Array, Emitter, Held
 
 PARTS_AT_ONCE = 256

@@ -20,10 +20,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.barriers import first_hazard
-from deplodock.analysis.phases import PhaseFault
-from deplodock.analysis.shared_accesses import Hazard, MissingFence
-from deplodock.analysis.uniformity import divergent
+from deplodock.analysis.access.shared_accesses import Hazard, MissingFence
+from deplodock.analysis.order.hazards import first_hazard
+from deplodock.analysis.order.phases import PhaseFault
+from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel
 from deplodock.passes import remarks
 

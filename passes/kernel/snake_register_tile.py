@@ -28,7 +28,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.linear import fold_map
+from deplodock.analysis.affine.linear import fold_map
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 

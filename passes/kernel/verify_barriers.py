@@ -18,11 +18,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.barriers import first_hazard
-from deplodock.analysis.boxes import misaligned
+from deplodock.analysis.access.boxes import misaligned
+from deplodock.analysis.access.shared_accesses import Hazard
 from deplodock.analysis.operations import position_of
-from deplodock.analysis.shared_accesses import Hazard
-from deplodock.analysis.uniformity import divergent
+from deplodock.analysis.order.hazards import first_hazard
+from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
 
 _COLLECTIVE = (

@@ -7,7 +7,7 @@ Each refusal gives the figure and the limit; the figures come from the kernel al
 * the wanted occupancy, by threads, CTAs and shared memory of an SM
 * registers that a loop carries from one iteration to the next, the sum of ceil(bytes / 4) over the accumulators that
   are register buffers, against what threads and occupancy leave to one thread. That is a lower bound
-  (`analysis/accumulators.py`): what exceeds the limit is spilled in each iteration
+  (`passes/kernel/accumulators.py`): what exceeds the limit is spilled in each iteration
 * operations that the architecture does not have: asynchronous copies and barriers with phases below sm_80; boxes,
   expected bytes and clusters below sm_90
 
@@ -29,14 +29,14 @@ from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.accumulators import most_carried
-from deplodock.analysis.occupancy import register_limit, shared_of_sm, threads_of_sm
-from deplodock.analysis.resources import STATIC_LIMIT, SharedMemory, parameter_bytes, shared_memory
-from deplodock.analysis.targets import FIRST_ASYNC_COPIES, FIRST_BOXES, FIRST_CLUSTERS, capability, target_of
+from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, threads_of_sm
+from deplodock.analysis.machine.resources import STATIC_LIMIT, SharedMemory, parameter_bytes, shared_memory
+from deplodock.analysis.machine.targets import FIRST_ASYNC_COPIES, FIRST_BOXES, FIRST_CLUSTERS, capability, target_of
 from deplodock.dialects import kernel
-from deplodock.dialects.kernel_cluster import MAX_CLUSTER
+from deplodock.dialects.kernel.cluster import MAX_CLUSTER
 from deplodock.errors import UnsupportedError
 from deplodock.passes.failures import ExceedsTarget, failure, located
+from deplodock.passes.kernel.accumulators import most_carried
 
 MAX_BLOCKS = 2**31 - 1
 """The most CTAs along x, the one dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications")."""

@@ -10,8 +10,8 @@ from xdsl.dialects import func, memref
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.linear import extent_of
+from deplodock.analysis.affine.linear import extent_of
+from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure

@@ -32,12 +32,12 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.fusion import Demand, TensorOp, dependence
-from deplodock.analysis.structure import structure
+from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence
 from deplodock.dialects import loop
 from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import KernelOp
 from deplodock.passes.failures import failure
+from deplodock.passes.loop.kernel_identity import structure
 from deplodock.passes.loop.nest_builder import Constants, Nest, Target
 from deplodock.passes.names import Names
 

@@ -11,8 +11,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.fusion import Demand, TensorOp, long_axes, splat_of
-from deplodock.analysis.fusion_index import (
+from deplodock.analysis.affine.linear import Linear, fold, to_map
+from deplodock.analysis.shape.fusion import Demand, TensorOp, long_axes, splat_of
+from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
     axes_in,
@@ -22,7 +23,6 @@ from deplodock.analysis.fusion_index import (
     substitute,
     unify,
 )
-from deplodock.analysis.linear import Linear, fold, to_map
 from deplodock.dialects import loop
 from deplodock.dialects.tensor import (
     ConcatOp,

@@ -14,7 +14,7 @@ contraction, so that they never cut through a tile.
 
 An element of a local buffer that no kernel reads then is not stored, and where a loop only stores it, it is not
 computed: the loops that store the probabilities and the scores get the same condition. So do the other reductions of
-such a kernel, whose elements are identities of their combiners there. `analysis/masks.py` says what is known of a
+such a kernel, whose elements are identities of their combiners there. `passes/loop/masks.py` says what is known of a
 value under a mask, and why rows of NaN stay NaN.
 
 Elements that are not stored hold nothing. What crosses a condition may read them, as a slab of any shape, since they do
@@ -34,12 +34,12 @@ from xdsl.ir.affine import AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.buffers import Buffers
-from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import Linear, condition_of, equal, fold, fold_map, to_map, to_sides
-from deplodock.analysis.masks import Mask, Masks, over_subscripts
-from deplodock.analysis.nest import kernels
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold, fold_map, to_map, to_sides
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.nest import kernels
 from deplodock.dialects import loop
+from deplodock.passes.loop.buffers import Buffers
+from deplodock.passes.loop.masks import Mask, Masks, over_subscripts
 
 STEP = 128
 """The multiples that conditions are rounded up to: the extent of the largest tile of a contraction."""

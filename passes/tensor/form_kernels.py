@@ -7,7 +7,7 @@
                                                           }
 
 An operation joins the kernel that needs it, or is computed again in each of several, or is stored once, whichever costs
-less on the module's target (`analysis/cost.py`). A kernel keeps to these limits:
+less on the module's target (`analysis/machine/cost.py`). A kernel keeps to these limits:
 
 * its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of
   another reduction;
@@ -34,9 +34,9 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.cost import Rates
-from deplodock.analysis.fusion import TensorOp
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure

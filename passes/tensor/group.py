@@ -9,10 +9,11 @@ from math import prod
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.cost import Rates, Work, code_size, element_work
-from deplodock.analysis.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
-from deplodock.analysis.fusion_index import (
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import Linear, extent_of
+from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
+from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
+from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
     axes_in,
@@ -21,9 +22,8 @@ from deplodock.analysis.fusion_index import (
     substitute,
     walked_axes,
 )
-from deplodock.analysis.linear import Linear, extent_of
-from deplodock.analysis.schedule import CELLS, CTA_THREADS, THREAD_VALUES, WARP
 from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, element_of, shape_of
+from deplodock.schedule.schedule import CELLS, CTA_THREADS, THREAD_VALUES, WARP
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""

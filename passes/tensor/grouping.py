@@ -8,10 +8,10 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.cost import Rates
-from deplodock.analysis.fusion import Demand, TensorOp, dependence, reducing
-from deplodock.analysis.fusion_index import Index, axis_of, unify
-from deplodock.analysis.linear import extent_of
+from deplodock.analysis.affine.linear import extent_of
+from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, reducing
+from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.dialects.tensor import GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group

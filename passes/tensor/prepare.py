@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.fusion import splat_of
+from deplodock.analysis.shape.fusion import splat_of
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, element_of, shape_of
 
 MAX_PARTS = 4

@@ -13,9 +13,9 @@ from heapq import heappop, heappush
 from xdsl.dialects import arith
 from xdsl.ir import Operation
 
-from deplodock.analysis.cost import Rates
-from deplodock.analysis.fusion import Demand, TensorOp, bytes_of
-from deplodock.analysis.fusion_index import Index
+from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of
+from deplodock.analysis.shape.fusion_index import Index
 from deplodock.dialects.tensor import ConcatOp, ReduceOp
 from deplodock.passes.tensor.group import MAX_INDICES, Group
 

@@ -11,7 +11,7 @@
 
 One reduced dimension is cut into parts of one length, so that no element needs a mask; what is left over is folded by
 the kernel that folds the parts. The reduced dimensions before it stay free in the first step. Where the cut is, and
-whether there is one, is what costs least on the target (`analysis/cost.py`): a launch more against the SMs that
+whether there is one, is what costs least on the target (`analysis/machine/cost.py`): a launch more against the SMs that
 idle while few CTAs reduce. Every combiner is associative and commutative, so any of them can be folded in parts; the
 order is fixed. Contractions are left to `split-matmul-k`, and so are operations with attributes as they are.
 """
@@ -31,15 +31,15 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.cost import Rates, Work
-from deplodock.analysis.fusion import Demand, dependence, is_contraction
-from deplodock.analysis.schedule import CTA_THREADS, THREAD_VALUES, VECTOR, WARP
-from deplodock.analysis.targets import target_of
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.machine.cost import Rates, Work
+from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.shape.fusion import Demand, dependence, is_contraction
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
 from deplodock.passes.tensor.group import row_threads
 from deplodock.passes.tensor.pricing import Pricing
+from deplodock.schedule.schedule import CTA_THREADS, THREAD_VALUES, VECTOR, WARP
 
 
 @dataclass(frozen=True)

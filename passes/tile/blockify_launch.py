@@ -35,15 +35,23 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.linear import Linear, coarsened_condition, condition_of, fold_map, points, to_map, to_sides
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import Contraction, contraction
-from deplodock.analysis.schedule import CONTRACTION_TILE, CTA_THREADS, Options
+from deplodock.analysis.affine.linear import (
+    Linear,
+    coarsened_condition,
+    condition_of,
+    fold_map,
+    points,
+    to_map,
+    to_sides,
+)
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import Contraction, contraction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, each_launch, folded, is_mixed, positive, staged
 from deplodock.passes.tile.tile_bounds import roundings
+from deplodock.schedule.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.nest import kernels, launches
-from deplodock.analysis.schedule import ATTRIBUTE, Schedule, choose, completed, format_schedule
+from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.passes import remarks
 from deplodock.passes.tile.rule import read_schedule
+from deplodock.schedule.schedule import ATTRIBUTE, Schedule, choose, completed, format_schedule
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,16 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import Linear, condition_of, equal, least, to_map
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction, innermost_reduction
-from deplodock.analysis.schedule import CONTRACTION_CHUNK, Options
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction, innermost_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
 from deplodock.passes.tile.tile_bounds import greatest
+from deplodock.schedule.schedule import CONTRACTION_CHUNK, Options
 
 
 @dataclass(frozen=True)

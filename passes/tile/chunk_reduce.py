@@ -20,12 +20,12 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction, innermost_reduction
-from deplodock.analysis.schedule import Options, reduce_chunk
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction, innermost_reduction
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+from deplodock.schedule.schedule import Options, reduce_chunk
 
 
 @dataclass(frozen=True)

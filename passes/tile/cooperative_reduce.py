@@ -28,15 +28,15 @@ from xdsl.ir import Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.dependence import varying_bound, wheres
-from deplodock.analysis.linear import extent_of
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction, row_chain
-from deplodock.analysis.schedule import Options
+from deplodock.analysis.affine.linear import extent_of
+from deplodock.analysis.shape.dependence import varying_bound, wheres
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction, row_chain
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.schedule.schedule import Options
 
 Part: TypeAlias = tuple[SSAValue, int]
 """An axis that a row is distributed over, and the step of its coordinates along the row."""

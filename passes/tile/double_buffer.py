@@ -19,11 +19,11 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.resources import buffer_bytes, shared_budget
-from deplodock.analysis.rings import staged_loops
-from deplodock.analysis.schedule import PIPELINE_DEPTH, Options
+from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
+from deplodock.analysis.order.rings import staged_loops
 from deplodock.dialects import tile
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
+from deplodock.schedule.schedule import PIPELINE_DEPTH, Options
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.roles import shares_accumulator
+from deplodock.analysis.shape.roles import shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 

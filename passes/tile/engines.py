@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xdsl.dialects.builtin import UnitAttr
 
 from deplodock.dialects import tile
-from deplodock.dialects.tile_ring import engine_of
+from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.tile.rule import Skip, shared_slabs
 
 

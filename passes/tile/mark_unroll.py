@@ -23,13 +23,13 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.instructions import Instructions
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction, shares_accumulator
-from deplodock.analysis.schedule import LOOP_BODY, Options
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.instructions import Instructions
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.schedule.schedule import LOOP_BODY, Options
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.banks import BANK_BYTES, BANKS, SlabBanks, Wavefronts
-from deplodock.analysis.resources import buffer_bytes, buffer_elements, shared_budget
-from deplodock.analysis.schedule import Options
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.machine.banks import BANK_BYTES, BANKS, SlabBanks, Wavefronts
+from deplodock.analysis.machine.resources import buffer_bytes, buffer_elements, shared_budget
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
+from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)

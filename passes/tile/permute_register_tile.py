@@ -29,14 +29,14 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.linear import Linear, fold
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import Contraction, contraction
-from deplodock.analysis.schedule import VECTOR, Options
+from deplodock.analysis.affine.linear import Linear, fold
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import Contraction, contraction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.schedule.schedule import VECTOR, Options
 
 PLACEMENTS = ("blocked", "strided", "strips")
 

@@ -34,15 +34,15 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.alignment import MAX_BYTES, element_bytes
-from deplodock.analysis.dependence import wheres
-from deplodock.analysis.linear import fold_map
-from deplodock.analysis.resources import buffer_elements
-from deplodock.analysis.rings import staged_loops
-from deplodock.analysis.schedule import Options
+from deplodock.analysis.access.alignment import MAX_BYTES, element_bytes
+from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.machine.resources import buffer_elements
+from deplodock.analysis.order.rings import staged_loops
+from deplodock.analysis.shape.dependence import wheres
 from deplodock.dialects import loop, tile
-from deplodock.dialects.tile_ring import engine_of
+from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)

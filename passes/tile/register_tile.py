@@ -21,16 +21,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.alignment import address
-from deplodock.analysis.dependence import Dependence, bound_along
-from deplodock.analysis.linear import fold_map
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction
-from deplodock.analysis.schedule import CELLS, VECTOR, Options
+from deplodock.analysis.access.alignment import address
+from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.shape.dependence import Dependence, bound_along
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, is_mixed, positive
+from deplodock.schedule.schedule import CELLS, VECTOR, Options
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.dependence import wheres
-from deplodock.analysis.footprint import Reader
-from deplodock.analysis.linear import Linear, condition_of, equal, fold_map, to_sides
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold_map, to_sides
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.footprint import Reader
 from deplodock.dialects import loop
 
 Loops = Mapping[loop.LoadOp, Sequence[loop.ForOp | loop.ReduceOp]]

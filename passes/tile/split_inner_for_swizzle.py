@@ -23,16 +23,16 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.banks import SlabBanks
-from deplodock.analysis.boxes import boxes_of
-from deplodock.analysis.schedule import Options
-from deplodock.analysis.slabs import slab_of
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.access.boxes import boxes_of
+from deplodock.analysis.access.slabs import slab_of
+from deplodock.analysis.machine.banks import SlabBanks
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import AllocOp
+from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
-from deplodock.dialects.tile_swizzle import SPANS
 from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, each_launch, positive
+from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)

@@ -46,16 +46,16 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.dependence import Dependence, wheres
-from deplodock.analysis.effects import only_reads
-from deplodock.analysis.nest import launch_nest
-from deplodock.analysis.roles import contraction
-from deplodock.analysis.schedule import Options
-from deplodock.analysis.targets import FIRST_CLUSTERS, capability, target_at
+from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.machine.targets import FIRST_CLUSTERS, capability, target_at
+from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive, staged
+from deplodock.schedule.schedule import Options
 
 WAYS = ("block", "ticket", "cluster")
 """How the parts may be combined."""

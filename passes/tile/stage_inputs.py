@@ -31,20 +31,20 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.dependence import Dependence
-from deplodock.analysis.footprint import Footprint, Reader, register_footprint, shared_footprint
-from deplodock.analysis.linear import Linear, equal, fold_value, points, to_map
-from deplodock.analysis.nest import launch_nest, launches
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import Linear, equal, fold_value, points, to_map
+from deplodock.analysis.machine.resources import buffer_bytes
+from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors
-from deplodock.analysis.resources import buffer_bytes
-from deplodock.analysis.roles import contraction, shares_accumulator
-from deplodock.analysis.schedule import ROW_VALUES, Options
-from deplodock.analysis.targets import WARP, target_at
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.footprint import Footprint, Reader, register_footprint, shared_footprint
+from deplodock.analysis.shape.nest import launch_nest, launches
+from deplodock.analysis.shape.roles import contraction, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.rule import Skip, apply_rule, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
+from deplodock.schedule.schedule import ROW_VALUES, Options
 
 
 @dataclass(frozen=True)

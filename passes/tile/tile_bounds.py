@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.linear import Division, Linear, equal, fold_map, least, to_map, to_sides
-from deplodock.analysis.roles import innermost_reduction
+from deplodock.analysis.affine.linear import Division, Linear, equal, fold_map, least, to_map, to_sides
+from deplodock.analysis.shape.roles import innermost_reduction
 from deplodock.dialects import loop, tile
 
 

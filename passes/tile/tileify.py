@@ -28,14 +28,14 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.dependence import wheres
-from deplodock.analysis.effects import only_reads
-from deplodock.analysis.nest import launch_bodies, launches
-from deplodock.analysis.schedule import Options
+from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.nest import launch_bodies, launches
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis
 from deplodock.passes.tile.rule import Skip, apply_rule
+from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)

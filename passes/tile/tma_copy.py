@@ -18,15 +18,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.alignment import element_bytes
-from deplodock.analysis.boxes import boxes_of
-from deplodock.analysis.schedule import Options
-from deplodock.analysis.slabs import slab_of
-from deplodock.analysis.targets import FIRST_BOXES, capability, target_at
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.access.boxes import boxes_of
+from deplodock.analysis.access.slabs import slab_of
+from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_at
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel_tma import UNIT_BYTES
+from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """v:002 verify-rings: check that slots of rings are filled before they are read, and read before filled again.
 
-That is proved for all steps at once (`analysis/rings.py`). On `%ring = tile.ring 3`, in
+That is proved for all steps at once (`analysis/order/rings.py`). On `%ring = tile.ring 3`, in
 
     tile.wait %ring[%i]
     %v = loop.load %xs[%i mod 2, %t] : memref<3x8xf32, #tile.memory<shared>>
@@ -17,7 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.rings import faults, rings
+from deplodock.analysis.order.rings import faults, rings
 from deplodock.passes.failures import failure
 
 

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, 
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from deplodock.dialects.aten import WIDE_NUMBERS
 from deplodock.dialects.elements import FLOATS, INTEGERS, WIDE
 from deplodock.dialects.tensor import element_of
 from deplodock.dialects.torch import AtenOp
+from deplodock.dialects.torch.aten import WIDE_NUMBERS
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.index_maps import wrap_dims
 from deplodock.passes.torch.tensor_builder import TensorBuilder, wrapped

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.resources import buffer_bytes, shared_memory
-from deplodock.analysis.targets import capability, target_of
+from deplodock.analysis.machine.resources import buffer_bytes, shared_memory
+from deplodock.analysis.machine.targets import capability, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.errors import Error

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deplodock.analysis.reductions import longest_reduction
+from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
 from deplodock.interpreters.evaluate import evaluate
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
 

@@ -19,7 +19,7 @@ from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.frontend.models import read_model
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.evaluate import evaluate
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context
 
 transformers = pytest.importorskip("transformers")

@@ -12,7 +12,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.targets import ATTRIBUTE, target
+from deplodock.analysis.machine.targets import ATTRIBUTE, target
 from deplodock.dialects.tensor import ReduceOp
 from deplodock.frontend.capture import export
 from deplodock.interpreters.evaluate import evaluate

@@ -15,8 +15,8 @@ import pytest
 from kinds import KINDS, Kind
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.reductions import longest_reduction
-from deplodock.analysis.targets import nvcc_arch, target_of
+from deplodock.analysis.machine.targets import nvcc_arch, target_of
+from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.codegen.cuda import print_module
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.cubins import cubins

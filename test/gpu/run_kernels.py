@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xdsl.parser import Parser
 
-from deplodock.analysis.arguments import entry_function
+from deplodock.analysis.host.arguments import entry_function
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import input_types
 from deplodock.passes.driver import new_context

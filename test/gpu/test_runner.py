@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deplodock.tools.bench_rows import chosen, read_rows
+from deplodock.tools.bench.rows import chosen, read_rows
 
 NAME = "tinyllama/rms_norm/32"
 HANG = """

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import deplodock
-from deplodock.analysis.arguments import checks, entry_function
+from deplodock.analysis.host.arguments import checks, entry_function
 from deplodock.errors import CheckError
 from deplodock.frontend.capture import export
 from deplodock.passes.driver import Level, lower, new_context

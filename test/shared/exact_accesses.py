@@ -23,7 +23,7 @@ from xdsl.ir.affine import (
     AffineSymExpr,
 )
 
-from deplodock.analysis.alignment import element_bytes
+from deplodock.analysis.access.alignment import element_bytes
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import memory_of
 from deplodock.interpreters.scalars import evaluate_scalar

@@ -15,14 +15,14 @@ import numpy as np
 from kinds import Kind
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.nest import kernels
-from deplodock.analysis.schedule import schedule_of
+from deplodock.analysis.shape.nest import kernels
 from deplodock.codegen.cuda import print_module
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import is_float
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.runtime.host.harness import ORDERS, HostProgram, Order
+from deplodock.schedule.schedule import schedule_of
 
 Array = np.ndarray[Any, Any]
 

@@ -20,7 +20,7 @@ class Kind:
 
 
 def _kinds() -> list[Kind]:
-    table = tomllib.loads((Path(__file__).parent.parent / "gpu" / "kinds.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((Path(__file__).parents[1] / "gpu" / "kinds.toml").read_text(encoding="utf-8"))
     programs = [Kind(name, text) for name, text in table.pop("programs").items()]
     forms = [
         Kind(f"{of}_{name}", form["text"], s) for of, form in table.items() for name, s in form["schedules"].items()

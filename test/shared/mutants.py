@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.parser import Parser
 
 from deplodock import codegen
-from deplodock.analysis.arguments import entry_function
+from deplodock.analysis.host.arguments import entry_function
 from deplodock.dialects import kernel
 from deplodock.errors import CompileError
 from deplodock.interpreters.check import draw_inputs
@@ -240,7 +240,7 @@ kernel.func @k_before(%x: memref<64xf32>, %y: memref<64xf32>) blocks(%block = 2)
 
 EQUIVALENT = {
     **{
-        ("cuda_scalars.py", f"  return {text};"): "a sign counts where the remainder is not 0, and so no operand is"
+        ("scalars.py", f"  return {text};"): "a sign counts where the remainder is not 0, and so no operand is"
         for text in (
             "r != 0 && (r <= 0) != (b < 0) ? r + b : r",
             "r != 0 && (r < 0) != (b <= 0) ? r + b : r",
@@ -250,23 +250,23 @@ EQUIVALENT = {
             "a / b + (a % b != 0 && (a < 0) == (b <= 0))",
         )
     },
-    ("cuda_scalars.py", "({U}){0} >= ({U}){1} ? {0} : {1}"): "either of two equal numbers is the larger",
-    ("cuda_scalars.py", "value != -(1 << bits - 1)"): "another literal of the same number",
-    ("cuda_indices.py", "low * atom.divisor"): "a quotient counts as farther from 0 than it can be",
+    ("scalars.py", "({U}){0} >= ({U}){1} ? {0} : {1}"): "either of two equal numbers is the larger",
+    ("scalars.py", "value != -(1 << bits - 1)"): "another literal of the same number",
+    ("indices.py", "low * atom.divisor"): "a quotient counts as farther from 0 than it can be",
     ("cuda.py", "op.unroll is None"): "says whether a loop is unrolled",
     ("cuda.py", "not op.unroll is not None"): "says whether a loop is unrolled",
     ("cuda.py", "not turn.terms"): "a position in one part or in two",
     ("cuda.py", "max(2, buffer_elements(type))"): "a buffer of one element has two",
-    ("cuda_indices.py", "low > -INT_MAX - 1"): "an index that can be -2^31 is a long long",
-    ("cuda_indices.py", "atom.divisor + 1"): "a remainder counts as larger than it can be",
-    ("cuda_indices.py", "2 ** 31 - 2"): "an index that can be 2^31 - 1 is a long long",
-    ("cuda_indices.py", "not factor.isidentifier()"): "-(a / 4) or -a / 4, which are the same in C",
+    ("indices.py", "low > -INT_MAX - 1"): "an index that can be -2^31 is a long long",
+    ("indices.py", "atom.divisor + 1"): "a remainder counts as larger than it can be",
+    ("indices.py", "2 ** 31 - 2"): "an index that can be 2^31 - 1 is a long long",
+    ("indices.py", "not factor.isidentifier()"): "-(a / 4) or -a / 4, which are the same in C",
     (
-        "cuda_indices.py",
+        "indices.py",
         "not (not turn.terms or not rest.terms or min(form_bounds(turn)[0], form_bounds(rest)[0]) < 0)",
     ): "a position in one part or in two",
     (
-        "cuda_indices.py",
+        "indices.py",
         "min(form_bounds(turn)[0], form_bounds(rest)[0]) < 1",
     ): "a position in one part",
 }

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import IRDLOperation
 
-from deplodock.codegen.cuda_scalars import Signature
+from deplodock.codegen.scalars import Signature
 from deplodock.dialects.elements import ELEMENTS
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import LoadOp, StoreOp

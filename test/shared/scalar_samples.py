@@ -12,9 +12,9 @@ from scalar_kernels import TYPES, operand_types, scalar_kernel
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.codegen.cuda import print_module
-from deplodock.codegen.cuda_scalars import SCALARS, Signature
+from deplodock.codegen.scalars import SCALARS, Signature
 from deplodock.interpreters.scalars import TABLE
-from deplodock.interpreters.simulator import simulate
+from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import dtype_of, is_float
 from deplodock.passes.driver import new_context
 from deplodock.runtime.host.harness import HostProgram

@@ -1,0 +1,148 @@
+"""What a kernel takes of an SM, the shared memory of its allocations, and the bytes of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, SSAValue
+
+from deplodock.analysis.access.alignment import MAX_BYTES, element_bytes, strides_of
+from deplodock.analysis.machine.targets import target_at
+from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TensorMapType, TmaLoadOp
+from deplodock.dialects.kernel.tma import box_alignment
+from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile import LaunchOp, Memory, memory_of
+
+STATIC_LIMIT = 48 * 1024
+"""The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
+
+MBARRIER_BYTES = 8
+"""The bytes of a barrier with phases (PTX ISA, `mbarrier`)."""
+
+RESERVED = 1024
+"""The bytes of shared memory that the system takes for each resident CTA."""
+
+SHARED_UNIT = 128
+"""The bytes in which a CTA is given shared memory (`cuda_occupancy.h` of the CUDA toolkit)."""
+
+POINTER_BYTES = 8
+
+TENSOR_MAP_BYTES = 128
+"""The size of a CUtensorMap of the CUDA driver API."""
+
+TENSOR_MAP_ALIGNMENT = 64
+"""What its address is a multiple of, also among the parameters of a kernel, in bytes (ibid.)."""
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """The shared memory of a kernel.
+
+    `offsets` holds each allocation in order with its first byte; `size` is their sum in bytes, each padded to the
+    widest access, or to the alignment of a box. The barriers with phases take `barriers` bytes besides, which are
+    always declared statically.
+    """
+
+    offsets: tuple[tuple[AllocOp, int], ...]
+    size: int
+    barriers: int
+
+    @property
+    def alignment(self) -> int:
+        """What the address of the pool is a multiple of, in bytes."""
+        return max((alignment_of(op) for op, _ in self.offsets), default=MAX_BYTES)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the buffers are declared statically; else all of them share one dynamic pool."""
+        return self.size + self.barriers <= STATIC_LIMIT
+
+    @property
+    def static_bytes(self) -> int:
+        """The bytes declared statically, up to where the pool starts if there is one."""
+        return self.barriers + self.size if self.is_static else _padded(self.barriers, self.alignment)
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """The bytes to ask for at launch."""
+        return 0 if self.is_static else self.size
+
+    @property
+    def total(self) -> int:
+        """All bytes of a CTA."""
+        return self.static_bytes + self.dynamic_bytes
+
+
+def shared_memory(function: FuncOp) -> SharedMemory:
+    """The layout of a kernel's shared memory. Raises UnsupportedError for elements without a size."""
+    offsets: list[tuple[AllocOp, int]] = []
+    size = barriers = 0
+    for op in function.body.walk():
+        if isinstance(op, MbarrierOp):
+            barriers += op.slots.value.data * MBARRIER_BYTES
+        if isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED:
+            first = _padded(size, alignment_of(op))
+            offsets.append((op, first))
+            size = first + _padded(buffer_bytes(op.result), MAX_BYTES)
+    return SharedMemory(tuple(offsets), size, barriers)
+
+
+def alignment_of(op: AllocOp) -> int:
+    """What the address of a shared buffer is a multiple of, in bytes: that of a box where it takes any."""
+    takes_box = any(isinstance(use.operation, TmaLoadOp) for use in op.result.uses)
+    return box_alignment(memref_of(op.result)) if takes_box else MAX_BYTES
+
+
+def _padded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def shared_bytes(function: FuncOp) -> int:
+    """The bytes of a kernel's shared memory, static or dynamic. Raises UnsupportedError for elements without a size."""
+    return shared_memory(function).total
+
+
+def parameter_bytes(function: FuncOp) -> int:
+    """The bytes of a kernel's parameters, each at a multiple of its alignment: pointers, tensor maps, scalars.
+
+    Raises UnsupportedError for a type that has no size.
+    """
+    size = 0
+    for parameter in function.parameters:
+        bytes, unit = _parameter(parameter.type)
+        size = _padded(size, unit) + bytes
+    return size
+
+
+def _parameter(type: Attribute) -> tuple[int, int]:
+    """The bytes of a parameter, and what its address is a multiple of."""
+    if isinstance(type, TensorMapType):
+        return TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT
+    size = POINTER_BYTES if isinstance(type, MemRefType) else element_bytes(type)
+    return size, size
+
+
+def buffer_elements(type: MemRefType[Attribute]) -> int:
+    """The number of elements from the start of a verified on-chip buffer to its last one, with the layout's gaps."""
+    shape, offset = type.get_shape(), type.get_offset()
+    assert offset is not None
+    if 0 in shape:
+        return 0
+    return offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides_of(type), strict=True)) + 1
+
+
+def buffer_bytes(buffer: SSAValue) -> int:
+    """The bytes of a verified on-chip buffer. Raises UnsupportedError where its elements have no size."""
+    type = memref_of(buffer)
+    return buffer_elements(type) * element_bytes(type.element_type)
+
+
+def shared_budget(launch: LaunchOp) -> int:
+    """The bytes of shared memory that a CTA of a launch can have, with as many on an SM as it wants.
+
+    Every resident CTA takes 1 KB besides its own (CUDA C++ Programming Guide, "Compute Capability 8.x" and later).
+    """
+    target = target_at(launch)
+    share = target.fact("shared_per_sm") // launch.ctas_per_sm // SHARED_UNIT * SHARED_UNIT
+    return min(target.fact("shared_per_block"), share - RESERVED)

@@ -1,0 +1,442 @@
+"""Hazards on shared memory: accesses by different threads of a CTA that no barrier orders, and copies still in flight.
+
+Two accesses conflict when one of them writes, they may touch the same element, and different threads may. A thread's
+own accesses need no barrier: where both addresses give back the same thread index, the pair is safe. An asynchronous
+copy is in flight from its issue to the wait of its thread for its group; nothing may touch its elements meanwhile, and
+at the wait it is a write of that thread, for a barrier to order.
+
+A barrier with phases orders accesses as well: those of all threads before their arrival, and the copies that arrive,
+come before what follows a wait for that phase. So do copies of boxes, whose bytes complete a phase; those see memory
+otherwise, so a thread must fence what it wrote where a box goes before it hands that over.
+
+The kernel is walked with what happened since the last barrier and what is in flight. Accesses in a loop are taken for
+all its iterations at once, and the loop is walked twice, so that accesses of one iteration meet those of the next. A
+loop whose variable chooses a slot of a ring, `%k mod 3`, and no other subscript, or that closes or waits for groups, is
+walked iteration by iteration with the slots as numbers, until its state repeats; accesses of different slots do not
+meet. So is a loop with arrivals at phases and waits for them, once for each length that it may have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Hashable, Iterator
+from dataclasses import replace
+from itertools import takewhile
+from typing import TypeAlias
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from deplodock.analysis.access.shared_accesses import (
+    Access,
+    Hazard,
+    MissingFence,
+    conditions_of,
+    shared_accesses,
+    slot_of,
+)
+from deplodock.analysis.affine.linear import Atom, Division, Linear, Range, fold_map, value_range
+from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.operations import ancestors
+from deplodock.analysis.order.ownership import Path, thread_of
+from deplodock.analysis.order.phases import PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
+from deplodock.analysis.order.state import State
+from deplodock.analysis.order.uniformity import divergent
+from deplodock.dialects import kernel, loop
+from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
+from deplodock.dialects.kernel.tma import TmaLoadOp
+
+_ORDERS = (
+    *(kernel.BarrierOp, kernel.TicketOp, kernel.ClusterBarrierOp),
+    *(kernel.CommitGroupOp, kernel.WaitGroupOp, kernel.FenceProxyAsyncOp),
+)
+
+Fault: TypeAlias = Hazard | MissingFence | PhaseFault
+"""What is wrong with the order of a kernel's accesses of shared memory."""
+
+
+def first_hazard(function: kernel.FuncOp) -> Fault | None:
+    """The first pair of accesses of a kernel that nothing orders, or use of a phase that is wrong, or None."""
+    return next(_Walk(function).block(function.body.block, State()), None)
+
+
+class _Walk:
+    """A walk over one kernel."""
+
+    def __init__(self, function: kernel.FuncOp) -> None:
+        self._function = function
+        self._thread = function.thread_id
+        self._threads = function.num_threads
+        self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
+        boxes = [op for op in function.walk() if isinstance(op, TmaLoadOp)]
+        self._boxed = {buffer for op in boxes for buffer in (op.destination, op.barrier)}
+        """The memory that copies of boxes use."""
+        self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], Access] = {}
+        self._placed: dict[tuple[Operation, tuple[int, ...]], list[Access]] = {}
+        self._repeats: dict[Operation, int | None] = {}
+        self._fixed: dict[SSAValue, int] = {}
+        self._endless: set[SSAValue] = set()
+        """The variables among them of loops without a known end."""
+        self._lengths: list[tuple[Linear, int]] = []
+        """The bounds of the loops with phases around whose length varies from CTA to CTA, and the length now."""
+        self._around: list[SSAValue] = []
+        """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
+        self._issued: set[Access] = set()
+        """The copies issued in those loops so far."""
+        waits = [op.pending.value.data for op in function.walk() if isinstance(op, kernel.WaitGroupOp)]
+        self._most_pending = max(waits, default=0)
+        self._relevant: dict[Block, list[Operation]] = {}
+        self._owners: dict[Access, Path | None] = {}
+        self._told: dict[tuple[Access, SSAValue], bool] = {}
+        self._ranges: dict[Access, list[Range | None]] = {}
+
+    def block(self, block: Block, state: State) -> Iterator[Fault]:
+        """The hazards of a block after `state`, which becomes what it leaves."""
+        for op in self._relevant_ops(block):
+            match op:
+                case kernel.MoveOp() | loop.LoadOp() | loop.StoreOp():
+                    yield from self._access(op, state)
+                case loop.ForOp():
+                    if op not in self._repeats:
+                        self._repeats[op] = self._period(op)
+                    period = self._repeats[op]
+                    yield from self._all(op, state) if period is None else self._stepwise(op, period, state)
+                case loop.GuardOp():
+                    yield from self._guard(op, state)
+                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp() | TmaLoadOp():
+                    yield from self._access(op, state)
+                    yield from self._phase(op, state)
+                case MbarrierOp():
+                    yield from self._access(op, state)
+                    slots, arrivals = op.slots.value.data, op.arrivals.value.data
+                    state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
+                case kernel.CommitGroupOp():
+                    state.commit(self._most_pending)
+                case kernel.WaitGroupOp():
+                    for access in state.wait(op.pending.value.data):
+                        self._happen(self._one(replace(access, since=op)), state)
+                case kernel.FenceProxyAsyncOp():
+                    self._fence(op, state)
+                case kernel.BarrierOp() | kernel.TicketOp() | kernel.ClusterBarrierOp():
+                    state.meet()
+                case _:
+                    yield from self._access(op, state)
+
+    def _access(self, op: Operation, state: State) -> Iterator[Fault]:
+        accesses = self._accesses_now(op)
+        for access in accesses:
+            for other in state.in_flight():
+                if self._meet(other, access) and not (other in self._issued and self._is_repeated(other, access)):
+                    yield Hazard(other, access, is_in_flight=True)
+            for other in state.pending:
+                if self._conflict(other, access):
+                    yield Hazard(other, access)
+            for other in (*state.unfenced, *state.exposed):
+                if isinstance(op, TmaLoadOp) and self._meet(other, access):
+                    yield MissingFence(other, access)
+        for access in accesses:
+            if isinstance(op, TmaLoadOp) and access.writes:
+                continue
+            is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
+            if not is_async:
+                self._happen(access, state)
+                continue
+            state.opened[access] = None
+            if self._around:
+                self._issued.add(access)
+
+    def _happen(self, access: Access, state: State) -> None:
+        """Let an access of a thread itself take effect."""
+        state.pending[access] = state.now
+        if access.writes and access.buffer in self._boxed:
+            state.unfenced[access] = None
+
+    def _fence(self, op: kernel.FenceProxyAsyncOp, state: State) -> None:
+        """Fence the writes before, where the threads that made them run the fence."""
+        is_all = divergent(op, self._function) is None
+        state.unfenced = {
+            access: None for access in state.unfenced if not is_all and access.since.parent is not op.parent
+        }
+
+    def _phase(self, op: PhaseOp, state: State) -> Iterator[PhaseFault]:
+        """Arrive at a phase, with bytes or copies, or wait for one."""
+        place = self._now(fold_map(op.slot.data, op.slot_indices)[0])
+        slot = state.slots.get((mbarrier_of(op.barrier), place.constant))
+        count = self._arrivals(op)
+        if place.terms or slot is None:
+            yield PhaseFault(op, "must have a subscript that loops determine, of a barrier that was made before")
+        elif count is None:
+            yield PhaseFault(op, "stands under a condition that leaves open how many threads reach it")
+        elif isinstance(op, TmaLoadOp):
+            if count != 1:
+                yield PhaseFault(op, f"is issued by {count} threads; guard it with `%thread < 1`")
+            slot.arrive(0, copies=[box for box in self._accesses_now(op) if box.writes], bytes=-op.tensor_map.bytes)
+        elif isinstance(op, ArriveCopiesOp):
+            copies = state.take()
+            state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
+            slot.arrive(count, copies=copies)
+        elif isinstance(op, ArriveOp):
+            is_all = op.is_warp is not None or count == self._threads
+            bytes = 0 if op.expect is None else op.expect.value.data * count
+            slot.arrive(count, state.now if is_all else -1, bytes=bytes)
+            state.now += 1
+            state.hand_over()
+        else:
+            parity = self._now(fold_map(op.parity.data, op.parity_indices)[0])
+            if parity.terms:
+                yield PhaseFault(op, "must have a parity that loops determine")
+            elif (reason := slot.wait(op, parity.constant)) is not None:
+                yield PhaseFault(op, reason)
+            state.forget(slot.known)
+
+    def _arrivals(self, op: PhaseOp) -> int | None:
+        """How many arrivals or threads reach an operation, None if that is not known.
+
+        Only single arrivals and copies of boxes may leave threads out.
+        """
+        made = mbarrier_of(op.barrier)
+        inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
+        guards = [around for around in inside if isinstance(around, loop.GuardOp)]
+        conditions = [self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard)]
+        count = threads_where(conditions, self._thread, self._threads)
+        if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and op.is_warp is None):
+            return count
+        if count is None or count < self._threads:
+            return None
+        return -(-count // WARP) if isinstance(op, ArriveOp) else count
+
+    def _guard(self, op: loop.GuardOp, state: State) -> Iterator[Fault]:
+        holds = self._holds(op)
+        if holds is False:
+            return
+        before = state.copy()
+        yield from self.block(op.body.block, state)
+        if holds is None:
+            state.join(before)
+
+    def _all(self, op: loop.ForOp, state: State) -> Iterator[Fault]:
+        trips = op.trips
+        before = None if trips else state.copy()
+        self._around.append(op.iv)
+        for _ in range(1 if trips == 1 else 2):
+            yield from self.block(op.body.block, state)
+        self._around.pop()
+        if not self._around:
+            self._issued = set()
+        if before is not None:
+            state.join(before)
+
+    def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
+        """Walk the iterations of a loop one by one; one with phases whose length the block id says, at each length."""
+        bounds = fold_map(op.bound.data, op.bound_operands)
+        phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
+        is_of_block = len(bounds) == 1 and set(bounds[0].roots()) == {self._function.block_id}
+        if op.trips is not None or not phases or not is_of_block or bounds[0].range() is None:
+            yield from self._steps(op, period, op.trips, state)
+            return
+        yield from self._each_length(op, period, bounds[0], state)
+        used = {mbarrier_of(inner.barrier) for inner in phases}
+        state.slots = {place: slot for place, slot in state.slots.items() if place[0] not in used}
+
+    def _each_length(self, op: loop.ForOp, period: int, bound: Linear, state: State) -> Iterator[Fault]:
+        """Walk a loop at each length that it may have, until longer ones only repeat what shorter ones do.
+
+        What it leaves of phases depends on the length, so nothing may use its barriers afterwards.
+        """
+        least, most = bound.range() or (0, 0)
+        step = bound.divisor()
+        distance = math.lcm(period, step)
+        forms = [form for guard in op.body.walk() if isinstance(guard, loop.GuardOp) for form in conditions_of(guard)]
+        follows = all(form.depends_on(self._function.block_id) for form in forms if form.depends_on(op.iv))
+        before, repeating = state.copy(), set[int]()
+        for length in range(least, most + 1, step):
+            walked = before.copy()
+            self._lengths.append((bound, length))
+            has_skipped = yield from self._steps(op, period, length, walked)
+            self._lengths.pop()
+            state.become(walked) if length == least else state.join(walked)
+            if has_skipped and follows:
+                repeating.add(length % distance)
+            if len(repeating) == distance // step:
+                return
+
+    def _steps(self, op: loop.ForOp, period: int, trips: int | None, state: State) -> Generator[Fault, None, bool]:
+        """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes.
+
+        A loop whose end varies may end after each of them. Returns whether iterations were skipped.
+        """
+        bounds = value_range(op.iv)
+        most = trips if trips is not None or bounds is None else bounds[1] + 1
+        changes = [*self._changes(op), *([] if most is None else [most])]
+        if most is None:
+            self._endless.add(op.iv)
+        after = state.copy()
+        around, issued = self._around, self._issued
+        self._around, self._issued = [], set()
+        seen: dict[tuple[int, tuple[Hashable, ...]], int] = {}
+        i, has_skipped = 0, False
+        while most is None or i < most:
+            if i in changes:
+                seen = {}
+            key = (i % period, state.key())
+            end = min((change for change in changes if change > i), default=None)
+            if key in seen:
+                if end is None:
+                    break
+                i += (end - i) // (i - seen[key]) * (i - seen[key])
+                seen, has_skipped = {}, True
+                if i == end:
+                    continue
+            seen[key] = i
+            self._fixed[op.iv] = i
+            yield from self.block(op.body.block, state)
+            if trips is None:
+                after.join(state)
+            i += 1
+        self._fixed.pop(op.iv, None)
+        self._around, self._issued = around, issued
+        if trips is None:
+            state.become(after)
+        return has_skipped
+
+    def _period(self, op: loop.ForOp) -> int | None:
+        """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
+        slots = {
+            period(Linear.of(atom))
+            for inner in op.body.walk()
+            for access in self._accesses.get(inner, ())
+            for form, *rest in [access.subscripts or [Linear()]]
+            if (atom := slot_of(form)) is not None and atom.form.depends_on(op.iv)
+            if not any(other.depends_on(op.iv) for other in rest)
+        }
+        groups = (kernel.CommitGroupOp, kernel.WaitGroupOp)
+        phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
+        if not slots and not phases and not any(isinstance(inner, groups) for inner in op.body.walk()):
+            return None
+        return math.lcm(*slots, *(period(form) for inner in phases for form in phase_forms(inner)))
+
+    def _changes(self, op: loop.ForOp) -> list[int]:
+        """The iterations from which on a condition in the body, of the loop's variable alone, holds or fails."""
+        found: list[int] = []
+        for guard in op.body.walk():
+            if not isinstance(guard, loop.GuardOp):
+                continue
+            for form in map(self._at_length, conditions_of(guard)):
+                coefficient = form.coefficient(op.iv)
+                if coefficient > 0:
+                    found.append(-(form.constant // coefficient))
+                elif coefficient < 0:
+                    found.append(form.constant // -coefficient + 1)
+        return [change for change in found if change > 0]
+
+    def _holds(self, op: loop.GuardOp) -> bool | None:
+        """Whether the conditions of a guard hold in this iteration; None if that depends on more."""
+        bounds = [self._condition(form).range() for form in conditions_of(op)]
+        if any(found is not None and found[0] >= 0 for found in bounds):
+            return False
+        return True if all(found is not None and found[1] < 0 for found in bounds) else None
+
+    def _condition(self, form: Linear) -> Linear:
+        """A condition in this iteration; one with quotients is left, as `_changes` does not say when it changes."""
+        form = self._at_length(form)
+        return form if any(isinstance(atom, Division) for atom, _ in form.terms) else self._now(form)
+
+    def _at_length(self, form: Linear) -> Linear:
+        """A form with the bounds of loops that are walked at one length as numbers."""
+        for bound, length in self._lengths:
+            for atom, coefficient in bound.terms:
+                factor, rest = divmod(form.coefficient(atom), coefficient)
+                form = form if rest else form - (bound - length) * factor
+        return form
+
+    def _accesses_now(self, op: Operation) -> list[Access]:
+        """The accesses of an operation in this iteration: a ring's slot, and where a box goes, are numbers."""
+        now = (op, tuple(self._fixed.values()))
+        if now not in self._placed:
+            self._placed[now] = [self._one(self._access_now(access)) for access in self._accesses[op]]
+        return self._placed[now]
+
+    def _access_now(self, access: Access) -> Access:
+        if not self._fixed or not access.subscripts:
+            return access
+        first, *rest = access.subscripts
+        if isinstance(access.op, TmaLoadOp):
+            rest = [self._now(form) for form in rest]
+        return replace(access, subscripts=(self._now(first, is_slot=slot_of(first) is not None), *rest))
+
+    def _one(self, access: Access) -> Access:
+        """The object that stands for all equal accesses."""
+        return self._known.setdefault((access.op, access.since, access.writes, access.subscripts), access)
+
+    def _now(self, form: Linear, is_slot: bool = True) -> Linear:
+        """A form with the variables of loops that are walked iteration by iteration as numbers.
+
+        A loop without a known end would never repeat its state if it counted through anything but the slots.
+        """
+        for root, value in self._fixed.items():
+            if form.depends_on(root) and (is_slot or root not in self._endless):
+                form = form.substitute(root, Linear(constant=value))
+        return form
+
+    def _conflict(self, first: Access, second: Access) -> bool:
+        if not (first.writes or second.writes) or not self._meet(first, second):
+            return False
+        owner = self._owner(first)
+        return owner is None or owner != self._owner(second)
+
+    def _meet(self, first: Access, second: Access) -> bool:
+        """Whether two accesses may touch the same element: the same buffer, and no subscript that is never equal."""
+        if first.buffer is not second.buffer:
+            return False
+        pairs = zip(self._range(first), self._range(second), strict=True)
+        return not any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs)
+
+    def _is_repeated(self, first: Access, second: Access) -> bool:
+        """Whether two walks of one operation are of different iterations, which their elements tell."""
+        if first is not second:
+            return False
+        roots = [self._thread, *self._around]
+        return all(self._tells(second, root) for root in roots)
+
+    def _tells(self, access: Access, root: SSAValue) -> bool:
+        """Whether the elements of an access tell the value of a coordinate."""
+        if (access, root) not in self._told:
+            self._told[access, root] = thread_of(root, access.subscripts, access.width) is not None
+        return self._told[access, root]
+
+    def _range(self, access: Access) -> list[Range | None]:
+        """The least and greatest subscript along each dimension."""
+        if access not in self._ranges:
+            found = [form.range() for form in access.subscripts]
+            self._ranges[access] = [
+                bounds and (bounds[0], bounds[1] + extent - 1)
+                for bounds, extent in zip(found, access.extents, strict=True)
+            ]
+        return self._ranges[access]
+
+    def _owner(self, access: Access) -> Path | None:
+        if access not in self._owners and not isinstance(access.op, kernel.ClusterLoadOp):
+            subscripts = () if isinstance(access.op, TmaLoadOp) else access.subscripts
+            self._owners[access] = thread_of(self._thread, subscripts, access.width, _zeros(access.op))
+        return self._owners.get(access)
+
+    def _relevant_ops(self, block: Block) -> list[Operation]:
+        """The operations of a block that touch or order shared memory, or hold some that do."""
+        if block not in self._relevant:
+            self._relevant[block] = [op for op in block.ops if self._is_relevant(op)]
+        return self._relevant[block]
+
+    def _is_relevant(self, op: Operation) -> bool:
+        if isinstance(op, loop.ForOp | loop.GuardOp):
+            return any(self._is_relevant(inner) for inner in op.body.block.ops)
+        return op in self._accesses or isinstance(op, _ORDERS)
+
+
+def _zeros(op: Operation) -> list[Atom]:
+    """The ids, loop variables and remainders that guards around an operation leave at 0."""
+    found: list[Atom] = []
+    for guard in ancestors(op):
+        for form in conditions_of(guard) if isinstance(guard, loop.GuardOp) else ():
+            bounds = form.range()
+            if bounds is not None and bounds[0] == form.constant == -1 and len(form.terms) == 1:
+                found.append(form.terms[0][0])
+    return found

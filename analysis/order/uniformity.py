@@ -1,0 +1,55 @@
+"""What is the same for all threads of a CTA or cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from deplodock.analysis.access.slabs import stand_in
+from deplodock.analysis.affine.linear import Linear, fold_map
+from deplodock.analysis.operations import ancestors
+from deplodock.dialects import kernel, loop
+
+
+def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
+    """The guard or loop around an operation whose condition or bound may differ between threads of a CTA, or None.
+
+    Threads of a whole cluster meet at a cluster barrier.
+    """
+    size = function.cluster_size if isinstance(op, kernel.ClusterBarrierOp) else 1
+    for parent in ancestors(op, below=function):
+        if isinstance(parent, loop.GuardOp) and not _is_uniform(parent.conditions.data, parent.indices, function, size):
+            return parent
+        if isinstance(parent, loop.ForOp) and not _is_uniform(parent.bound.data, parent.bound_operands, function, size):
+            return parent
+    return None
+
+
+def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.FuncOp, size: int) -> bool:
+    """Whether a map's values are the same for all threads of `size` CTAs that follow each other.
+
+    They depend on block id, loops and tickets.
+    """
+    forms = fold_map(map, operands)
+    if any(_varies_in_cluster(form, function, size) for form in forms):
+        return False
+    return all(_is_uniform_root(root, function, size) for form in forms for root in form.roots())
+
+
+def _varies_in_cluster(form: Linear, function: kernel.FuncOp, size: int) -> bool:
+    """Whether a form depends on which of `size` CTAs that follow each other it is."""
+    if size == 1 or not form.depends_on(function.block_id):
+        return False
+    cluster, rank = stand_in(function.num_blocks // size), stand_in(size)
+    return form.substitute(function.block_id, Linear(((cluster, size), (rank, 1)))).depends_on(rank)
+
+
+def _is_uniform_root(root: SSAValue, function: kernel.FuncOp, size: int) -> bool:
+    if root is function.thread_id or not isinstance(root, BlockArgument):
+        return isinstance(root.owner, kernel.TicketOp)
+    owner = root.block.parent_op()
+    return owner is function or (
+        isinstance(owner, loop.ForOp) and _is_uniform(owner.bound.data, owner.bound_operands, function, size)
+    )

@@ -1,0 +1,166 @@
+"""What fusion and the lowering to loops read off tensor operations.
+
+Along which dimensions values vary, which elements of its operands an operation needs, and which reductions are
+contractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import cast
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.shape.fusion_index import ZERO, Index, compose
+from deplodock.dialects import scalar_regions
+from deplodock.dialects.tensor import (
+    ConcatOp,
+    ElementwiseOp,
+    GatherOp,
+    IndexMapOp,
+    IotaOp,
+    ReduceOp,
+    element_of,
+    shape_of,
+)
+
+TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
+"""The operations that a kernel is made of."""
+
+_CASTS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+
+
+def bytes_of(value: SSAValue) -> int:
+    """The bytes of a tensor value in memory."""
+    return prod(shape_of(value)) * element_bytes(element_of(value))
+
+
+def splat_of(op: arith.ConstantOp) -> Attribute | None:
+    """The one value of a tensor constant as a scalar (0 where the tensor is empty), or None if there are several."""
+    elements = op.value
+    if not isinstance(elements, DenseIntOrFPElementsAttr):
+        return None
+    data, count = elements.data.data, prod(elements.get_shape() or ())
+    type = elements.get_element_type()
+    if count == 0:
+        return FloatAttr(0.0, type) if isinstance(type, AnyFloat) else IntegerAttr(0, cast(IntegerType, type))
+    width = len(data) // count
+    return next(iter(elements.iter_attrs())) if data == data[:width] * count else None
+
+
+def dependence(block: Block) -> dict[SSAValue, frozenset[int]]:
+    """For each value of a block of tensor operations, the dimensions along which its elements may differ."""
+    varies: dict[SSAValue, frozenset[int]] = {}
+    for argument in block.args:
+        varies[argument] = _long_dims(argument)
+    for op in block.ops:
+        for result in op.results:
+            varies[result] = _result_dependence(op, result, varies)
+    return varies
+
+
+def _long_dims(value: SSAValue) -> frozenset[int]:
+    return frozenset(d for d, extent in enumerate(shape_of(value)) if extent != 1)
+
+
+def _result_dependence(op: Operation, result: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> frozenset[int]:
+    match op:
+        case arith.ConstantOp() if splat_of(op) is not None:
+            return frozenset()
+        case ElementwiseOp():
+            return frozenset[int]().union(*(varies[value] for value in op.inputs))
+        case ReduceOp():
+            kept = [d for d in range(len(shape_of(op.inputs[0]))) if d not in op.reduced]
+            source = frozenset[int]().union(*(varies[value] for value in op.inputs))
+            return frozenset(i for i, d in enumerate(kept) if d in source)
+        case IndexMapOp() | GatherOp():
+            exprs = [expr for d, expr in enumerate(op.map.data.results) if d in varies[op.source]]
+            used = frozenset(d for expr in exprs for d in expr.used_dims())
+            at = op.indices if isinstance(op, GatherOp) else ()
+            return _long_dims(result) & used.union(*(varies[value] for value in at))
+        case IotaOp():
+            return _long_dims(result) & {op.dim.value.data}
+        case _:
+            return _long_dims(result)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Which elements of its operands an operation needs; indices are 0 where the value does not vary."""
+
+    varies: dict[SSAValue, frozenset[int]]
+
+    def normal(self, value: SSAValue, index: Index) -> Index:
+        """The index with 0 in the dimensions along which `value` does not vary."""
+        varies = self.varies[value]
+        return tuple(form if d in varies else ZERO for d, form in enumerate(index))
+
+    def operands(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
+        """Each operand of `op` with the index at which the element `index` of its results needs it.
+
+        `axes` are those that the reduction runs over, one for each of its `long_axes`. What a gather reads where its
+        index tensors say, and the parts of a concat, are not among them.
+        """
+        match op:
+            case ElementwiseOp():
+                return [(value, self.normal(value, index)) for value in op.inputs]
+            case IndexMapOp():
+                return [(op.source, self.normal(op.source, compose(op.map.data, index)))]
+            case ReduceOp():
+                inner = dict(zip(long_axes(op), map(Linear.of, axes), strict=True))
+                outer = iter(index)
+                dims = range(len(shape_of(op.inputs[0])))
+                whole = tuple(inner.get(d, ZERO) if d in op.reduced else next(outer) for d in dims)
+                return [(value, self.normal(value, whole)) for value in op.inputs]
+            case GatherOp():
+                return [(value, self.normal(value, index)) for value in op.indices]
+            case IotaOp() | ConcatOp() | arith.ConstantOp():
+                return []
+
+
+def long_axes(op: ReduceOp) -> list[int]:
+    """The reduced dimensions that need a loop: those of an extent other than 1."""
+    shape = shape_of(op.inputs[0])
+    return [d for d in op.reduced if shape[d] != 1]
+
+
+def is_contraction(op: ReduceOp, varies: dict[SSAValue, frozenset[int]]) -> bool:
+    """Whether `op` adds products of two values, each of which varies along a free dimension that the other does not."""
+    names = scalar_regions.short_combiner(op.combiner, op.identities)
+    if names not in (["arith.addf"], ["arith.addi"]):
+        return False
+    value, reduced = op.inputs[0], frozenset(op.reduced)
+    while (factors := _factors(value, varies)) is not None:
+        for (_, left), (_, right) in combinations(factors, 2):
+            if left - right - reduced and right - left - reduced:
+                return True
+        value = max(factors, key=lambda factor: len(factor[1]))[0]
+    return False
+
+
+def _factors(value: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> list[tuple[SSAValue, frozenset[int]]] | None:
+    """The tensors that `value` multiplies elementwise, or the one that it casts, and the dimensions they vary along."""
+    op = value.owner
+    if not isinstance(op, ElementwiseOp) or len(op.outputs) != 1 or len(list(op.body.block.ops)) != 2:
+        return None
+    product = op.body.block.first_op
+    if not isinstance(product, (arith.MulfOp, arith.MuliOp, *_CASTS)):
+        return None
+    arguments = [cast(BlockArgument, scalar) for scalar in product.operands]
+    return [(op.inputs[argument.index], varies[op.inputs[argument.index]]) for argument in arguments]
+
+
+def reducing(block: Block) -> set[SSAValue]:
+    """The values of a block that a reduction takes part in computing."""
+    found: set[SSAValue] = set()
+    for op in block.ops:
+        if isinstance(op, ReduceOp) or any(value in found for value in op.operands):
+            found.update(op.results)
+    return found

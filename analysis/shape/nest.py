@@ -1,0 +1,126 @@
+"""A kernel as its free axes and the body computed at each of their points, alike at the loop and the tile level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation
+from xdsl.traits import IsTerminator
+
+from deplodock.analysis.access.effects import only_reads
+from deplodock.dialects import loop, tile
+from deplodock.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The outer free axes of one loop nest or launch, outermost first, and the block below them."""
+
+    axes: tuple[BlockArgument, ...]
+    body: Block
+
+    def row_loops(self) -> list[loop.ForOp | loop.ReduceOp]:
+        """The loops that stand directly in the body."""
+        return [op for op in self.body.ops if isinstance(op, loop.ForOp | loop.ReduceOp)]
+
+    def reductions(self) -> list[loop.ReduceOp]:
+        """The reductions that stand directly in the body."""
+        return [op for op in self.body.ops if isinstance(op, loop.ReduceOp)]
+
+
+def kernels(module: ModuleOp) -> list[func.FuncOp]:
+    """The functions that hold a kernel at loop or tile level, in order.
+
+    Raises UnsupportedError for one of several blocks.
+    """
+    found = [
+        op
+        for op in module.ops
+        if isinstance(op, func.FuncOp)
+        and any(isinstance(inner, loop.ForOp | loop.ReduceOp | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
+    ]
+    if (jumping := next((function for function in found if len(function.body.blocks) != 1), None)) is not None:
+        raise UnsupportedError(f"@{jumping.sym_name.data} has several blocks; a kernel is one block of loops")
+    return found
+
+
+def launches(function: func.FuncOp) -> list[tile.LaunchOp]:
+    """The launches of a function, in order."""
+    return [op for op in function.body.ops if isinstance(op, tile.LaunchOp)]
+
+
+def nests(function: func.FuncOp) -> Iterator[Nest]:
+    """The nests of a kernel function: one a launch, or that of its loops where nothing is launched yet."""
+    if found := launches(function):
+        yield from map(launch_nest, found)
+    else:
+        yield loop_nest(function.body.block)
+
+
+def launch_nest(launch: tile.LaunchOp) -> Nest:
+    """The axes and the body of a launch."""
+    return Nest(tuple(launch.axes), launch.body.block)
+
+
+def side_by_side(function: func.FuncOp) -> list[Nest]:
+    """The nests that are launches or, where nothing is launched yet, become one each."""
+    if launches(function):
+        return list(nests(function))
+    block = function.body.block
+    return [_peeled(block, body) for body in launch_bodies(list(block.ops)[:-1])]
+
+
+def loop_nest(block: Block) -> Nest:
+    """Peel the perfectly nested free loops off a block: each is alone in its block, but for reads and scalars."""
+    return _peeled(block, block.ops)
+
+
+def _peeled(block: Block, ops: Iterable[Operation]) -> Nest:
+    """The nest of some operations of a block."""
+    axes: list[BlockArgument] = []
+    while (inner := only_loop(ops)) is not None:
+        axes.append(inner.iv)
+        block = inner.body.block
+        ops = block.ops
+    return Nest(tuple(axes), block)
+
+
+def launch_bodies(ops: Sequence[Operation]) -> list[list[Operation]]:
+    """What each launch computes: nests that share no reduction get one each, with the reads and scalars they use."""
+    writers = [op for op in ops if not only_reads(op)]
+    groups: list[set[Operation]] = []
+    for used in (_closure(op, ops) for op in writers):
+        shared = [group for group in groups if any(op.regions for op in group & used)]
+        groups = [group for group in groups if group not in shared] + [used.union(*shared)]
+    if len(groups) < 2:
+        return [list(ops)]
+    bodies = [[op for op in ops if op in group] for group in groups]
+    return sorted(bodies, key=lambda body: ops.index(next(op for op in body if op in writers)))
+
+
+def _closure(op: Operation, ops: Sequence[Operation]) -> set[Operation]:
+    """An operation with those among `ops` that it is computed from."""
+    found: set[Operation] = set()
+    pending = [op]
+    while pending:
+        current = pending.pop()
+        if current in found:
+            continue
+        found.add(current)
+        owners = {value.owner for inner in current.walk() for value in inner.operands}
+        pending += [other for other in ops if other in owners]
+    return found
+
+
+def only_loop(ops: Iterable[Operation]) -> loop.ForOp | None:
+    """The free loop that is alone among operations, but for reads, scalars and the terminator; else None."""
+    found: loop.ForOp | None = None
+    for op in ops:
+        if isinstance(op, loop.ForOp) and found is None:
+            found = op
+        elif not op.has_trait(IsTerminator) and (op.regions or not only_reads(op)):
+            return None
+    return found

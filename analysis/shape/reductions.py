@@ -1,0 +1,111 @@
+"""How many additions may follow each other on the way to a result of a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp, ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from deplodock.analysis.host.arguments import Function, callee, entry_function, parameters
+from deplodock.analysis.shape.roles import accumulating_loops, innermost_reduction
+from deplodock.dialects import loop, tensor, tile
+from deplodock.errors import UnsupportedError
+
+
+def longest_reduction(module: ModuleOp) -> int:
+    """The longest chain of additions that any result of the entry function is computed through, in reductions.
+
+    A reduction adds its extent to the chain of what it folds. Loops with one accumulator are one reduction, whose
+    extent is the product of theirs. Works on tensor, loop and tile level; 1 where nothing is reduced. Rounding errors
+    of sums grow with it.
+
+    Raises:
+        Error: there is no entry function, or several.
+        UnsupportedError: an extent is not constant.
+    """
+    function = entry_function(module)
+    paths = _Paths()
+    paths.run(function, [0] * len(parameters(function)))
+    return max((1, *(paths.length(value) for value in (*parameters(function), *_returned(function)))))
+
+
+def _returned(function: Function) -> Sequence[SSAValue]:
+    last = function.body.block.last_op
+    return last.operands if isinstance(last, ReturnOp) else ()
+
+
+class _Paths:
+    """The longest path to each value; that to a buffer is the longest to any value stored there."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[SSAValue, int] = {}
+
+    def length(self, value: SSAValue) -> int:
+        """The longest path to a value."""
+        return self._lengths.get(value, 0)
+
+    def run(self, function: Function, lengths: Sequence[int]) -> None:
+        """Follow a function whose arguments have the given paths."""
+        self._lengths.update(zip(parameters(function), lengths, strict=True))
+        self._block(function.body.block)
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            self._op(op)
+
+    def _op(self, op: Operation) -> None:
+        match op:
+            case loop.StoreOp():
+                self._raise(op.destination, max(self.length(op.value), self.length(op.destination)))
+                return
+            case CallOp():
+                function = callee(op)
+                self.run(function, [self.length(value) for value in op.arguments])
+                for argument, parameter in zip(op.arguments, parameters(function), strict=True):
+                    self._raise(argument, self.length(parameter))
+                sources = _returned(function)
+            case tensor.KernelOp():
+                for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
+                    self._raise(argument, self.length(operand))
+                self._block(op.body.block)
+                last = op.body.block.last_op
+                sources = () if last is None else last.operands
+            case loop.ReduceOp():
+                self._block(op.body.block)
+                sources = innermost_reduction(op).yielded
+            case _:
+                for block in (block for region in op.regions for block in region.blocks):
+                    self._block(block)
+                sources = op.operands
+        longest = max((self.length(value) for value in sources), default=0) + _extent(op)
+        for result in op.results:
+            self._raise(result, longest)
+
+    def _raise(self, value: SSAValue, length: int) -> None:
+        self._lengths[value] = max(length, self.length(value))
+
+
+def _extent(op: Operation) -> int:
+    """How many values an op folds into one; 0 if it is no reduction."""
+    match op:
+        case tensor.ReduceOp():
+            shape = tensor.shape_of(op.inputs[0])
+            extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
+        case loop.ReduceOp():
+            extents = [each.trips for each in accumulating_loops(op)]
+        case tile.CombineOp():
+            extents = [_axis_extent(axis) for axis in op.axes]
+        case _:
+            return 0
+    known = [max(1, extent) for extent in extents if extent is not None]
+    if len(known) < len(extents):
+        raise UnsupportedError(f"{op.name}: the extent of a reduction is not constant")
+    return math.prod(known)
+
+
+def _axis_extent(axis: SSAValue) -> int | None:
+    launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+    return launch.extent(axis) if isinstance(launch, tile.LaunchOp) else None

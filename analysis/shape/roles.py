@@ -1,0 +1,99 @@
+"""The roles of axes, read off the subscripts: which reduction is a contraction, and which axes are m, n and batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.shape.dependence import Dependence, without
+from deplodock.analysis.shape.nest import Nest, only_loop
+from deplodock.dialects import loop, scalar_regions
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A reduction of a product: `m` axes only the left factor varies along, `n` only the right one, `batch` both."""
+
+    reduction: loop.ReduceOp
+    m: tuple[SSAValue, ...]
+    n: tuple[SSAValue, ...]
+    batch: tuple[SSAValue, ...]
+
+
+def contraction(nest: Nest) -> Contraction | None:
+    """The contraction among a nest's reductions, or None.
+
+    A contraction adds products of two values, each of which varies along a free axis that the other does not. The
+    factor that varies along the nest's later axis is the right one, so that n walks the output's contiguous dimension.
+    """
+    dependence = Dependence()
+    for reduction in nest.reductions():
+        if (found := _as_contraction(reduction, nest, dependence)) is not None:
+            return found
+    return None
+
+
+def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence) -> Contraction | None:
+    if (product := summed_product(reduction)) is None:
+        return None
+    sides = [[axis for axis in nest.axes if axis in dependence.of(value)] for value in product.operands]
+    only = [tuple(without(sides[i], set(sides[1 - i]))) for i in (0, 1)]
+    if not only[0] or not only[1]:
+        return None
+    order: dict[SSAValue, int] = {axis: i for i, axis in enumerate(nest.axes)}
+    m, n = sorted(only, key=lambda axes: max(order[axis] for axis in axes))
+    return Contraction(reduction, m, n, tuple(axis for axis in sides[0] if axis in sides[1]))
+
+
+def summed_product(reduction: loop.ReduceOp) -> arith.MulfOp | arith.MuliOp | None:
+    """The product that a reduction adds up, all its loops together; None where it folds anything else."""
+    innermost = innermost_reduction(reduction)
+    ops, value = scalar_regions.combiner_ops(innermost.combiner), innermost.yielded[0].owner
+    is_sum = ops is not None and len(ops) == 1 and isinstance(ops[0], arith.AddfOp | arith.AddiOp)
+    return value if is_sum and isinstance(value, arith.MulfOp | arith.MuliOp) else None
+
+
+def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
+    """Follow reductions that yield one with the same combiner: together they are one, in several loops."""
+    return accumulating_loops(reduction)[-1]
+
+
+def accumulating_loops(reduction: loop.ReduceOp) -> list[loop.ReduceOp]:
+    """The loops of one reduction, outermost first: each yields the results of the next, with the same accumulator."""
+    loops = [reduction]
+    while isinstance(inner := loops[-1].yielded[0].owner, loop.ReduceOp) and shares_accumulator(inner, loops[-1]):
+        loops.append(inner)
+    return loops
+
+
+def row_chain(op: loop.ForOp | loop.ReduceOp) -> list[loop.ForOp | loop.ReduceOp]:
+    """The loops that run through one row together, outermost first: perfectly nested, all of constant bounds."""
+    chain = [op]
+    while (inner := _next_in_row(chain[-1])) is not None and inner.trips is not None:
+        chain.append(inner)
+    return chain
+
+
+def _next_in_row(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
+    if isinstance(op, loop.ForOp):
+        return only_loop(op.body.block.ops)
+    inner = op.yielded[0].owner
+    return inner if isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, op) else None
+
+
+def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
+    """Whether `inner` is computed anew in each iteration of `outer`, which yields exactly its results, folded alike."""
+    return (
+        inner.parent_op() is outer
+        and tuple(outer.yielded) == tuple(inner.results)
+        and inner.identities == outer.identities
+        and inner.combiner.is_structurally_equivalent(outer.combiner)
+    )
+
+
+def yields_inner_reduction(op: loop.YieldOp) -> bool:
+    """Whether a reduction's yield gives the results of one inside it that shares its accumulators."""
+    outer, inner = op.parent_op(), op.operands[0].owner
+    return isinstance(outer, loop.ReduceOp) and isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, outer)

@@ -1,0 +1,114 @@
+"""Operations of CTAs that run together as a cluster and see each other's shared memory (PTX ISA, sm_90).
+
+    kernel.func @k(%out: memref<8xf32>) blocks(%block = 8) threads(%thread = 32) cluster 4 {
+      %part = kernel.alloc : memref<32xf32, #tile.memory<shared>>
+      ..
+      kernel.cluster_barrier
+      %v = kernel.cluster_load %part[%thread] of (%block + 1) mod 4 : memref<32xf32, #tile.memory<shared>>
+      kernel.cluster_barrier
+    }
+
+The CTAs of a cluster have consecutive ids; the rank of one is its id modulo the size of the cluster. The last barrier
+keeps a CTA, and so its shared memory, there until others have read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
+from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.kernel.sync import OrdersSharedMemory
+from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
+
+MAX_CLUSTER = 8
+"""The most CTAs of a cluster on every GPU that has them (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+
+@irdl_op_definition
+class ClusterBarrierOp(IRDLOperation):
+    """Waits for all threads of the cluster; what they did to shared memory before it is seen by all accesses after it.
+
+    kernel.cluster_barrier
+    """
+
+    name = "kernel.cluster_barrier"
+    traits = traits_def(OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class ClusterLoadOp(IRDLOperation):
+    """Reads an element of the shared memory of a CTA of the cluster, by its rank.
+
+    %v = kernel.cluster_load %part[%r, %thread] of %s : memref<16x128xf32, #tile.memory<shared>>
+    """
+
+    name = "kernel.cluster_load"
+    source = operand_def(MemRefType)
+    indices = var_operand_def(IndexType)
+    rank_indices = var_operand_def(IndexType)
+    map = prop_def(AffineMapAttr)
+    rank = prop_def(AffineMapAttr)
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(ReadsSource())
+
+    def __init__(
+        self, source: SSAValue, place: tuple[AffineMap, Sequence[SSAValue]], rank: tuple[AffineMap, Sequence[SSAValue]]
+    ):
+        super().__init__(
+            operands=[source, place[1], rank[1]],
+            properties={"map": AffineMapAttr(place[0]), "rank": AffineMapAttr(rank[0])},
+            result_types=[memref_of(source).element_type],
+        )
+
+    def verify_(self) -> None:
+        verify_subscripts(self.source, self.map.data, self.indices)
+        verify_map("the rank", self.rank.data, self.rank_indices, results=1)
+        if memory_of(self.source) is not Memory.SHARED:
+            raise VerifyException(f"CTAs of a cluster share no more than shared memory, got {self.source.type}")
+        if self.result.type != memref_of(self.source).element_type:
+            raise VerifyException(f"loading from {self.source.type} gives its element type, not {self.result.type}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_access(printer, self.source, self.map.data, self.indices)
+        printer.print_string(" of ")
+        AffineWriter(printer, self.rank_indices).bound(self.rank.data.results)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        buffer = parser.parse_unresolved_operand()
+        reader = AffineReader(parser)
+        subscripts = parse_subscripts(parser, reader)
+        parser.parse_keyword("of")
+        ranks = AffineReader(parser)
+        rank = ranks.expression()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source = parser.resolve_operand(buffer, parse_memref(parser))
+        op = cls(source, (reader.map(subscripts), reader.operands), (ranks.map([rank]), ranks.operands))
+        op.attributes |= attributes
+        return op

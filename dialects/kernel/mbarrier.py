@@ -1,0 +1,263 @@
+"""Barriers in shared memory that complete in phases: `mbarrier` of the PTX ISA (sm_80, `expect` sm_90).
+
+    %full = kernel.mbarrier 3 arrivals 256
+    %empty = kernel.mbarrier 3 arrivals 8
+    kernel.wait_phase %empty[%k mod 3], %k floordiv 3 mod 2 + 1
+    kernel.move 4 async ..
+    kernel.arrive_copies %full[%k mod 3]
+    kernel.wait_phase %full[%k mod 3], %k floordiv 3 mod 2
+    ..
+    kernel.arrive warp %empty[%k mod 3]
+
+A phase of a barrier completes once `arrivals` arrivals and all expected bytes have come, and the next one begins. What
+a thread did before it arrived is seen by the threads that wait for that phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Self, TypeAlias
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, UnitAttr, i64
+from xdsl.ir import Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_i64, parse_subscripts, verify_map
+from deplodock.dialects.kernel.sync import OrdersSharedMemory, SharedMemory
+
+MAX_ARRIVALS = (1 << 20) - 1
+"""The most arrivals of a phase, and the most bytes that it can expect (PTX ISA, `mbarrier`)."""
+
+Place: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
+"""An affine map with one result, and its operands."""
+
+
+@irdl_attr_definition
+class MbarrierType(ParametrizedAttribute, TypeAttribute):
+    """`!kernel.mbarrier`: some barriers in the shared memory of a CTA, told apart by a subscript."""
+
+    name = "kernel.mbarrier"
+
+
+class _Initialises(MemoryEffect):
+    """Allocates the op's result, and initialises it again each time it runs."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {
+            EffectInstance(MemoryEffectKind.ALLOC, op.results[0]),
+            EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory()),
+        }
+
+
+@irdl_op_definition
+class MbarrierOp(IRDLOperation):
+    """A number of barriers, each in its first phase; one thread initialises them, so a kernel.barrier must follow.
+
+    %full = kernel.mbarrier 3 arrivals 129
+    """
+
+    name = "kernel.mbarrier"
+    slots = prop_def(IntegerAttr.constr(i64))
+    arrivals = prop_def(IntegerAttr.constr(i64))
+    result = result_def(MbarrierType)
+    traits = traits_def(_Initialises())
+
+    def __init__(self, slots: int, arrivals: int):
+        super().__init__(
+            properties={"slots": IntegerAttr(slots, i64), "arrivals": IntegerAttr(arrivals, i64)},
+            result_types=[MbarrierType()],
+        )
+
+    def verify_(self) -> None:
+        if self.slots.value.data < 1:
+            raise VerifyException(f"there must be at least one barrier, got {self.slots.value.data}")
+        if not 1 <= self.arrivals.value.data <= MAX_ARRIVALS:
+            raise VerifyException(f"a phase takes 1 to {MAX_ARRIVALS} arrivals, got {self.arrivals.value.data}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.slots.value.data} arrivals {self.arrivals.value.data}")
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        slots = parse_i64(parser)
+        parser.parse_keyword("arrivals")
+        op = cls(slots, parse_i64(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+
+def mbarrier_of(barrier: SSAValue) -> MbarrierOp:
+    """The operation that makes a barrier. Raises VerifyException if no kernel.mbarrier does."""
+    if not isinstance(barrier.owner, MbarrierOp):
+        raise VerifyException("the barrier must be the result of a kernel.mbarrier")
+    return barrier.owner
+
+
+def parse_slot(parser: Parser) -> tuple[SSAValue, Place]:
+    """Parse `%barrier[slot]`."""
+    barrier = parser.parse_unresolved_operand()
+    reader, pos = AffineReader(parser), parser.pos
+    subscripts = parse_subscripts(parser, reader)
+    if len(subscripts) != 1:
+        parser.raise_error(f"a barrier takes one subscript, got {len(subscripts)}", pos)
+    return parser.resolve_operand(barrier, MbarrierType()), (reader.map(subscripts), reader.operands)
+
+
+def print_slot(printer: Printer, barrier: SSAValue, slot: Place) -> None:
+    """Print `%barrier[slot]`."""
+    printer.print_operand(barrier)
+    AffineWriter(printer, slot[1]).subscripts(slot[0].results)
+
+
+def verify_slot(barrier: SSAValue, slot: Place) -> None:
+    """Check the subscript of a barrier. Raises VerifyException."""
+    verify_map("the subscript of the barrier", *slot, results=1)
+    mbarrier_of(barrier)
+
+
+@irdl_op_definition
+class ArriveOp(IRDLOperation):
+    """One arrival of this thread; with `warp` the lanes of a warp meet and one arrives for all of them.
+
+    `expect` adds bytes that must also come before the phase completes.
+
+        kernel.arrive %full[%k mod 3] expect 16384
+        kernel.arrive warp %empty[%k mod 3]
+    """
+
+    name = "kernel.arrive"
+    barrier = operand_def(MbarrierType)
+    slot_indices = var_operand_def(IndexType)
+    slot = prop_def(AffineMapAttr)
+    expect = opt_prop_def(IntegerAttr.constr(i64))
+    is_warp = opt_prop_def(UnitAttr, prop_name="warp")
+    traits = traits_def(OrdersSharedMemory())
+
+    def __init__(self, barrier: SSAValue, slot: Place, *, is_warp: bool = False, expect: int | None = None):
+        super().__init__(
+            operands=[barrier, slot[1]],
+            properties={
+                "slot": AffineMapAttr(slot[0]),
+                "warp": UnitAttr() if is_warp else None,
+                "expect": None if expect is None else IntegerAttr(expect, i64),
+            },
+        )
+
+    def verify_(self) -> None:
+        verify_slot(self.barrier, (self.slot.data, self.slot_indices))
+        if self.expect is not None and not 1 <= self.expect.value.data <= MAX_ARRIVALS:
+            raise VerifyException(f"a phase expects 1 to {MAX_ARRIVALS} bytes, got {self.expect.value.data}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" warp " if self.is_warp is not None else " ")
+        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
+        if self.expect is not None:
+            printer.print_string(f" expect {self.expect.value.data}")
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        is_warp = parser.parse_optional_keyword("warp") is not None
+        barrier, slot = parse_slot(parser)
+        expect = parse_i64(parser) if parser.parse_optional_keyword("expect") else None
+        op = cls(barrier, slot, is_warp=is_warp, expect=expect)
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+
+@irdl_op_definition
+class ArriveCopiesOp(IRDLOperation):
+    """One arrival for this thread, once all asynchronous moves that it has issued so far have landed.
+
+    Only those moves are ordered before the phase, not what else the thread did.
+
+        kernel.arrive_copies %full[%k mod 3]
+    """
+
+    name = "kernel.arrive_copies"
+    barrier = operand_def(MbarrierType)
+    slot_indices = var_operand_def(IndexType)
+    slot = prop_def(AffineMapAttr)
+    traits = traits_def(OrdersSharedMemory())
+
+    def __init__(self, barrier: SSAValue, slot: Place):
+        super().__init__(operands=[barrier, slot[1]], properties={"slot": AffineMapAttr(slot[0])})
+
+    def verify_(self) -> None:
+        verify_slot(self.barrier, (self.slot.data, self.slot_indices))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        op = cls(*parse_slot(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+
+@irdl_op_definition
+class WaitPhaseOp(IRDLOperation):
+    """Waits until the current or the last phase with this parity has completed; the first phase has parity 0.
+
+    Parities count modulo 2. A wait for parity 1 of a barrier in its first phase does not wait.
+
+        kernel.wait_phase %full[%k mod 3], %k floordiv 3 mod 2
+    """
+
+    name = "kernel.wait_phase"
+    barrier = operand_def(MbarrierType)
+    slot_indices = var_operand_def(IndexType)
+    parity_indices = var_operand_def(IndexType)
+    slot = prop_def(AffineMapAttr)
+    parity = prop_def(AffineMapAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(OrdersSharedMemory())
+
+    def __init__(self, barrier: SSAValue, slot: Place, parity: Place):
+        super().__init__(
+            operands=[barrier, slot[1], parity[1]],
+            properties={"slot": AffineMapAttr(slot[0]), "parity": AffineMapAttr(parity[0])},
+        )
+
+    def verify_(self) -> None:
+        verify_slot(self.barrier, (self.slot.data, self.slot_indices))
+        verify_map("the parity", self.parity.data, self.parity_indices, results=1)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
+        printer.print_string(", ")
+        AffineWriter(printer, self.parity_indices).expression(self.parity.data.results[0])
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        barrier, slot = parse_slot(parser)
+        parser.parse_punctuation(",")
+        reader = AffineReader(parser)
+        parity = reader.map([reader.expression()])
+        op = cls(barrier, slot, (parity, reader.operands))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op

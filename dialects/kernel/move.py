@@ -1,0 +1,187 @@
+"""The wide copy of a thread: consecutive elements in one access, or beside the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    AnyFloat,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import (
+    AffineReader,
+    AffineWriter,
+    parse_conditions,
+    parse_i64,
+    parse_subscripts,
+    verify_conditions,
+)
+from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.loop.access import memref_of, parse_memref, print_access, verify_subscripts
+
+ASYNC_BYTES = (4, 8, 16)
+"""The bytes that one asynchronous copy of a thread can move (PTX ISA, `cp.async`)."""
+
+
+class _Copies(MemoryEffect):
+    """Reads the first operand's buffer and writes the second's."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {
+            EffectInstance(MemoryEffectKind.READ, op.operands[0]),
+            EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
+        }
+
+
+@irdl_op_definition
+class MoveOp(IRDLOperation):
+    """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
+
+    Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both
+    addresses aligned to its size: the example is a guarded 16-byte load of f32. An `async` move from global to shared
+    memory, of 4, 8 or 16 bytes, runs beside the program until a kernel.wait_group of its thread.
+
+        kernel.move 4 %x[%t * 4] to %r[0] where (%t * 4 < 1000)
+          : memref<1000xf32> to memref<4xf32, #tile.memory<register>>
+    """
+
+    name = "kernel.move"
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+    source_indices = var_operand_def(IndexType)
+    destination_indices = var_operand_def(IndexType)
+    where_indices = var_operand_def(IndexType)
+    width = prop_def(IntegerAttr.constr(i64))
+    source_map = prop_def(AffineMapAttr)
+    destination_map = prop_def(AffineMapAttr)
+    where = opt_prop_def(AffineMapAttr)
+    is_async = opt_prop_def(UnitAttr, prop_name="async")
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(_Copies())
+
+    def __init__(
+        self,
+        width: int,
+        source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        where: tuple[AffineMap, Sequence[SSAValue]] | None = None,
+        is_async: bool = False,
+    ):
+        super().__init__(
+            operands=[source[0], destination[0], source[2], destination[2], where[1] if where else []],
+            properties={
+                "width": IntegerAttr(width, i64),
+                "source_map": AffineMapAttr(source[1]),
+                "destination_map": AffineMapAttr(destination[1]),
+                "where": AffineMapAttr(where[0]) if where else None,
+                "async": UnitAttr() if is_async else None,
+            },
+        )
+
+    @property
+    def elements(self) -> int:
+        """The number of elements moved."""
+        return self.width.value.data
+
+    def verify_(self) -> None:
+        verify_subscripts(self.source, self.source_map.data, self.source_indices)
+        verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
+        if self.where is None and self.where_indices:
+            raise VerifyException("operands of conditions need the property `where` that says the conditions")
+        if self.where is not None:
+            verify_conditions("the conditions of the move", self.where.data, self.where_indices)
+            if memory_of(self.destination) is None:
+                raise VerifyException(
+                    "a move to global memory is guarded by loop.guard; `where` fills an on-chip destination"
+                )
+        if memref_of(self.source).element_type != memref_of(self.destination).element_type:
+            raise VerifyException(f"a move keeps the element type, got {self.source.type} and {self.destination.type}")
+        if self.elements not in (1, 2, 4, 8, 16):
+            raise VerifyException(f"the width must be 1, 2, 4, 8 or 16 elements, got {self.elements}")
+        for buffer in (self.source, self.destination):
+            last = memref_of(buffer).get_shape()[-1:]
+            if self.elements > 1 and (not last or 0 <= last[0] < self.elements):
+                raise VerifyException(f"the last dimension of {buffer.type} has no {self.elements} elements to move")
+        if self.is_async is not None:
+            self._verify_async()
+
+    def _verify_async(self) -> None:
+        if memory_of(self.source) is not None or memory_of(self.destination) is not Memory.SHARED:
+            raise VerifyException(
+                f"an async move is from global to shared memory, got {self.source.type} to {self.destination.type}"
+            )
+        element = memref_of(self.source).element_type
+        if isinstance(element, AnyFloat | IntegerType):
+            bytes = self.elements * max(1, element.bitwidth // 8)
+            if bytes not in ASYNC_BYTES:
+                raise VerifyException(f"an async move is of 4, 8 or 16 bytes, got {self.elements} {element}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.elements} ")
+        if self.is_async is not None:
+            printer.print_string("async ")
+        print_access(printer, self.source, self.source_map.data, self.source_indices)
+        printer.print_string(" to ")
+        print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
+        if self.where is not None:
+            printer.print_string(" where ")
+            AffineWriter(printer, self.where_indices).conditions(self.where.data)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.destination.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        width = parse_i64(parser)
+        is_async = parser.parse_optional_keyword("async") is not None
+        source, source_reader = parser.parse_unresolved_operand(), AffineReader(parser)
+        source_map = source_reader.map(parse_subscripts(parser, source_reader))
+        parser.parse_keyword("to")
+        destination, destination_reader = parser.parse_unresolved_operand(), AffineReader(parser)
+        destination_map = destination_reader.map(parse_subscripts(parser, destination_reader))
+        where = None
+        if parser.parse_optional_keyword("where"):
+            reader = AffineReader(parser)
+            where = reader.map(parse_conditions(reader)), reader.operands
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source_value = parser.resolve_operand(source, parse_memref(parser))
+        parser.parse_keyword("to")
+        destination_value = parser.resolve_operand(destination, parse_memref(parser))
+        op = cls(
+            width,
+            (source_value, source_map, source_reader.operands),
+            (destination_value, destination_map, destination_reader.operands),
+            where,
+            is_async,
+        )
+        op.attributes |= attributes
+        return op

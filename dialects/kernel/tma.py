@@ -1,0 +1,327 @@
+"""Copies of boxes by the tensor memory accelerator: `cp.async.bulk.tensor` of the PTX ISA, sm_90.
+
+The host function describes a buffer and the box that one copy moves; one thread of a CTA issues the copy, and its bytes
+complete on a phase of a barrier:
+
+    %map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
+    kernel.launch @k(%map, %out) : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, memref<64x96xf32>
+    ..
+    loop.guard where (%thread < 1) {
+      kernel.arrive %full[0] expect 4096
+      kernel.tma_load %map[%block * 32, 0] to %ws[0, 0] signal %full[0]
+        : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<32x32xf32, #tile.memory<shared>>
+    }
+    kernel.wait_phase %full[0], 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Self, cast
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts, verify_map
+from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.elements import listed
+from deplodock.dialects.kernel.mbarrier import MbarrierType, Place, parse_slot, print_slot, verify_slot
+from deplodock.dialects.kernel.sync import SharedMemory
+from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.swizzle import SwizzleAttr
+
+MAX_RANK = 5
+"""The most dimensions of a tensor map (CUDA driver API, `cuTensorMapEncodeTiled`)."""
+
+MAX_BOX = 256
+"""The most elements of a box along a dimension (ibid.)."""
+
+UNIT_BYTES = 16
+"""What the rows of a box and the strides of its buffer are multiples of, in bytes (ibid.)."""
+
+SLOT_BYTES = 128
+"""What the address of a box in shared memory is a multiple of (PTX ISA, `cp.async.bulk.tensor`)."""
+
+ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, f16: 2, bf16: 2, i32: 4, i64: 8}
+"""The bytes of the element types that a tensor map can have here."""
+
+
+@irdl_attr_definition
+class TensorMapType(ParametrizedAttribute, TypeAttribute):
+    """`!kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128>`: a global buffer, and the box of one copy.
+
+    With a swizzle, the rows of the box have as many bytes and land as in a buffer of layout `#tile.swizzle<128>`.
+    """
+
+    name = "kernel.tensor_map"
+    source: MemRefType
+    box: ArrayAttr[IntegerAttr]
+    swizzle: SwizzleAttr | NoneAttr
+
+    def __init__(self, source: MemRefType[Attribute], box: Sequence[int], swizzle: SwizzleAttr | None = None):
+        super().__init__(source, ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle or NoneAttr())
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape of the box, of the rank of the buffer."""
+        return tuple(extent.value.data for extent in self.box)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that one copy completes: the whole box, also where it lies outside of the buffer."""
+        return math.prod(self.extents) * ELEMENT_BYTES[self.source.element_type]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.source)
+            printer.print_string(f", box [{', '.join(map(str, self.extents))}]")
+            if isinstance(self.swizzle, SwizzleAttr):
+                printer.print_string(f", swizzle {self.swizzle.span}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            pos = parser.pos
+            source = parser.parse_type()
+            if not isinstance(source, MemRefType):
+                parser.raise_error(f"a tensor map is of a memref, got {source}", pos)
+            parser.parse_punctuation(",")
+            parser.parse_keyword("box")
+            box = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
+            swizzle: Attribute = NoneAttr()
+            if parser.parse_optional_punctuation(","):
+                parser.parse_keyword("swizzle")
+                swizzle = SwizzleAttr(parse_i64(parser))
+        return [cast(Attribute, source), ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle]
+
+
+def verify_tensor_map(type: TensorMapType) -> None:
+    """Check that the hardware has such a tensor map. Raises VerifyException, which says what to change."""
+    source, box = type.source, type.extents
+    shape, size = source.get_shape(), ELEMENT_BYTES.get(source.element_type)
+    if size is None:
+        raise VerifyException(
+            f"a tensor map is of {listed(tuple(ELEMENT_BYTES))}, got {source.element_type}; copy without it"
+        )
+    is_global = isinstance(source.memory_space, NoneAttr) and isinstance(source.layout, NoneAttr)
+    if not is_global or any(extent < 1 for extent in shape):
+        raise VerifyException(f"a tensor map is of a contiguous global buffer of static shape, got {source}")
+    if not 1 <= len(shape) <= MAX_RANK:
+        raise VerifyException(f"a tensor map has 1 to {MAX_RANK} dimensions, {source} has {len(shape)}")
+    if len(box) != len(shape):
+        raise VerifyException(f"the box of {source} needs {len(shape)} extents, got {len(box)}")
+    if not all(1 <= extent <= MAX_BOX for extent in box):
+        raise VerifyException(f"a box has 1 to {MAX_BOX} elements along each dimension, got {list(box)}; split it")
+    if box[-1] * size % UNIT_BYTES:
+        raise VerifyException(
+            f"the rows of a box are multiples of {UNIT_BYTES} bytes, got {box[-1]} {source.element_type}; widen them"
+        )
+    if isinstance(type.swizzle, SwizzleAttr) and box[-1] * size != type.swizzle.span:
+        raise VerifyException(
+            f"a swizzle of {type.swizzle.span} bytes is for boxes with rows of as many, got {box[-1]} "
+            f"{source.element_type}"
+        )
+    if len(shape) > 1 and shape[-1] * size % UNIT_BYTES:
+        raise VerifyException(
+            f"the rows of a buffer with a tensor map are multiples of {UNIT_BYTES} bytes, got {shape[-1]} "
+            f"{source.element_type}; copy without it"
+        )
+
+
+def box_alignment(buffer: MemRefType[Attribute]) -> int:
+    """What the addresses of boxes in a shared buffer are multiples of, in bytes."""
+    return buffer.layout.alignment if isinstance(buffer.layout, SwizzleAttr) else SLOT_BYTES
+
+
+@irdl_op_definition
+class TensorMapOp(IRDLOperation):
+    """Describes boxes of a buffer to the hardware: 128 bytes that the host encodes and passes to the kernel by value.
+
+    They hold the buffer's address, so a buffer that moves needs them encoded again.
+
+        %map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
+    """
+
+    name = "kernel.tensor_map"
+    source = operand_def(MemRefType)
+    result = result_def(TensorMapType)
+    traits = traits_def(ReadsSource())
+
+    def __init__(self, source: SSAValue, type: TensorMapType):
+        super().__init__(operands=[source], result_types=[type])
+
+    def verify_(self) -> None:
+        assert isinstance(self.result.type, TensorMapType)
+        if self.result.type.source != self.source.type:
+            raise VerifyException(f"the map of {self.source.type} cannot have the type {self.result.type}")
+        verify_tensor_map(self.result.type)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        source = parser.parse_unresolved_operand()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_tensor_map(parser)
+        op = cls(parser.resolve_operand(source, type.source), type)
+        op.attributes |= attributes
+        return op
+
+
+def parse_tensor_map(parser: Parser) -> TensorMapType:
+    """Parse a type that must be a tensor map."""
+    pos = parser.pos
+    type = parser.parse_type()
+    if not isinstance(type, TensorMapType):
+        parser.raise_error(f"expected a !kernel.tensor_map, got {type}", pos)
+    return type
+
+
+class _LoadsBox(MemoryEffect):
+    """Reads through the map and writes the destination, in the order of what else shared memory sees."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {
+            EffectInstance(MemoryEffectKind.READ, op.operands[0]),
+            EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
+            EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory()),
+        }
+
+
+@irdl_op_definition
+class TmaLoadOp(IRDLOperation):
+    """Starts to copy the box of a tensor map that starts at these subscripts to shared memory, as one thread.
+
+    The box lands row by row from the destination's element on, and its bytes complete on the current phase of a
+    barrier, which must expect them. What lies outside of the buffer is zero, and counts. The box starts at a multiple
+    of 128 bytes, a swizzled one at a multiple of 8 of its rows.
+
+        kernel.tma_load %map[%k * 32, %block * 32] to %ws[%k mod 3, 0, 0] signal %full[%k mod 3]
+          : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<3x32x32xf32, #tile.memory<shared>>
+    """
+
+    name = "kernel.tma_load"
+    map = operand_def(TensorMapType)
+    destination = operand_def(MemRefType)
+    barrier = operand_def(MbarrierType)
+    source_indices = var_operand_def(IndexType)
+    destination_indices = var_operand_def(IndexType)
+    slot_indices = var_operand_def(IndexType)
+    source_map = prop_def(AffineMapAttr)
+    destination_map = prop_def(AffineMapAttr)
+    slot = prop_def(AffineMapAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(_LoadsBox())
+
+    def __init__(
+        self,
+        source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        barrier: SSAValue,
+        slot: Place,
+    ):
+        super().__init__(
+            operands=[source[0], destination[0], barrier, source[2], destination[2], slot[1]],
+            properties={
+                "source_map": AffineMapAttr(source[1]),
+                "destination_map": AffineMapAttr(destination[1]),
+                "slot": AffineMapAttr(slot[0]),
+            },
+        )
+
+    @property
+    def tensor_map(self) -> TensorMapType:
+        """The type of the map."""
+        assert isinstance(self.map.type, TensorMapType)
+        return self.map.type
+
+    def verify_(self) -> None:
+        type, buffer = self.tensor_map, memref_of(self.destination)
+        verify_tensor_map(type)
+        verify_map("the subscripts of the map", self.source_map.data, self.source_indices, results=len(type.extents))
+        verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
+        verify_slot(self.barrier, (self.slot.data, self.slot_indices))
+        if memory_of(self.destination) is not Memory.SHARED or buffer.layout not in (NoneAttr(), type.swizzle):
+            raise VerifyException(f"a box lands in a contiguous buffer in #tile.memory<shared>, got {buffer}")
+        if buffer.layout != type.swizzle:
+            raise VerifyException(f"the swizzle of {type} must be that of its destination, got {buffer}")
+        if type.source.element_type != buffer.element_type:
+            raise VerifyException(f"a copy keeps the element type, got {type.source} and {buffer}")
+        box = [extent for extent in type.extents if extent > 1]
+        if box != [extent for extent in buffer.get_shape() if extent > 1][-len(box) :]:
+            raise VerifyException(
+                f"a box of {list(type.extents)} fills the last dimensions of its destination, got {buffer}"
+            )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_access(printer, self.map, self.source_map.data, self.source_indices)
+        printer.print_string(" to ")
+        print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
+        printer.print_string(" signal ")
+        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.map.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.destination.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        map, map_reader = parser.parse_unresolved_operand(), AffineReader(parser)
+        source_map = map_reader.map(parse_subscripts(parser, map_reader))
+        parser.parse_keyword("to")
+        destination, reader = parser.parse_unresolved_operand(), AffineReader(parser)
+        destination_map = reader.map(parse_subscripts(parser, reader))
+        parser.parse_keyword("signal")
+        barrier, slot = parse_slot(parser)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_tensor_map(parser)
+        parser.parse_keyword("to")
+        op = cls(
+            (parser.resolve_operand(map, type), source_map, map_reader.operands),
+            (parser.resolve_operand(destination, parse_memref(parser)), destination_map, reader.operands),
+            barrier,
+            slot,
+        )
+        op.attributes |= attributes
+        return op

@@ -1,0 +1,421 @@
+"""The `tensor_ext` dialect: tensor computation as elementwise, reduce and index_map on builtin `tensor` types.
+
+These three, and `iota`, `gather` and `concat`, express every ATen op of the torch dialect, so that other frontends need
+nothing below this level. A kernel, the unit that fusion decides on, is a region of them. (The name `tensor` belongs to
+xDSL's builtin dialect of that name.)
+
+    %sq  = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<32x2048xf32>
+    %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<32x2048xf32> -> tensor<32xf32>
+    %wb  = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<2048xf32> -> tensor<32x2048xf32>
+    %col = tensor_ext.iota dim 1 : tensor<4x8xi64>
+    %row = tensor_ext.gather %t at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<4xi64> -> tensor<4xf32>
+    %ab  = tensor_ext.concat %a, %b dim 0 : tensor<2x4xf32>, tensor<3x4xf32> -> tensor<5x4xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    StringAttr,
+    SymbolNameConstraint,
+    TensorType,
+    i64,
+)
+from xdsl.dialects.utils import AbstractYieldOperation
+from xdsl.ir import Attribute, Dialect, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects import scalar_regions
+from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
+from deplodock.dialects.tensor.indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
+
+
+@irdl_op_definition
+class YieldOp(AbstractYieldOperation[Attribute]):
+    """The values of a tensor_ext region: scalars of a body or combiner, tensors of a kernel.
+
+    tensor_ext.yield %v : f32
+    """
+
+    name = "tensor_ext.yield"
+    traits = traits_def(IsTerminator(), Pure())
+
+
+@irdl_op_definition
+class ElementwiseOp(IRDLOperation):
+    """Applies a scalar computation at every index: result[i] = body(operand0[i], operand1[i], ...).
+
+    All operands and results have one shape; a broadcast is an explicit `index_map`. The short form `{arith.mulf}`
+    stands for a body of that one operation on its arguments in order.
+
+        %sum = tensor_ext.elementwise {arith.addf} %x, %y : tensor<4xf32>
+        %less = tensor_ext.elementwise %x, %y : tensor<4xf32>, tensor<4xf32> -> tensor<4xi1> (%a: f32, %b: f32) {
+          %c = arith.cmpf olt, %a, %b : f32
+          tensor_ext.yield %c : i1
+        }
+    """
+
+    name = "tensor_ext.elementwise"
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    body = region_def("single_block")
+    traits = traits_def(Pure())
+
+    def __init__(self, inputs: Sequence[SSAValue], result_types: Sequence[Attribute], body: Region):
+        super().__init__(operands=[inputs], result_types=[result_types], regions=[body])
+
+    @staticmethod
+    def of(op_class: type[Operation], *inputs: SSAValue, result_element: Attribute | None = None) -> ElementwiseOp:
+        """The short form: one property-less scalar operation; the result has the inputs' element type unless given."""
+        types = [tensor_of(value) for value in inputs]
+        element = result_element or types[0].element_type
+        body = scalar_regions.map_region(op_class, [type.element_type for type in types], element, YieldOp)
+        return ElementwiseOp(inputs, [TensorType(element, types[0].get_shape())], body)
+
+    def verify_(self) -> None:
+        if not self.outputs:
+            raise VerifyException("elementwise needs at least one result")
+        shape = shape_of(self.outputs[0])
+        for value in (*self.inputs, *self.outputs):
+            if shape_of(value) != shape:
+                raise VerifyException(
+                    f"elementwise operands and results must have one shape, got {value.type} and"
+                    f" {self.outputs[0].type}; broadcast with tensor_ext.index_map"
+                )
+        if [arg.type for arg in self.body.block.args] != [element_of(value) for value in self.inputs]:
+            raise VerifyException("the body must take one scalar for each operand, of the operand's element type")
+        _verify_yield(self.body, [element_of(value) for value in self.outputs])
+
+    def print(self, printer: Printer) -> None:
+        op = scalar_regions.mapped_op(self.body) if len(self.outputs) == 1 else None
+        printer.print_string(" ")
+        if op is not None:
+            scalar_regions.print_op_names(printer, [op.name])
+            printer.print_string(" ")
+        printer.print_list(self.inputs, printer.print_operand)
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" : " if self.inputs else ": ")
+        result_types = [value.type for value in self.outputs]
+        if op is not None and all(value.type == result_types[0] for value in self.inputs):
+            printer.print_attribute(result_types[0])
+            return
+        printer.print_list([value.type for value in self.inputs], printer.print_attribute)
+        printer.print_string(" -> " if self.inputs else "-> ")
+        printer.print_list(result_types, printer.print_attribute)
+        if op is None:
+            printer.print_string(" ")
+            with printer.in_parens():
+                scalar_regions.print_arguments(printer, self.body.block.args)
+            printer.print_string(" ")
+            printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ops = scalar_regions.parse_op_names(parser)
+        if ops is not None and len(ops) != 1:
+            parser.raise_error(
+                "elementwise takes one operation in braces; write several as a region", ops[1].start, ops[-1].end
+            )
+        pos = parser.pos
+        operands = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+        )
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        parser.parse_punctuation(":")
+        type_pos = parser.pos
+        types = (
+            parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type) or []
+        )
+        if parser.parse_optional_punctuation("->"):
+            results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        else:
+            if ops is None or len(types) != 1:
+                parser.raise_error("expected '->' and the result types")
+            results = types
+            types = types * len(operands or [])
+        inputs = parser.resolve_operands(operands or [], types, pos)
+        if ops is None:
+            args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+            body = parser.parse_region(args)
+        else:
+            elements = _element_types(parser, (*types, *results), type_pos)
+            body = scalar_regions.parse_mapped(parser, ops[0], elements[: len(types)], elements[len(types)], YieldOp)
+        op = cls(inputs, results, body)
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+
+@irdl_op_definition
+class ReduceOp(IRDLOperation):
+    """Folds dimensions away with a combiner: result[i] = fold of the operands over all indices of `dims` at i.
+
+    The n operands share one shape; the combiner takes n accumulators, then n values, and is total on the identities.
+    The fold over an empty range is the identity.
+
+        %sum = tensor_ext.reduce {arith.addf} %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
+        %odd = tensor_ext.reduce %x dims [0, 1] : tensor<4x8xf32> -> tensor<f32>
+          combine (%a: f32, %b: f32) identity [1.0 : f32] {
+          %c = arith.mulf %a, %b : f32
+          tensor_ext.yield %c : f32
+        }
+    """
+
+    name = "tensor_ext.reduce"
+    inputs = var_operand_def(TensorType)
+    dims = prop_def(DenseArrayBase.constr(i64))
+    identities = prop_def(ArrayAttr)
+    outputs = var_result_def(TensorType)
+    combiner = region_def("single_block")
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, inputs: Sequence[SSAValue], dims: Sequence[int], identities: ArrayAttr[Attribute], combiner: Region
+    ):
+        super().__init__(
+            operands=[inputs],
+            properties={"dims": DenseArrayBase.from_list(i64, dims), "identities": identities},
+            result_types=[[reduced_type(tensor_of(value), dims) for value in inputs]],
+            regions=[combiner],
+        )
+
+    @staticmethod
+    def of(op_class: type[Operation], input: SSAValue, dims: Sequence[int]) -> ReduceOp:
+        """The short form. Raises ValueError if the operation has no identity on the element type."""
+        element = element_of(input)
+        identities = scalar_regions.derived_identity([op_class], [element])
+        if identities is None:
+            raise ValueError(f"{op_class.name} has no known identity on {element}")
+        return ReduceOp([input], dims, identities, scalar_regions.combiner_region([op_class], [element], YieldOp))
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """The dimensions folded away, ascending."""
+        return self.dims.get_values()
+
+    def verify_(self) -> None:
+        if not self.inputs:
+            raise VerifyException("reduce needs at least one operand")
+        source = tensor_of(self.inputs[0])
+        for value in self.inputs:
+            if shape_of(value) != source.get_shape():
+                raise VerifyException(f"reduce operands must have one shape, got {source} and {tensor_of(value)}")
+        rank = len(source.get_shape())
+        if list(self.reduced) != sorted(set(self.reduced)) or any(not 0 <= d < rank for d in self.reduced):
+            raise VerifyException(
+                f"dims must be ascending, distinct and below the rank {rank}, got {list(self.reduced)}"
+            )
+        if len(self.outputs) != len(self.inputs):
+            raise VerifyException(
+                f"reduce gives one result for each operand, got {len(self.outputs)} for {len(self.inputs)} operands"
+            )
+        for value, result in zip(self.inputs, self.outputs, strict=True):
+            wanted = reduced_type(tensor_of(value), self.reduced)
+            if result.type != wanted:
+                raise VerifyException(
+                    f"reducing dims {list(self.reduced)} of {value.type} gives {wanted}, not {result.type}"
+                )
+        elements = [element_of(value) for value in self.inputs]
+        scalar_regions.verify_combiner(self.combiner, self.identities, elements, YieldOp)
+
+    def print(self, printer: Printer) -> None:
+        names = scalar_regions.short_combiner(self.combiner, self.identities)
+        printer.print_string(" ")
+        if names is not None:
+            scalar_regions.print_op_names(printer, names)
+            printer.print_string(" ")
+        printer.print_list(self.inputs, printer.print_operand)
+        printer.print_string(" dims ")
+        with printer.in_square_brackets():
+            printer.print_list(self.reduced, printer.print_int)
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" : ")
+        printer.print_list([value.type for value in self.inputs], printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_list([value.type for value in self.outputs], printer.print_attribute)
+        if names is None:
+            scalar_regions.print_combiner(printer, self.combiner, self.identities)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ops = scalar_regions.parse_op_names(parser)
+        pos = parser.pos
+        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        parser.parse_keyword("dims")
+        dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        parser.parse_punctuation(":")
+        type_pos = parser.pos
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        parser.parse_punctuation("->")
+        results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        inputs = parser.resolve_operands(operands, types, pos)
+        elements = _element_types(parser, (*types, *results), type_pos)[: len(types)]
+        combiner, identities = scalar_regions.parse_combiner(parser, ops, elements, YieldOp)
+        return cls.create(
+            operands=inputs,
+            result_types=results,
+            properties={"dims": DenseArrayBase.from_list(i64, dims), "identities": identities},
+            attributes=attributes.data if attributes is not None else {},
+            regions=[combiner],
+        )
+
+
+def _element_types(parser: Parser, types: Sequence[Attribute], pos: int) -> list[Attribute]:
+    """The element types of types that must be tensors; `pos` is where they start in the text."""
+    for type in types:
+        if not isinstance(type, TensorType):
+            parser.raise_error(f"expected tensor types, got {type}", pos)
+    return [element_of(type) for type in types]
+
+
+def reduced_type(type: TensorType[Attribute], dims: Sequence[int]) -> TensorType[Attribute]:
+    """The type of `type` with the dimensions `dims` dropped."""
+    return TensorType(type.element_type, [n for d, n in enumerate(type.get_shape()) if d not in dims])
+
+
+@irdl_op_definition
+class IndexMapOp(IRDLOperation):
+    """Reads a tensor through an affine map: result[d0, d1, ...] = source[map(d0, d1, ...)].
+
+    Broadcast, transpose, slice, flip and reshape are all this operation.
+
+        %wb = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<8xf32> -> tensor<4x8xf32>
+    """
+
+    name = "tensor_ext.index_map"
+    source = operand_def(TensorType)
+    map = prop_def(AffineMapAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$source $map attr-dict `:` type($source) `->` type($result)"
+
+    def __init__(self, source: SSAValue, map: AffineMap, shape: Sequence[int]):
+        super().__init__(
+            operands=[source],
+            properties={"map": AffineMapAttr(map)},
+            result_types=[TensorType(element_of(source), shape)],
+        )
+
+    def verify_(self) -> None:
+        map = self.map.data
+        source, result = tensor_of(self.source), tensor_of(self.result)
+        if source.element_type != result.element_type:
+            raise VerifyException(f"index_map keeps the element type, got {source} and {result}")
+        verify_divisors("the map", map)
+        ranks = (len(result.get_shape()), len(source.get_shape()))
+        if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
+            raise VerifyException(
+                f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols;"
+                f" got {map}"
+            )
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """The tensor computation of one kernel: a region on tensors whose yielded values are stored to memory.
+
+    Fusion writes its decisions as these regions and keeps the ones it finds. The region sees its arguments only.
+
+        %out = tensor_ext.kernel @k(%x0 = %x : tensor<4xf32>) -> tensor<4xf32> {
+          %y = tensor_ext.elementwise {math.exp} %x0 : tensor<4xf32>
+          tensor_ext.yield %y : tensor<4xf32>
+        }
+    """
+
+    name = "tensor_ext.kernel"
+    sym_name = prop_def(SymbolNameConstraint())
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
+
+    def __init__(self, name: str, inputs: Sequence[SSAValue], result_types: Sequence[Attribute], body: Region):
+        super().__init__(
+            operands=[inputs],
+            properties={"sym_name": StringAttr(name)},
+            result_types=[result_types],
+            regions=[body],
+        )
+
+    def verify_(self) -> None:
+        if not self.outputs:
+            raise VerifyException("a kernel needs at least one result")
+        if [arg.type for arg in self.body.block.args] != [value.type for value in self.inputs]:
+            raise VerifyException("the body must take one argument for each operand, of the operand's type")
+        _verify_yield(self.body, [value.type for value in self.outputs])
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        with printer.in_parens():
+            printer.print_list(
+                zip(self.body.block.args, self.inputs, strict=True), lambda pair: _print_binding(printer, *pair)
+            )
+        printer.print_string(" -> ")
+        printer.print_list([value.type for value in self.outputs], printer.print_attribute)
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name = parser.parse_symbol_name()
+        bindings = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_binding(parser))
+        parser.parse_punctuation("->")
+        results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_region([argument for argument, _ in bindings])
+        op = cls(name.data, [value for _, value in bindings], results, body)
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+
+def _print_binding(printer: Printer, argument: SSAValue, operand: SSAValue) -> None:
+    printer.print_ssa_value(argument)
+    printer.print_string(" = ")
+    printer.print_ssa_value(operand)
+    printer.print_string(" : ")
+    printer.print_attribute(operand.type)
+
+
+def _parse_binding(parser: Parser) -> tuple[Parser.Argument, SSAValue]:
+    argument = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation("=")
+    operand = parser.parse_unresolved_operand()
+    parser.parse_punctuation(":")
+    type = parser.parse_type()
+    return argument.resolve(type), parser.resolve_operand(operand, type)
+
+
+def _verify_yield(body: Region, types: Sequence[Attribute]) -> None:
+    terminator = body.block.last_op
+    if not isinstance(terminator, YieldOp) or [value.type for value in terminator.operands] != list(types):
+        wanted = ", ".join(str(type) for type in types)
+        raise VerifyException(f"the body must end with tensor_ext.yield of values of the types ({wanted})")
+
+
+TensorExt = Dialect(
+    "tensor_ext", [YieldOp, ElementwiseOp, ReduceOp, IndexMapOp, IotaOp, GatherOp, ConcatOp, KernelOp], []
+)

@@ -1,0 +1,447 @@
+"""The `tile` dialect: a kernel bound to the blocks, threads and registers of a GPU, with data staged on chip.
+
+A launch owns a list of axes, each with an extent and a binding, and its body is the program of one point. Coordinates
+are values: splitting an axis adds axes and one `loop.index` that recomputes the old coordinate, so users are not
+touched.
+
+    tile.launch (%row = 32 : block, %t = 256 : thread, %v = 4 : register) {
+      %k = loop.index [%t * 4 + %v]
+      %in = loop.load %x[%row, %k] : memref<32x1024xf32>
+      %sum = tile.combine {arith.addf} %in over (%t, %v) : f32
+      loop.store %sum, %out[%row] : memref<32xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Self
+
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, NoTerminator, RecursiveMemoryEffect
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from deplodock.dialects import scalar_regions
+from deplodock.dialects.affine_syntax import (
+    AffineReader,
+    AffineWriter,
+    parse_conditions,
+    parse_i64,
+    parse_subscripts,
+    verify_divisors,
+    verify_map,
+)
+from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
+from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
+from deplodock.dialects.loop.access import ReadsSource
+from deplodock.dialects.swizzle import SwizzleAttr
+from deplodock.dialects.tile.ring import (
+    AllocOp,
+    CopyOp,
+    ReleaseOp,
+    RingOp,
+    RingType,
+    WaitOp,
+    depth_of,
+    parse_engine,
+    print_engine,
+    verify_engine,
+)
+from deplodock.dialects.tile.slab import check_coordinates, verify_slab
+
+__all__ = [
+    "AllocOp",
+    "Binding",
+    "BindingAttr",
+    "CombineOp",
+    "CopyOp",
+    "LaunchOp",
+    "Memory",
+    "MemoryAttr",
+    "ReleaseOp",
+    "RingOp",
+    "RingType",
+    "StageOp",
+    "SwizzleAttr",
+    "Tile",
+    "WaitOp",
+    "depth_of",
+    "memory_of",
+    "memref_of",
+]
+
+
+class Binding(StrEnum):
+    """What runs the coordinates of a launch axis."""
+
+    BLOCK = "block"
+    CLUSTER = "cluster"
+    THREAD = "thread"
+    REGISTER = "register"
+
+
+@irdl_attr_definition
+class BindingAttr(EnumAttribute[Binding]):
+    """`#tile.binding<block>`: a CTA, one of a cluster, a thread, or a register of a thread for each coordinate."""
+
+    name = "tile.binding"
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.data.value)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Binding:
+        with parser.in_angle_brackets():
+            return parser.parse_str_enum(Binding)
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Runs its body at every point of the axes' product.
+
+    `block` axes are CTAs, `cluster` axes CTAs that run together and see each other's shared memory, `thread` axes the
+    threads of a CTA, `register` axes coordinates that one thread owns together. The order of the thread axes is the
+    order of the lanes, the last one fastest; so for blocks. `occupancy` is the wanted number of CTAs per SM. The limits
+    of a GPU are checked later, so any extents are legal here.
+
+        tile.launch (%b = %n ceildiv 256 : block, %t = 256 : thread, %v = 4 : register) occupancy 2 {
+        }
+    """
+
+    name = "tile.launch"
+    extent_operands = var_operand_def(IndexType)
+    extents = prop_def(ArrayAttr[AffineMapAttr])
+    bindings = prop_def(ArrayAttr[BindingAttr])
+    occupancy = opt_prop_def(IntegerAttr.constr(i64))
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
+
+    def __init__(
+        self,
+        extents: Sequence[AffineMap | int],
+        bindings: Sequence[Binding],
+        body: Region,
+        extent_operands: Sequence[SSAValue] = (),
+        occupancy: int | None = None,
+    ):
+        dims = len(extent_operands)
+        maps = [AffineMap(dims, 0, (AffineExpr.constant(e),)) if isinstance(e, int) else e for e in extents]
+        super().__init__(
+            operands=[extent_operands],
+            properties={
+                "extents": ArrayAttr([AffineMapAttr(map) for map in maps]),
+                "bindings": ArrayAttr([BindingAttr(binding) for binding in bindings]),
+                "occupancy": None if occupancy is None else IntegerAttr(occupancy, i64),
+            },
+            regions=[body],
+        )
+
+    @property
+    def axes(self) -> Sequence[BlockArgument]:
+        """The coordinates, one block argument an axis."""
+        return self.body.block.args
+
+    def extent(self, axis: SSAValue) -> int | None:
+        """The extent of an axis where it is constant, else None."""
+        assert isinstance(axis, BlockArgument)
+        return constant_bound(self.extents.data[axis.index].data)
+
+    def binding(self, axis: SSAValue) -> Binding:
+        """What runs the coordinates of an axis."""
+        assert isinstance(axis, BlockArgument)
+        return self.bindings.data[axis.index].data
+
+    def bound_to(self, binding: Binding) -> list[BlockArgument]:
+        """The axes of one binding, in order."""
+        return [axis for axis in self.axes if self.binding(axis) is binding]
+
+    @property
+    def ctas_per_sm(self) -> int:
+        """The wanted CTAs per SM, 1 by default."""
+        return 1 if self.occupancy is None else self.occupancy.value.data
+
+    @property
+    def ctas(self) -> list[BlockArgument]:
+        """The axes whose coordinates are CTAs: block axes, then cluster axes."""
+        return [*self.bound_to(Binding.BLOCK), *self.bound_to(Binding.CLUSTER)]
+
+    def verify_(self) -> None:
+        axes = self.body.block.args
+        if any(axis.type != IndexType() for axis in axes):
+            raise VerifyException("launch axes are of type index")
+        if not len(axes) == len(self.extents) == len(self.bindings):
+            raise VerifyException(
+                f"a launch needs one extent and one binding for each of its {len(axes)} axes,"
+                f" got {len(self.extents)} and {len(self.bindings)}"
+            )
+        for extent in self.extents:
+            verify_map("the extent of an axis", extent.data, self.extent_operands, results=1)
+        if self.occupancy is not None and self.occupancy.value.data < 1:
+            raise VerifyException("occupancy, the wanted CTAs per SM, must be at least 1")
+
+    def print(self, printer: Printer) -> None:
+        def print_axis(axis: BlockArgument) -> None:
+            printer.print_ssa_value(axis)
+            printer.print_string(" = ")
+            AffineWriter(printer, self.extent_operands).bound(self.extents.data[axis.index].data.results)
+            printer.print_string(f" : {self.binding(axis).value}")
+
+        printer.print_string(" ")
+        with printer.in_parens():
+            printer.print_list(self.axes, print_axis)
+        if self.occupancy is not None:
+            printer.print_string(f" occupancy {self.occupancy.value.data}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        reader = AffineReader(parser)
+
+        def parse_axis() -> tuple[Parser.Argument, AffineExpr, Binding]:
+            axis = parser.parse_argument(expect_type=False).resolve(IndexType())
+            parser.parse_punctuation("=")
+            extent = reader.expression()
+            parser.parse_punctuation(":")
+            return axis, extent, parser.parse_str_enum(Binding)
+
+        axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_axis)
+        occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parse_body(parser, [axis for axis, _, _ in axes])
+        op = cls([reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes], body, reader.operands, occupancy)
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+
+class _ReadsActivity(MemoryEffect):
+    """Depends on which points of the launch are active here, besides the operands.
+
+    It is modelled as a read of the first axis: equal combines merge in one block, where the same points are active, but
+    not with one in a loop around it.
+    """
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        assert isinstance(op, CombineOp)
+        return {EffectInstance(MemoryEffectKind.READ, axis) for axis in op.axes[:1]}
+
+
+@irdl_op_definition
+class CombineOp(IRDLOperation):
+    """Folds a value over the active points of launch axes; the result is the same at all of them.
+
+    Registers are folded by their thread, lanes by shuffles, warps through shared memory, the CTAs of a cluster through
+    theirs, other CTAs through global memory. Every thread of the CTA takes part. The n-valued form is as in
+    loop.reduce.
+
+        %sum = tile.combine {arith.addf} %p over (%t, %v) : f32
+    """
+
+    name = "tile.combine"
+    inputs = var_operand_def()
+    axes = var_operand_def(IndexType)
+    identities = prop_def(ArrayAttr)
+    outputs = var_result_def()
+    combiner = region_def("single_block")
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(_ReadsActivity())
+
+    def __init__(
+        self, inputs: Sequence[SSAValue], axes: Sequence[SSAValue], identities: ArrayAttr[Attribute], combiner: Region
+    ):
+        super().__init__(
+            operands=[inputs, axes],
+            properties={"identities": identities},
+            result_types=[[value.type for value in inputs]],
+            regions=[combiner],
+        )
+
+    def verify_(self) -> None:
+        types = [value.type for value in self.inputs]
+        if not types or [value.type for value in self.outputs] != types:
+            raise VerifyException("combine gives one result for each value, of the value's type")
+        scalar_regions.verify_combiner(self.combiner, self.identities, types, YieldOp)
+        if not self.axes or len(set(self.axes)) != len(self.axes):
+            raise VerifyException("combine folds over one or more distinct launch axes")
+        for axis in self.axes:
+            if not isinstance(axis, BlockArgument) or not isinstance(axis.block.parent_op(), LaunchOp):
+                raise VerifyException("combine folds over axes of the enclosing tile.launch only")
+
+    def print(self, printer: Printer) -> None:
+        names = scalar_regions.short_combiner(self.combiner, self.identities)
+        printer.print_string(" ")
+        if names is not None:
+            scalar_regions.print_op_names(printer, names)
+            printer.print_string(" ")
+        printer.print_list(self.inputs, printer.print_operand)
+        printer.print_string(" over ")
+        with printer.in_parens():
+            printer.print_list(self.axes, printer.print_operand)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list([value.type for value in self.inputs], printer.print_attribute)
+        if names is None:
+            scalar_regions.print_combiner(printer, self.combiner, self.identities)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ops = scalar_regions.parse_op_names(parser)
+        pos = parser.pos
+        values = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        parser.parse_keyword("over")
+        axes = [
+            parser.resolve_operand(axis, IndexType())
+            for axis in parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
+        ]
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        inputs = parser.resolve_operands(values, types, pos)
+        combiner, identities = scalar_regions.parse_combiner(parser, ops, types, YieldOp)
+        op = cls(inputs, axes, identities, combiner)
+        op.attributes |= attributes
+        return op
+
+
+@irdl_op_definition
+class StageOp(IRDLOperation):
+    """Copies a slab of a read-only buffer on chip: slab[d0, d1, ...] = source[subscripts].
+
+    The subscripts are affine in the slab's own coordinates, written bare (`d0`, `d1`), and in SSA indices, so one form
+    says origin, rank reduction, transposition and stride. A source element outside the buffer reads as zero; one that
+    nobody wrote has no value in the slab either, so only inactive points may load it. `shared` slabs are filled by the
+    whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register` slabs belong to one
+    thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of a stage in a loop;
+    `async` fills a shared slab beside the program, by copies of all threads, and `tma` by copies of boxes that one
+    thread issues to the tensor memory accelerator. A register slab may have conditions on its coordinates: an element
+    where one fails is not read, and zero.
+
+        %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
+          : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
+        %ys = tile.stage %y[%row, d0 * 1024 + %t * 4 + d1] where (d0 * 1024 + %t * 4 + d1 < %row + 1)
+          : memref<2048x2048xf32> to memref<2x4xf32, #tile.memory<register>>
+    """
+
+    name = "tile.stage"
+    source = operand_def(MemRefType)
+    indices = var_operand_def(IndexType)
+    map = prop_def(AffineMapAttr)
+    buffers = opt_prop_def(IntegerAttr.constr(i64))
+    is_async = opt_prop_def(UnitAttr, prop_name="async")
+    is_tma = opt_prop_def(UnitAttr, prop_name="tma")
+    where = opt_prop_def(AffineMapAttr)
+    slab = result_def(MemRefType)
+    traits = traits_def(ReadsSource())
+
+    def __init__(
+        self,
+        source: SSAValue,
+        map: AffineMap,
+        indices: Sequence[SSAValue],
+        slab: MemRefType[Attribute],
+        where: AffineMap | None = None,
+    ):
+        super().__init__(
+            operands=[source, indices],
+            properties={"map": AffineMapAttr(map), "where": None if where is None else AffineMapAttr(where)},
+            result_types=[slab],
+        )
+
+    @property
+    def depth(self) -> int:
+        """The number of slabs that are to be in flight."""
+        return 1 if self.buffers is None else self.buffers.value.data
+
+    def verify_(self) -> None:
+        shape = memref_of(self.slab).get_shape()
+        verify_slab("stage", self.source, self.slab, shape, self.map.data, self.indices)
+        if self.depth < 1:
+            raise VerifyException(f"buffers, the number of slabs, must be at least 1, got {self.depth}")
+        is_beside = self.is_async is not None or self.is_tma is not None
+        if memory_of(self.slab) is Memory.REGISTER and (is_beside or self.buffers is not None):
+            raise VerifyException("buffers, async and tma are for shared slabs; registers are filled by their thread")
+        if self.where is not None:
+            self._verify_where(self.where.data)
+        verify_engine(self)
+
+    def _verify_where(self, where: AffineMap) -> None:
+        if memory_of(self.slab) is not Memory.REGISTER:
+            raise VerifyException("conditions are for register slabs")
+        wanted = self.map.data.num_dims, self.map.data.num_symbols
+        if (where.num_dims, where.num_symbols) != wanted:
+            raise VerifyException(f"the conditions must be over {wanted[0]} slab coordinates and {wanted[1]} operands")
+        if not where.results or len(where.results) % 2:
+            raise VerifyException(f"the conditions must be pairs of sides `lhs < rhs`, got {len(where.results)} sides")
+        verify_divisors("the conditions", where)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        AffineWriter(printer, self.indices, as_symbols=True).subscripts(self.map.data.results)
+        if self.buffers is not None:
+            printer.print_string(f" buffers {self.depth}")
+        print_engine(printer, self)
+        if self.where is not None:
+            printer.print_string(" where ")
+            AffineWriter(printer, self.indices, as_symbols=True).conditions(self.where.data)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.slab.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        buffer = parser.parse_unresolved_operand()
+        reader = AffineReader(parser, as_symbols=True)
+        pos = parser.pos
+        subscripts = parse_subscripts(parser, reader)
+        buffers = parse_i64(parser) if parser.parse_optional_keyword("buffers") else None
+        engine = parse_engine(parser)
+        where = parse_conditions(reader) if parser.parse_optional_keyword("where") else None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source = parser.resolve_operand(buffer, parse_memref(parser))
+        parser.parse_keyword("to")
+        slab = parse_memref(parser)
+        rank = len(slab.get_shape())
+        check_coordinates(parser, [*subscripts, *(where or ())], rank, pos)
+        conditions = None if where is None else reader.map(where, rank)
+        op = cls(source, reader.map(subscripts, rank), reader.operands, slab, conditions)
+        if buffers is not None:
+            op.properties["buffers"] = IntegerAttr(buffers, i64)
+        op.properties |= engine
+        op.attributes |= attributes
+        return op
+
+
+Tile = Dialect(
+    "tile",
+    [LaunchOp, CombineOp, StageOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
+    [BindingAttr, MemoryAttr, RingType, SwizzleAttr],
+)

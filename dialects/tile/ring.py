@@ -1,0 +1,386 @@
+"""Rings of the tile dialect: copies that run ahead of the loop that reads them.
+
+A ring has a depth: step `s` of its slabs lies in slot `s mod depth` of every buffer on it. `tile.copy` fills the slot
+of a step, `tile.wait` waits until the copies of a step have landed, `tile.release` ends the reads of a step. A copy of
+step `s` comes after the release of step `s - depth`, whose slot it takes.
+
+    %ring = tile.ring 3
+    %xs = tile.alloc : memref<3x32xf32, #tile.memory<shared>>
+    loop.for %p = 0 to 2 unroll {
+      tile.copy %x[%p * 32 + d0] to %xs at %ring[%p] async : memref<320xf32> to memref<3x32xf32, #tile.memory<shared>>
+    }
+    loop.for %i = 0 to 10 {
+      tile.wait %ring[%i]
+      tile.copy %x[(%i + 2) * 32 + d0] to %xs at %ring[%i + 2] async where (%i + 2 < 10) : ..
+      .. loop.load %xs[%i mod 3, %t] ..
+      tile.release %ring[%i]
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Protocol, Self, TypeAlias
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import (
+    AffineReader,
+    AffineWriter,
+    parse_conditions,
+    parse_i64,
+    parse_subscripts,
+    verify_conditions,
+    verify_map,
+)
+from deplodock.dialects.buffers import Memory, memory_of, verify_buffer
+from deplodock.dialects.loop import memref_of, parse_memref, print_access
+from deplodock.dialects.tile.slab import check_coordinates, verify_slab
+
+Step: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
+"""A step as an affine map with one result, and its operands."""
+
+
+@irdl_attr_definition
+class RingType(ParametrizedAttribute, TypeAttribute):
+    """`!tile.ring`: a ring of slots."""
+
+    name = "tile.ring"
+
+
+class _AllocatesResult(MemoryEffect):
+    """Allocates the op's own result, so it is dead where the result is unused."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
+
+
+@irdl_op_definition
+class RingOp(IRDLOperation):
+    """A ring of `depth` slots, none of them filled.
+
+    Barriers of the CTA keep its steps in order or, for an `mbarrier` ring, phases of barriers in shared memory.
+
+        %ring = tile.ring 3
+        %ring = tile.ring 3 mbarrier
+    """
+
+    name = "tile.ring"
+    depth = prop_def(IntegerAttr.constr(i64))
+    is_mbarrier = opt_prop_def(UnitAttr, prop_name="mbarrier")
+    ring = result_def(RingType)
+    traits = traits_def(_AllocatesResult())
+
+    def __init__(self, depth: int, *, is_mbarrier: bool = False):
+        properties = {"depth": IntegerAttr(depth, i64), "mbarrier": UnitAttr() if is_mbarrier else None}
+        super().__init__(properties=properties, result_types=[RingType()])
+
+    def verify_(self) -> None:
+        if self.depth.value.data < 1:
+            raise VerifyException(f"a ring has at least one slot, got {self.depth.value.data}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.depth.value.data}")
+        if self.is_mbarrier is not None:
+            printer.print_string(" mbarrier")
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        depth = parse_i64(parser)
+        op = cls(depth, is_mbarrier=parser.parse_optional_keyword("mbarrier") is not None)
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+
+def depth_of(ring: SSAValue) -> int:
+    """The number of slots of a ring. Raises VerifyException if no tile.ring makes it."""
+    if not isinstance(ring.owner, RingOp):
+        raise VerifyException("the ring must be the result of a tile.ring")
+    return ring.owner.depth.value.data
+
+
+@irdl_op_definition
+class AllocOp(IRDLOperation):
+    """A shared buffer of a CTA whose first dimension counts the slots of a ring.
+
+    %xs = tile.alloc : memref<3x32x128xf32, #tile.memory<shared>>
+    """
+
+    name = "tile.alloc"
+    result = result_def(MemRefType)
+    traits = traits_def(_AllocatesResult())
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, type: MemRefType[Attribute]):
+        super().__init__(result_types=[type])
+
+    def verify_(self) -> None:
+        if memory_of(self.result) is not Memory.SHARED:
+            raise VerifyException(f"tile.alloc needs #tile.memory<shared>, got {self.result.type}")
+        shape = memref_of(self.result).get_shape()
+        if not shape or any(extent < 0 for extent in shape):
+            raise VerifyException(f"a buffer on a ring needs a static shape of slots first, got {self.result.type}")
+        verify_buffer(memref_of(self.result))
+
+
+class CopiesSlab(Protocol):
+    """An operation that fills a slab, with the engine that copies: threads, `async` or `tma`."""
+
+    @property
+    def is_async(self) -> UnitAttr | None: ...
+    @property
+    def is_tma(self) -> UnitAttr | None: ...
+
+
+def engine_of(op: CopiesSlab) -> dict[str, Attribute]:
+    """The properties that say which engine copies a slab."""
+    engines = {"async": op.is_async, "tma": op.is_tma}
+    return {name: attribute for name, attribute in engines.items() if attribute is not None}
+
+
+def verify_engine(op: CopiesSlab) -> None:
+    """Check that one engine copies a slab. Raises VerifyException."""
+    if len(engine_of(op)) > 1:
+        raise VerifyException("a slab is copied by async or tma, not both")
+
+
+def print_engine(printer: Printer, op: CopiesSlab) -> None:
+    """Print `async` or `tma`."""
+    for name in engine_of(op):
+        printer.print_string(f" {name}")
+
+
+def parse_engine(parser: Parser) -> dict[str, Attribute]:
+    """Parse `async` or `tma`, as properties."""
+    return {name: UnitAttr() for name in ("async", "tma") if parser.parse_optional_keyword(name)}
+
+
+class _FillsSlot(MemoryEffect):
+    """Reads the first operand's buffer, and writes the second's and the state of the ring, the third."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {
+            EffectInstance(MemoryEffectKind.READ, op.operands[0]),
+            EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
+            EffectInstance(MemoryEffectKind.WRITE, op.operands[2]),
+        }
+
+
+class _AdvancesRing(MemoryEffect):
+    """Writes the state of the ring, the first operand; no access moves across it."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.WRITE, op.operands[0])}
+
+
+@irdl_op_definition
+class CopyOp(IRDLOperation):
+    """Copies the slab of a step into its slot: destination[step mod depth, d0, d1, ...] = source[subscripts].
+
+    The subscripts are as in tile.stage. All threads of the CTA take part. `async` and `tma` copies run beside the
+    program until a `tile.wait` for their step. Where a condition fails nothing is copied.
+
+        tile.copy %x[%mb * 128 + d1, (%ko + 2) * 32 + d0] to %xs at %ring[%ko + 2] async where (%ko + 2 < 112)
+          : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
+    """
+
+    name = "tile.copy"
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+    ring = operand_def(RingType)
+    indices = var_operand_def(IndexType)
+    step_indices = var_operand_def(IndexType)
+    where_indices = var_operand_def(IndexType)
+    map = prop_def(AffineMapAttr)
+    step = prop_def(AffineMapAttr)
+    where = opt_prop_def(AffineMapAttr)
+    is_async = opt_prop_def(UnitAttr, prop_name="async")
+    is_tma = opt_prop_def(UnitAttr, prop_name="tma")
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(_FillsSlot())
+
+    def __init__(
+        self,
+        source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        destination: SSAValue,
+        ring: SSAValue,
+        step: Step,
+        where: tuple[AffineMap, Sequence[SSAValue]] | None = None,
+        engine: Mapping[str, Attribute] | None = None,
+    ):
+        super().__init__(
+            operands=[source[0], destination, ring, source[2], step[1], where[1] if where else []],
+            properties={
+                "map": AffineMapAttr(source[1]),
+                "step": AffineMapAttr(step[0]),
+                "where": AffineMapAttr(where[0]) if where else None,
+                **(engine or {}),
+            },
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the slab: that of the destination without its slots."""
+        return memref_of(self.destination).get_shape()[1:]
+
+    def verify_(self) -> None:
+        verify_slab("copy", self.source, self.destination, self.shape, self.map.data, self.indices)
+        if memref_of(self.destination).get_shape()[:1] != (depth_of(self.ring),):
+            raise VerifyException(
+                f"the first dimension of {self.destination.type} must be the {depth_of(self.ring)} slots of the ring"
+            )
+        verify_map("the step", self.step.data, self.step_indices, results=1)
+        verify_engine(self)
+        if self.where is None and self.where_indices:
+            raise VerifyException("operands of conditions need the property `where` that says the conditions")
+        if self.where is not None:
+            verify_conditions("the conditions of the copy", self.where.data, self.where_indices)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        AffineWriter(printer, self.indices, as_symbols=True).subscripts(self.map.data.results)
+        printer.print_string(" to ")
+        printer.print_operand(self.destination)
+        printer.print_string(" at ")
+        _print_step(printer, self)
+        print_engine(printer, self)
+        if self.where is not None:
+            printer.print_string(" where ")
+            AffineWriter(printer, self.where_indices).conditions(self.where.data)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" to ")
+        printer.print_attribute(self.destination.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        buffer, reader, pos = parser.parse_unresolved_operand(), AffineReader(parser, as_symbols=True), parser.pos
+        subscripts = parse_subscripts(parser, reader)
+        parser.parse_keyword("to")
+        slots = parser.parse_unresolved_operand()
+        parser.parse_keyword("at")
+        ring, step = _parse_step(parser)
+        engine = parse_engine(parser)
+        where = None
+        if parser.parse_optional_keyword("where"):
+            conditions = AffineReader(parser)
+            where = conditions.map(parse_conditions(conditions)), conditions.operands
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source = parser.resolve_operand(buffer, parse_memref(parser))
+        parser.parse_keyword("to")
+        type_pos = parser.pos
+        destination = parser.resolve_operand(slots, parse_memref(parser))
+        rank = len(memref_of(destination).get_shape())
+        if not rank:
+            parser.raise_error("the destination of a copy has its slots as the first dimension", type_pos, parser.pos)
+        check_coordinates(parser, subscripts, rank - 1, pos)
+        op = cls((source, reader.map(subscripts, rank - 1), reader.operands), destination, ring, step, where, engine)
+        op.attributes |= attributes
+        return op
+
+
+@irdl_op_definition
+class WaitOp(IRDLOperation):
+    """Waits until all copies of a step have landed; from here to the step's release its slot may be read.
+
+    tile.wait %ring[%ko]
+    """
+
+    name = "tile.wait"
+    ring = operand_def(RingType)
+    step_indices = var_operand_def(IndexType)
+    step = prop_def(AffineMapAttr)
+    traits = traits_def(_AdvancesRing())
+
+    def __init__(self, ring: SSAValue, step: Step):
+        super().__init__(operands=[ring, step[1]], properties={"step": AffineMapAttr(step[0])})
+
+    def verify_(self) -> None:
+        _verify_advance(self)
+
+    def print(self, printer: Printer) -> None:
+        _print_advance(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        op = cls(*_parse_step(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+
+@irdl_op_definition
+class ReleaseOp(IRDLOperation):
+    """Ends the reads of a step: its slot may be filled again.
+
+    tile.release %ring[%ko]
+    """
+
+    name = "tile.release"
+    ring = operand_def(RingType)
+    step_indices = var_operand_def(IndexType)
+    step = prop_def(AffineMapAttr)
+    traits = traits_def(_AdvancesRing())
+
+    def __init__(self, ring: SSAValue, step: Step):
+        super().__init__(operands=[ring, step[1]], properties={"step": AffineMapAttr(step[0])})
+
+    def verify_(self) -> None:
+        _verify_advance(self)
+
+    def print(self, printer: Printer) -> None:
+        _print_advance(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        op = cls(*_parse_step(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+
+def _verify_advance(op: WaitOp | ReleaseOp) -> None:
+    depth_of(op.ring)
+    verify_map("the step", op.step.data, op.step_indices, results=1)
+
+
+def _print_advance(printer: Printer, op: WaitOp | ReleaseOp) -> None:
+    printer.print_string(" ")
+    _print_step(printer, op)
+    printer.print_op_attributes(op.attributes)
+
+
+def _print_step(printer: Printer, op: CopyOp | WaitOp | ReleaseOp) -> None:
+    """Print `%ring[step]`."""
+    print_access(printer, op.ring, op.step.data, op.step_indices)
+
+
+def _parse_step(parser: Parser) -> tuple[SSAValue, Step]:
+    """Parse `%ring[step]`."""
+    ring = parser.resolve_operand(parser.parse_unresolved_operand(), RingType())
+    reader = AffineReader(parser)
+    return ring, (reader.map(parse_subscripts(parser, reader)), reader.operands)

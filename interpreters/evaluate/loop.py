@@ -1,0 +1,80 @@
+"""The meaning of the `loop` dialect on numpy arrays: loops and reductions are dimensions of the points."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import Operation
+
+from deplodock.dialects import loop
+from deplodock.interpreters.evaluate.contraction import contract
+from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
+from deplodock.interpreters.scalars import scalar_value
+from deplodock.interpreters.values import Array
+
+
+def _yielded(machine: Machine, op: loop.ReduceOp, space: Space) -> list[Array]:
+    """What the iterations yield, with the identity at inactive ones, and a leading dimension of all iterations."""
+    result: list[Array] = []
+    for value, identity in zip(op.yielded, op.identities, strict=True):
+        array = machine.array(value)
+        if space.active is not None:
+            array = np.where(space.active, array, scalar_value(identity, array.dtype))
+        missing = space.rank - array.ndim
+        array = array.reshape((1,) * missing + array.shape)
+        result.append(np.broadcast_to(array, (space.extents[-1], *array.shape[1:])))
+    return result
+
+
+def _for(machine: Machine, op: loop.ForOp, space: Space) -> None:
+    bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
+    for inner in machine.iterations(space, op.iv, bounds):
+        machine.run(op.body.block, inner)
+
+
+def _reduce(machine: Machine, op: loop.ReduceOp, space: Space) -> None:
+    if machine.contracts and (total := contract(machine, op, space)) is not None:
+        machine.exact = False
+        machine.values[op.outputs[0]] = total + scalar_value(op.identities.data[0], total.dtype)
+        return
+    bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
+    results = [
+        scalar_value(identity, machine.dtype(value.type))
+        for identity, value in zip(op.identities, op.outputs, strict=True)
+    ]
+    for inner in machine.iterations(space, op.iv, bounds):
+        inner = machine.run(op.body.block, inner)
+        results = machine.fold(op.combiner, results, _yielded(machine, op, inner))
+    machine.values.update(zip(op.outputs, results, strict=True))
+
+
+def _index(machine: Machine, op: loop.IndexOp, space: Space) -> None:
+    (machine.values[op.result],) = machine.affine(op.map.data, machine.arrays(op.indices))
+
+
+def _guard(machine: Machine, op: loop.GuardOp, space: Space) -> None:
+    machine.run(op.body.block, space.where(machine.holds(op.conditions.data, op.indices)))
+
+
+def _inside(machine: Machine, op: loop.InsideOp, space: Space) -> None:
+    machine.values[op.result] = machine.holds(op.conditions.data, op.indices)
+
+
+def _load(machine: Machine, op: loop.LoadOp, space: Space) -> None:
+    subscripts = machine.affine(op.map.data, machine.arrays(op.indices))
+    machine.values[op.result] = machine.load(op, machine.buffer(op.source), subscripts, space)
+
+
+def _store(machine: Machine, op: loop.StoreOp, space: Space) -> None:
+    subscripts = machine.affine(op.map.data, machine.arrays(op.indices))
+    machine.store(op, machine.array(op.value), machine.buffer(op.destination), subscripts, space)
+
+
+HANDLERS: dict[type[Operation], Handler] = {
+    loop.ForOp: _for,
+    loop.ReduceOp: _reduce,
+    loop.IndexOp: _index,
+    loop.GuardOp: _guard,
+    loop.InsideOp: _inside,
+    loop.LoadOp: _load,
+    loop.StoreOp: _store,
+}

@@ -1,0 +1,472 @@
+"""The common part of the evaluators: points, memory, and the dispatch of operations to the functions that mean them.
+
+A value is one array over the points it varies along. Each loop, launch axis or reduction entered adds a *leading*
+dimension, so numpy's broadcasting aligns the trailing, outer ones and needs no bookkeeping: a value computed outside a
+loop has fewer dimensions than one inside. Spaces of more than `MAX_POINTS` points run in chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+    AffineSymExpr,
+)
+from xdsl.traits import IsTerminator
+
+from deplodock.analysis.operations import position_of
+from deplodock.dialects.affine_syntax import condition_pairs
+from deplodock.dialects.loop import WhereOp
+from deplodock.dialects.scalar_regions import combiner_ops
+from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp
+from deplodock.errors import Error
+from deplodock.interpreters.evaluate.rings import Ring
+from deplodock.interpreters.scalars import check_scalar, describe, evaluate_scalar
+from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, is_float, poison
+
+MAX_POINTS = 1 << 20
+"""The most points that are held in one array."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """The points at which a block runs: an extent for each dimension, outermost first, and where they are active."""
+
+    extents: tuple[int, ...] = ()
+    active: Array | None = None
+    """Broadcasts to the points; None means everywhere."""
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.extents)
+
+    @property
+    def points(self) -> int:
+        """The number of points."""
+        return int(np.prod(self.extents, dtype=np.int64))
+
+    def coordinate(self, dim: int, start: int = 0) -> Array:
+        """The coordinate along dimension `dim`, counted from `start`."""
+        return np.arange(start, start + self.extents[dim]).reshape(-1, *(1,) * dim)
+
+    def where(self, condition: Array | None) -> Space:
+        """The same points, active only where the condition holds too."""
+        if condition is None or condition.all():
+            return self
+        return replace(self, active=condition if self.active is None else self.active & condition)
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A memory: an array of the logical shape, preceded by the dimensions of the points that own a copy of it."""
+
+    data: Array
+    rank: int
+    """The number of subscripts."""
+    initialised: Array | None = None
+    """Which elements hold a value; None means all."""
+    written: Array | None = None
+    """Which elements the running launch or kernel wrote."""
+    guard: Callable[[Operation, Sequence[Array]], None] | None = None
+    """Raises Error where an operation may not read these subscripts now."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The logical shape."""
+        return self.data.shape[self.data.ndim - self.rank :]
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Elements to the next index, for each dimension of `data`."""
+        return tuple(stride // self.data.itemsize for stride in self.data.strides)
+
+    @cached_property
+    def flat(self) -> Array:
+        """The elements in address order."""
+        return self.data.reshape(-1)
+
+    def address(self, subscripts: Sequence[Array]) -> Array:
+        """The offsets into `flat` for these subscripts."""
+        owners = self.data.ndim - self.rank
+        address: Array = np.asarray(0, np.int64)
+        for subscript, stride in zip(subscripts, self.strides[owners:], strict=True):
+            address = address + subscript * stride
+        for axis, (extent, stride) in enumerate(zip(self.data.shape[:owners], self.strides[:owners], strict=True)):
+            if extent > 1:
+                address = address + (np.arange(extent, dtype=np.int64) * stride).reshape(
+                    -1, *(1,) * (owners - 1 - axis)
+                )
+        return address
+
+
+class TooLong(Error):
+    """A program that would run longer than it may."""
+
+    def __init__(self, op: Operation, steps: int, most: int) -> None:
+        place = position_of(op)
+        super().__init__(
+            f"{'' if place is None else f'{place}: error: '}with {op.name} the program takes {steps:.1e} steps or "
+            f"more, which is too long for a CPU (the limit is {most:.0e}); make the loops shorter, or run it on a GPU"
+        )
+
+
+Value: TypeAlias = Array | Buffer
+Handler: TypeAlias = Callable[["Machine", Any, Space], None]
+
+
+def uninitialised(shape: Sequence[int], dtype: DType) -> Buffer:
+    """A buffer whose elements nobody has written; they read as poison."""
+    return Buffer(np.full(shape, poison(dtype)), len(shape), np.zeros(shape, np.bool_))
+
+
+@dataclass
+class Machine:
+    """Runs blocks: `handlers` mean the operations, everything else is a scalar operation."""
+
+    handlers: Mapping[type[Operation], Handler]
+    precision: Precision = "native"
+    values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
+    dims: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """The dimension of each launch axis that is running."""
+    rings: dict[SSAValue, Ring] = field(default_factory=dict[SSAValue, Ring])
+    exact: bool = True
+    """Whether every reduction so far gives the same bits in any order."""
+    contracts: bool = False
+    """Whether sums of products may be taken by matrix products, in another order."""
+    most_steps: int | None = None
+    """How many iterations, at all points together, may run; None: any number."""
+    _steps: int = 0
+    _written: list[Buffer] = field(default_factory=list[Buffer])
+    _launching: bool = False
+    _orders: dict[Block, list[Operation]] = field(default_factory=dict[Block, list[Operation]])
+    _stepwise: dict[Block, bool] = field(default_factory=dict[Block, bool])
+
+    def dtype(self, type: Attribute) -> DType:
+        """The dtype of an element type."""
+        return dtype_of(type, self.precision)
+
+    def array(self, value: SSAValue) -> Array:
+        """The array of a scalar, index or tensor value."""
+        found = self.values[value]
+        assert not isinstance(found, Buffer)
+        return found
+
+    def arrays(self, values: Sequence[SSAValue]) -> list[Array]:
+        """The arrays of these values."""
+        return [self.array(value) for value in values]
+
+    def buffer(self, value: SSAValue) -> Buffer:
+        """The buffer of a memref value."""
+        found = self.values[value]
+        assert isinstance(found, Buffer)
+        return found
+
+    def run(self, block: Block, space: Space, *, without: Operation | None = None) -> Space:
+        """Run the operations of a block at the points of `space`; returns it with the block's `loop.where` applied.
+
+        One operation may be left out.
+        """
+        for op in self._order(block):
+            if op is without:
+                continue
+            if isinstance(op, WhereOp):
+                space = space.where(self.holds(op.condition.data, op.indices))
+            elif (handler := self.handlers.get(type(op))) is not None:
+                handler(self, op, space)
+            else:
+                self.scalar(op)
+        return space
+
+    def scalar(self, op: Operation) -> None:
+        """Run a scalar operation."""
+        check_scalar(op)
+        self.values[op.results[0]] = evaluate_scalar(op, self.arrays(op.operands), self.precision)
+
+    def region(self, region: Region, arguments: Sequence[Array]) -> list[Array]:
+        """The values that a region of scalar operations yields for these arguments."""
+        block = region.block
+        self.values.update(zip(block.args, arguments, strict=True))
+        *ops, terminator = block.ops
+        for op in ops:
+            self.scalar(op)
+        return self.arrays(terminator.operands)
+
+    def affine(self, map: AffineMap, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> list[Array]:
+        """The results of an affine map."""
+        return [affine(expr, dims, symbols) for expr in map.results]
+
+    def holds(self, conditions: AffineMap, indices: Sequence[SSAValue]) -> Array:
+        """Where all conditions `lhs < rhs` hold."""
+        return holds(conditions, self.arrays(indices))
+
+    def load(self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], space: Space) -> Array:
+        """The elements at the subscripts; poison at inactive points.
+
+        Raises Error if an active point reads outside the buffer, or an element that nobody wrote.
+        """
+        value, missing = self.copy(op, buffer, subscripts, space)
+        if missing is not None and missing.any():
+            first, *points = (point.reshape(-1) for point in np.broadcast_arrays(missing, *subscripts))
+            where = [int(point[first.argmax()]) for point in points]
+            raise Error(f"{describe(op)}: reads element {where}, which nobody wrote")
+        return value
+
+    def copy(
+        self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], space: Space
+    ) -> tuple[Array, Array | None]:
+        """As `load`, but elements that nobody wrote may be copied: the second array says which are, None: none.
+
+        Raises Error if an active point reads outside the buffer, or what this launch wrote.
+        """
+        inside = outside_as_false(subscripts, buffer.shape)
+        if inside is not None:
+            self._check_inside(op, buffer, subscripts, inside, space)
+            subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, buffer.shape, strict=True)]
+        if buffer.guard is not None:
+            buffer.guard(op, subscripts)
+        if not buffer.data.size:
+            return poison(buffer.data.dtype), None
+        address = buffer.address(subscripts)
+        self._check_launch(op, buffer, address, space)
+        value = buffer.flat.take(address)
+        missing = None if buffer.initialised is None else ~buffer.initialised.reshape(-1)[address]
+        if space.active is None:
+            return value, missing
+        missing = None if missing is None else missing & space.active
+        return np.where(space.active, value, poison(value.dtype)), missing
+
+    def store(self, op: Operation, value: Array, buffer: Buffer, subscripts: Sequence[Array], space: Space) -> None:
+        """Store at the active points.
+
+        Raises Error if one is outside the buffer, or if an element gets two different values.
+        """
+        inside = outside_as_false(subscripts, buffer.shape)
+        if inside is not None:
+            self._check_inside(op, buffer, subscripts, inside, space)
+        address = buffer.address(subscripts)
+        if space.active is None:
+            address, value = np.broadcast_arrays(address, value)
+            address, value = address.reshape(-1), value.reshape(-1)
+        else:
+            active, address, value = np.broadcast_arrays(space.active, address, value)
+            address, value = address[active], value[active]
+        written = self._start_writing(buffer)
+        again = written[address]
+        clashes = again & (bits(buffer.flat[address]) != bits(value))
+        buffer.flat[address] = value
+        clashes |= bits(buffer.flat[address]) != bits(value)
+        if clashes.any():
+            where = element(buffer, address[clashes.argmax()])
+            raise Error(f"{describe(op)}: two points store different values to element {where}; each needs one writer")
+        written[address] = True
+        if buffer.initialised is not None:
+            buffer.initialised.reshape(-1)[address] = True
+
+    def charge(self, op: Operation, iterations: int, points: int) -> None:
+        """Count iterations that are about to run, at so many points. Raises Error where that is too much."""
+        self._steps += iterations * max(1, points)
+        if self.most_steps is not None and self._steps > self.most_steps:
+            raise TooLong(op, self._steps, self.most_steps)
+
+    def fold(self, combiner: Region, accumulators: Sequence[Array], values: Sequence[Array]) -> list[Array]:
+        """Fold the values over their leading dimension into the accumulators, as a tree of neighbours, in order."""
+        count, rank = max(value.shape[0] for value in values), max(value.ndim for value in values)
+        if count == 0:
+            return list(accumulators)
+        values = _with_leading(values, count, rank)
+        self.exact = self.exact and any_order_is_exact(combiner, values)
+        rest: list[Array] = []
+        while (count := values[0].shape[0]) > 1:
+            if count % 2:
+                last = [value[-1:] for value in values]
+                rest = self.region(combiner, last + rest) if rest else last
+            pairs = [value[0 : count - 1 : 2] for value in values] + [value[1::2] for value in values]
+            values = _with_leading(self.region(combiner, pairs), count // 2, rank)
+        total = self.region(combiner, [*accumulators, *values])
+        if rest:
+            total = self.region(combiner, total + rest)
+        return [value[0] for value in _with_leading(total, 1, rank)]
+
+    def iterations(self, space: Space, iv: SSAValue, bounds: Sequence[Array]) -> Iterator[Space]:
+        """The points of a loop over `iv` below the least of `bounds` at each point of `space`, in chunks, in order.
+
+        A loop that works on a ring runs step by step.
+        """
+        bound = np.asarray(np.minimum.reduce(np.broadcast_arrays(*bounds)))
+        reached = bound if space.active is None else np.where(space.active, bound, 0)
+        extent = int(reached.max(initial=0))
+        assert isinstance(iv.owner, Block)
+        if (loop := iv.owner.parent_op()) is not None:
+            self.charge(loop, extent, space.points)
+        step = 1 if self._is_stepwise(iv) else max(1, MAX_POINTS // max(1, space.points))
+        for start in range(0, extent, step):
+            inner = Space((*space.extents, min(step, extent - start)), space.active)
+            coordinate = inner.coordinate(space.rank, start)
+            self.values[iv] = coordinate
+            yield inner.where(coordinate < bound)
+
+    def _is_stepwise(self, iv: SSAValue) -> bool:
+        """Whether the loop of a variable works on a ring."""
+        block = iv.owner
+        assert isinstance(block, Block)
+        if block not in self._stepwise:
+            self._stepwise[block] = any(isinstance(op, RingOp | CopyOp | WaitOp | ReleaseOp) for op in block.walk())
+        return self._stepwise[block]
+
+    @contextmanager
+    def launch(self) -> Generator[None]:
+        """A scope whose writes are seen only by what follows it."""
+        self.end_writes()
+        self._launching = True
+        yield
+        self._launching = False
+        self.end_writes()
+
+    def end_writes(self) -> None:
+        """End a launch or kernel: what it wrote may be read and written again."""
+        for buffer in self._written:
+            buffer.written = None
+        self._written.clear()
+
+    def _check_inside(
+        self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], inside: Array, space: Space
+    ) -> None:
+        outside = ~inside if space.active is None else space.active & ~inside
+        if not outside.any():
+            return
+        outside, *points = np.broadcast_arrays(outside, *subscripts)
+        at = ", ".join(str(point.reshape(-1)[outside.argmax()]) for point in points)
+        raise Error(f"{describe(op)}: the element [{at}] is outside the buffer of shape {list(buffer.shape)}")
+
+    def _check_launch(self, op: Operation, buffer: Buffer, address: Array, space: Space) -> None:
+        if buffer.written is None or not self._launching:
+            return
+        bad = buffer.written.reshape(-1)[address]
+        if space.active is not None:
+            bad, address = np.broadcast_arrays(bad & space.active, address)
+        if bad.any():
+            where = element(buffer, address.reshape(-1)[bad.argmax()])
+            raise Error(
+                f"{describe(op)}: reads element {where}, which was written in this launch; launches order memory"
+            )
+
+    def _start_writing(self, buffer: Buffer) -> Array:
+        if buffer.written is None:
+            self._written.append(buffer)
+            buffer.written = np.zeros(buffer.data.shape, np.bool_)
+        return buffer.written.reshape(-1)
+
+    def _order(self, block: Block) -> list[Operation]:
+        """The operations of a block without its terminator; each `loop.where` and what it needs come first."""
+        order = self._orders.get(block)
+        if order is None:
+            ops = [op for op in block.ops if not op.has_trait(IsTerminator)]
+            first = _needed(block, [op for op in ops if isinstance(op, WhereOp)])
+            order = [op for op in ops if op in first] + [op for op in ops if op not in first]
+            self._orders[block] = order
+        return order
+
+
+def _needed(block: Block, roots: Sequence[Operation]) -> set[Operation]:
+    """The roots and the operations of the block that they depend on."""
+    needed = set(roots)
+    pending = list(roots)
+    while pending:
+        for inner in pending.pop().walk():
+            for owner in (operand.owner for operand in inner.operands):
+                if isinstance(owner, Operation) and owner.parent is block and owner not in needed:
+                    needed.add(owner)
+                    pending.append(owner)
+    return needed
+
+
+def _with_leading(values: Sequence[Array], count: int, rank: int) -> list[Array]:
+    """The values in one shape of `rank` dimensions, the leading one `count`."""
+    shape = np.broadcast_shapes(*(value.shape for value in values), (1,) * rank)
+    return [np.broadcast_to(value, (count, *shape[1:])) for value in values]
+
+
+def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
+    """Whether folding these values gives the same bits in any order.
+
+    True for integers, maxima and minima, and for sums of integers below the 2^24 up to which f32 is exact.
+    """
+    if not any(is_float(value.dtype) for value in values):
+        return True
+    ops = combiner_ops(combiner)
+    if ops is None:
+        return False
+    for op, value in zip(ops, values, strict=True):
+        if isinstance(op, arith.AddfOp):
+            total = np.abs(value).sum(0, dtype=np.float64)
+            if not (np.rint(value) == value).all() or not (total < 1 << 24).all():
+                return False
+        elif is_float(value.dtype) and not isinstance(op, _ORDER_FREE):
+            return False
+    return True
+
+
+_ORDER_FREE = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp)
+
+
+def holds(conditions: AffineMap, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:
+    """Where all conditions `lhs < rhs` of a map of sides hold."""
+    result: Array = np.asarray(True)
+    for lhs, rhs in condition_pairs(conditions):
+        result = np.asarray(result & (affine(lhs, dims, symbols) < affine(rhs, dims, symbols)))
+    return result
+
+
+def affine(expr: AffineExpr, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:
+    """The value of an affine expression."""
+    match expr:
+        case AffineConstantExpr(value):
+            return np.asarray(value, np.int64)
+        case AffineDimExpr(position):
+            return dims[position]
+        case AffineSymExpr(position):
+            return symbols[position]
+        case AffineBinaryOpExpr(kind, lhs, rhs):
+            return _BINARY[kind](affine(lhs, dims, symbols), affine(rhs, dims, symbols))
+        case _:
+            raise Error(f"cannot evaluate the affine expression {expr}")
+
+
+_BINARY: dict[AffineBinaryOpKind, Callable[[Array, Array], Array]] = {
+    AffineBinaryOpKind.Add: np.add,
+    AffineBinaryOpKind.Mul: np.multiply,
+    AffineBinaryOpKind.Mod: np.remainder,
+    AffineBinaryOpKind.FloorDiv: np.floor_divide,
+    AffineBinaryOpKind.CeilDiv: lambda lhs, rhs: -(-lhs // rhs),
+}
+
+
+def outside_as_false(subscripts: Sequence[Array], shape: Sequence[int]) -> Array | None:
+    """Where all subscripts are inside the shape, or None if they are everywhere."""
+    result: Array | None = None
+    for subscript, extent in zip(subscripts, shape, strict=True):
+        if not subscript.size or (subscript.min() >= 0 and subscript.max() < extent):
+            continue
+        inside = (subscript >= 0) & (subscript < extent)
+        result = inside if result is None else result & inside
+    return result
+
+
+def element(buffer: Buffer, address: int | Array) -> list[int]:
+    """The subscripts of an offset into a buffer."""
+    index = np.unravel_index(address, buffer.data.shape)
+    return [int(i) for i in index[buffer.data.ndim - buffer.rank :]]

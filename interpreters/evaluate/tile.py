@@ -1,0 +1,94 @@
+"""The meaning of the `tile` dialect on numpy arrays: launch axes are dimensions of the points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from xdsl.ir import Operation
+
+from deplodock.dialects import tile
+from deplodock.interpreters.evaluate import machine as core
+from deplodock.interpreters.evaluate import tile_ring
+from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
+from deplodock.interpreters.evaluate.tile_slab import slab_of
+from deplodock.interpreters.scalars import scalar_value
+from deplodock.interpreters.values import Array
+
+
+def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
+    operands = machine.arrays(op.extent_operands)
+    extents = [max(0, int(machine.affine(extent.data, operands)[0].max(initial=0))) for extent in op.extents]
+    combined = {axis for inner in op.body.walk() if isinstance(inner, tile.CombineOp) for axis in inner.axes}
+    whole = [axis in combined for axis in op.axes]
+    machine.charge(op, math.prod(extents), space.points)
+    machine.dims.update((axis, space.rank + axis.index) for axis in op.axes)
+    with machine.launch():
+        for starts, sizes in _chunks(extents, whole, max(1, core.MAX_POINTS // max(1, space.points))):
+            inner = Space((*space.extents, *sizes), space.active)
+            for axis, start in zip(op.axes, starts, strict=True):
+                machine.values[axis] = inner.coordinate(machine.dims[axis], start)
+            machine.run(op.body.block, inner)
+
+
+def _chunks(
+    extents: Sequence[int], whole: Sequence[bool], budget: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Starts and sizes of boxes of about `budget` points that cover the extents; the last axes are cut last."""
+    for extent, keep in zip(extents, whole, strict=True):
+        budget = budget // max(1, extent) if keep else budget
+    steps = list(extents)
+    for axis in reversed(range(len(extents))):
+        if not whole[axis]:
+            steps[axis] = max(1, min(extents[axis], budget))
+            budget //= steps[axis]
+    ranges = [range(0, extent, max(1, step)) for extent, step in zip(extents, steps, strict=True)]
+    for starts in product(*ranges):
+        yield starts, tuple(min(step, n - start) for start, step, n in zip(starts, steps, extents, strict=True))
+
+
+def _combine(machine: Machine, op: tile.CombineOp, space: Space) -> None:
+    dims = [machine.dims[axis] for axis in op.axes]
+    axes = [space.rank - 1 - dim for dim in dims]
+    identities = [
+        scalar_value(identity, machine.dtype(value.type))
+        for identity, value in zip(op.identities, op.outputs, strict=True)
+    ]
+    values = [
+        _leading(machine.array(value), identity, axes, space)
+        for value, identity in zip(op.inputs, identities, strict=True)
+    ]
+    for value, result in zip(op.outputs, machine.fold(op.combiner, identities, values), strict=True):
+        machine.values[value] = result.reshape(_uniform(result.shape, axes))
+
+
+def _leading(value: Array, identity: Array, axes: Sequence[int], space: Space) -> Array:
+    """The value with the identity at inactive points and all points of `axes`, in their order, in front."""
+    if space.active is not None:
+        value = np.where(space.active, value, identity)
+    shape = [1] * (space.rank - value.ndim) + list(value.shape)
+    value = value.reshape(shape)
+    full = [space.extents[space.rank - 1 - axis] if axis in axes else n for axis, n in enumerate(shape)]
+    moved = np.moveaxis(np.broadcast_to(value, full), axes, range(len(axes)))
+    return moved.reshape(-1, *moved.shape[len(axes) :])
+
+
+def _uniform(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
+    """The shape of a folded value with extent 1 along `axes` again."""
+    rest = iter(shape)
+    return [1 if axis in axes else next(rest) for axis in range(len(shape) + len(axes))]
+
+
+def _stage(machine: Machine, op: tile.StageOp, space: Space) -> None:
+    shape = tile.memref_of(op.slab).get_shape()
+    machine.values[op.slab] = slab_of(machine, op, op.slab, shape, space)
+
+
+HANDLERS: dict[type[Operation], Handler] = {
+    tile.LaunchOp: _launch,
+    tile.CombineOp: _combine,
+    tile.StageOp: _stage,
+    **tile_ring.HANDLERS,
+}

@@ -1,0 +1,241 @@
+"""Which elements of global memory each CTA of a launch touches, without the values: only addresses are computed.
+
+What an access needs are the conditions and loops around it and the operations that its subscripts come from; all else
+is left out, so all CTAs of a launch cost little more than one pass over its outputs. What depends on shared memory, on
+registers, or on memory that the launch itself writes cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from deplodock.analysis.host.arguments import Role, argument_roles
+from deplodock.analysis.operations import ancestors
+from deplodock.dialects.kernel import FuncOp, MoveOp, TicketOp, TmaLoadOp
+from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp, StoreOp
+from deplodock.interpreters.evaluate.machine import holds
+from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
+from deplodock.interpreters.simulate.machine import Launch
+from deplodock.interpreters.simulate.memory import Buffer
+from deplodock.interpreters.simulate.nests import Access, accesses
+from deplodock.interpreters.simulate.report import Counters, Report
+from deplodock.interpreters.values import Array
+
+NOBODY = -1
+
+_MOST_ELEMENTS = 1 << 26
+"""Of more elements no owners are kept, which take 4 bytes each."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """An element of a parameter that two CTAs write."""
+
+    op: Operation
+    parameter: int
+    element: int
+    ctas: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Writers:
+    """The id of the CTA that writes each element of a parameter, -1 for none, by the parameter's number."""
+
+    owners: dict[int, Array]
+    overlap: Overlap | None
+
+
+def writers(kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int], report: Report) -> Writers | None:
+    """Who writes the elements of a kernel's parameters, or None if only a run with values can tell.
+
+    The parameters with the numbers `known` hold the values that they have in the launch.
+    """
+    found = _global_accesses(kernel, lambda access: access.writes)
+    ops = _slice(kernel, found, known)
+    if ops is None or sum(arguments[number].data.size for number in set(found.values())) > _MOST_ELEMENTS:
+        return None
+    owners = {number: np.full(arguments[number].data.size, NOBODY, np.int32) for number in set(found.values())}
+    overlaps: list[Overlap] = []
+
+    def touch(access: Access, elements: Array, ctas: Array) -> None:
+        number = found[access.op, True]
+        owner = owners[number]
+        before = owner[elements]
+        owner[elements] = ctas
+        clash = ((before != NOBODY) & (before != ctas)) | (owner[elements] != ctas)
+        if clash.any() and not overlaps:
+            at = int(np.argmax(clash))
+            other = before[at] if before[at] not in (NOBODY, ctas[at]) else owner[elements[at]]
+            first, second = sorted((int(other), int(ctas[at])))
+            overlaps.append(Overlap(access.op, number, int(elements[at]), (first, second)))
+
+    # Tickets may order the CTAs that write one element; in all other launches nothing does.
+    is_ordered = any(isinstance(op, TicketOp) for op in kernel.body.walk())
+    _Footprint(kernel, arguments, report, ops, set(found), touch, check=not is_ordered).run()
+    return Writers(owners, None if is_ordered or not overlaps else overlaps[0])
+
+
+def readers(
+    kernel: FuncOp,
+    arguments: Sequence[Buffer],
+    parameters: Collection[int],
+    known: Collection[int],
+    ctas: Array,
+    report: Report,
+) -> dict[int, Array] | None:
+    """Which elements of these parameters some CTAs read, or None if only a run with values can tell; see `writers`."""
+    if any(isinstance(op, TmaLoadOp) for op in kernel.body.walk()):
+        return None
+    found = {
+        key: number
+        for key, number in _global_accesses(kernel, lambda access: not access.writes).items()
+        if number in parameters
+    }
+    ops = _slice(kernel, found, known)
+    if ops is None:
+        return None
+    masks = {number: np.zeros(arguments[number].data.size, np.bool_) for number in parameters}
+
+    def touch(access: Access, elements: Array, _: Array) -> None:
+        masks[found[access.op, False]][elements] = True
+
+    _Footprint(kernel, arguments, report, ops, set(found), touch, ctas).run()
+    return masks
+
+
+def meetings(kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int], report: Report) -> Array | None:
+    """For each CTA a number that those have which it works together with: in clusters, or by counters of tickets.
+
+    None if all may work together; see `writers`.
+    """
+    ids = np.arange(kernel.num_blocks)
+    tickets = [op for op in kernel.body.walk() if isinstance(op, TicketOp)]
+    if not tickets:
+        return ids // kernel.cluster_size
+    ops = _slice(kernel, {(op, True): 0 for op in tickets}, known)
+    if len(tickets) > 1 or kernel.cluster_size > 1 or ops is None:
+        return None
+    footprint = _Footprint(kernel, arguments, report, ops, set(), _ignore)
+    footprint.run()
+    return footprint.counters
+
+
+def _ignore(access: Access, elements: Array, ctas: Array) -> None:
+    """No access is wanted."""
+
+
+def _global_accesses(kernel: FuncOp, wanted: Callable[[Access], bool]) -> dict[tuple[Operation, bool], int]:
+    """The wanted accesses of parameters: the op and whether it writes, with the number of the parameter."""
+    numbers: dict[SSAValue, int] = {parameter: number for number, parameter in enumerate(kernel.parameters)}
+    return {
+        (op, access.writes): numbers[access.buffer]
+        for op in kernel.body.walk()
+        for access in accesses(op)
+        if access.buffer in numbers and wanted(access)
+    }
+
+
+def _slice(
+    kernel: FuncOp, roots: Collection[tuple[Operation, bool]], known: Collection[int]
+) -> frozenset[Operation] | None:
+    """The operations by which accesses happen and get their subscripts; None if unknown values decide about that."""
+    roles = argument_roles(kernel)
+    readable = [kernel.parameters[number] for number in known if roles[number] is Role.IN]
+    ops: set[Operation] = set()
+    pending: list[SSAValue] = []
+    for op, writes in roots:
+        ops.add(op)
+        pending += op.indices if isinstance(op, TicketOp) else _places(op, writes)
+    around = {outer for op in ops for outer in ancestors(op, below=kernel)}
+    for op in around:
+        ops.add(op)
+        pending += op.operands
+    while pending:
+        value = pending.pop()
+        if not isinstance(value, OpResult) or (value.op in ops and not isinstance(value.op, LoadOp)):
+            continue
+        op = value.op
+        is_known = isinstance(op, LoadOp) and op.source in readable
+        if not (is_known or isinstance(op, IndexOp | InsideOp | TicketOp | arith.ConstantOp) or _is_scalar(op)):
+            return None
+        ops.add(op)
+        pending += op.indices if isinstance(op, LoadOp | TicketOp) else op.operands
+    return frozenset(ops)
+
+
+def _places(op: Operation, writes: bool) -> list[SSAValue]:
+    """What an access takes its subscripts from, and whether it happens."""
+    found = [index for access in accesses(op) if access.writes is writes for index in access.indices]
+    return [*found, *op.where_indices] if isinstance(op, MoveOp) and not writes else found
+
+
+def _is_scalar(op: Operation) -> bool:
+    return op.dialect_name() in ("arith", "math")
+
+
+class _Footprint(Launch):
+    """A launch of which only some operations run; wanted accesses are told to `touch`, with elements and CTAs."""
+
+    def __init__(
+        self,
+        kernel: FuncOp,
+        arguments: Sequence[Buffer],
+        report: Report,
+        ops: frozenset[Operation],
+        wanted: Collection[tuple[Operation, bool]],
+        touch: Callable[[Access, Array, Array], None],
+        order: Array | None = None,
+        check: bool = False,
+    ) -> None:
+        super().__init__(kernel, arguments, report, Counters(), check, order)
+        self._wanted = wanted
+        self._touch = touch
+        self._sliced = ops
+        self.counters = np.full(kernel.num_blocks, NOBODY, np.int64)
+        """The number of the counter of which a CTA takes its ticket."""
+
+    def run(self) -> None:
+        """Compute the addresses of all accesses."""
+        self._run_ctas()
+
+    def _ops_of(self, block: Block) -> list[Operation]:
+        return [op for op in block.ops if op in self._sliced]
+
+    def _load(self, op: LoadOp, frame: Frame) -> None:
+        if (op, False) in self._wanted:
+            self._tell(self._accesses[op][0], frame)
+        else:
+            super()._load(op, frame)
+
+    def _store(self, op: StoreOp, frame: Frame) -> None:
+        self._tell(self._accesses[op][0], frame)
+
+    def _move(self, op: MoveOp, frame: Frame) -> None:
+        source, destination = self._accesses[op]
+        if (op, True) in self._wanted:
+            self._tell(destination, frame)
+        if (op, False) in self._wanted:
+            self._tell(
+                source, frame if op.where is None else frame.where(holds(op.where.data, self._get(op.where_indices)))
+            )
+
+    def _ticket(self, op: TicketOp, frame: Frame) -> None:
+        buffer = self._buffers[op.counter]
+        assert isinstance(buffer, Buffer)
+        subscripts = evaluate_map(op.map.data, self._get(op.indices))
+        numbers = sum((s * row for s, row in zip(subscripts, buffer.layout.rows, strict=True)), np.asarray(0))
+        self.counters[self._memory.ids] = np.broadcast_to(numbers, frame.shape)[..., 0].reshape(-1)
+        super()._ticket(op, frame)
+
+    def _tell(self, access: Access, frame: Frame) -> None:
+        if not frame.active:
+            return
+        buffer = self._buffers[access.buffer]
+        assert isinstance(buffer, Buffer)
+        subscripts = evaluate_map(access.map, self._get(access.indices))
+        self._touch(access, *self._memory.touched(access, buffer, subscripts, frame))

@@ -1,0 +1,77 @@
+"""Tickets of the CTAs of a launch: what they count, and what is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deplodock.dialects.kernel import FuncOp, TicketOp
+from deplodock.interpreters.evaluate.machine import outside_as_false
+from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import MemoryUnit
+from deplodock.interpreters.simulate.checks.grid import Grid
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes
+from deplodock.interpreters.simulate.memory import Buffer
+from deplodock.interpreters.simulate.report import Report
+from deplodock.interpreters.values import Array
+
+
+class TicketUnit:
+    """The counters of a launch. CTAs take their tickets in the order in which they run."""
+
+    def __init__(self, kernel: FuncOp, memory: MemoryUnit, report: Report, check: bool) -> None:
+        self._memory = memory
+        self._report = report
+        self._check = check
+        self._used: list[tuple[TicketOp, Buffer]] = []
+        if check and any(isinstance(op, TicketOp) for op in kernel.body.walk()):
+            memory.grid = Grid(kernel.num_blocks, kernel.num_threads)
+
+    def fence(self, frame: Frame) -> None:
+        """Lanes fence."""
+        if self._memory.grid is not None:
+            lanes = all_lanes(frame)
+            self._memory.grid.fence(self._memory.ids, lanes)
+
+    def take(self, op: TicketOp, counters: Buffer, subscripts: Sequence[Array], frame: Frame) -> Array:
+        """Let the CTAs of a frame take a ticket; gives 1 where it is the last, as [CTAs, 1]."""
+        lanes, last = all_lanes(frame), np.zeros((self._memory.ctas, 1), np.int64)
+        if not any(known is op and buffer is counters for known, buffer in self._used):
+            self._used.append((op, counters))
+        inside = outside_as_false(subscripts, counters.layout.shape)
+        if inside is not None and self._check:
+            self._report.add(
+                kinds.OUT_OF_BOUNDS, op, 1, lambda: f"there is no such counter in {op.counter.type} for some CTA"
+            )
+            return last
+        numbers = sum((s * row for s, row in zip(subscripts, counters.layout.rows, strict=True)), np.asarray(0))
+        numbers = np.broadcast_to(numbers, lanes.shape)
+        for place in np.flatnonzero(lanes.any(axis=1)):
+            counter = int(numbers[place, np.argmax(lanes[place])])
+            before = int(counters.data[counter])
+            last[place] = before == op.ctas.value.data - 1
+            counters.data[counter] = 0 if before >= op.ctas.value.data - 1 else before + 1
+            if self._memory.grid is not None:
+                self._memory.grid.take(int(self._memory.ids[place]), self._used.index((op, counters)) << 32 | counter)
+        return last
+
+    def check(self) -> None:
+        """Report counters that the launch does not leave at 0."""
+        if not self._check:
+            return
+        for op, counters in self._used:
+            if (left := counters.data != 0).any():
+                self._report_open(op, counters, left)
+
+    def _report_open(self, op: TicketOp, counters: Buffer, left: Array) -> None:
+        first = int(np.argmax(left))
+
+        def message() -> str:
+            name = self._report.names.value(op.counter)
+            return (
+                f"the launch ends when {int(counters.data[first])} of {op.ctas.value.data} CTAs have taken a ticket of "
+                f"{name}{counters.layout.element(first)}; the counter must be left at 0"
+            )
+
+        self._report.add(kinds.OPEN_TICKET, op, int(np.count_nonzero(left)), message)

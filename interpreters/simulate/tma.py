@@ -1,0 +1,109 @@
+"""Copies of boxes: what a tensor map brings to shared memory, and the checks of the thread that issues it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.ir.affine import AffineMap
+
+from deplodock.dialects.kernel import TmaLoadOp
+from deplodock.dialects.kernel.tma import box_alignment
+from deplodock.dialects.loop import memref_of
+from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import MemoryUnit
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes
+from deplodock.interpreters.simulate.memory import Buffer, Values
+from deplodock.interpreters.simulate.nests import Access
+from deplodock.interpreters.simulate.report import Report
+from deplodock.interpreters.simulate.sync import SyncUnit
+from deplodock.interpreters.values import Array
+
+
+class TmaUnit:
+    """The tensor memory accelerator, for the CTAs that run together."""
+
+    def __init__(self, memory: MemoryUnit, sync: SyncUnit, report: Report, check: bool) -> None:
+        self._memory = memory
+        self._sync = sync
+        self._report = report
+        self._check = check
+
+    def load(
+        self,
+        op: TmaLoadOp,
+        source: Buffer,
+        destination: Buffer,
+        places: tuple[Sequence[Array], Sequence[Array], Array],
+        frame: Frame,
+    ) -> None:
+        """Start the copies that lanes issue; `places` are the subscripts of box and destination, and the slot."""
+        first, subscripts, slot = places
+        layout, box = destination.layout, op.tensor_map.extents
+        start = np.asarray(sum((s * n for s, n in zip(subscripts, layout.rows, strict=True)), np.asarray(0)))
+        elements, unit = math.prod(box), box_alignment(memref_of(op.destination))
+        self._report_where(
+            kinds.REPEATED_ISSUE,
+            op,
+            np.asarray(all_lanes(frame).sum(axis=-1, keepdims=True) > 1),
+            frame,
+            lambda lane: f"several threads issue the copy, {lane} is one; guard it with `%thread < 1`",
+        )
+        self._report_where(
+            kinds.MISALIGNED_SLOT,
+            op,
+            np.asarray((start * layout.dtype.itemsize) % unit != 0),
+            frame,
+            lambda lane: (
+                f"{lane} copies a box to {self._name(op)}, to no multiple of {unit} bytes; "
+                "make the slots of the buffer as large"
+            ),
+        )
+        outside = (start < 0) | (start + elements > layout.size)
+        self._report_where(
+            kinds.OUT_OF_BOUNDS,
+            op,
+            np.asarray(outside),
+            frame,
+            lambda lane: f"{lane} copies a box to {self._name(op)} that ends outside of {op.destination.type}",
+        )
+        inside = frame.where(np.asarray(~outside))
+        if not inside.active:
+            return
+        start = np.where(outside, 0, start)
+        self._report_where(
+            kinds.MISSING_FENCE,
+            op,
+            self._memory.proxies.unfenced(destination, start, elements),
+            inside,
+            lambda lane: (
+                f"{lane} copies a box to {self._name(op)} where threads wrote before; each needs a "
+                "kernel.fence_proxy_async after its write, before it hands that over"
+            ),
+        )
+        access = Access(op, op.destination, AffineMap.identity(0), (), elements, writes=True)
+        copies = self._memory.box(access, destination, start, self._box(op, source, first, box), inside)
+        self._sync.signal(op, inside, slot, copies)
+
+    def _report_where(
+        self, kind: str, op: TmaLoadOp, wrong: Array, frame: Frame, message: Callable[[str], str]
+    ) -> None:
+        if not self._check or not (wrong := wrong & all_lanes(frame)).any():
+            return
+        self._report.add(kind, op, frame.count(wrong), lambda: message(self._memory.lane(frame.first(wrong))))
+
+    def _box(self, op: TmaLoadOp, source: Buffer, first: Sequence[Array], box: Sequence[int]) -> Values:
+        """The elements of boxes that start at subscripts, in a first dimension; zeros outside of the buffer."""
+        offsets = np.indices(box).reshape(len(box), -1)
+        position, inside = np.asarray(0), np.asarray(True)
+        for start, offset, extent, row in zip(first, offsets, source.layout.shape, source.layout.rows, strict=True):
+            at = np.asarray(start) + offset.reshape(-1, *(1,) * max(2, np.ndim(start)))
+            inside = inside & (at >= 0) & (at < extent)
+            position = position + np.clip(at, 0, extent - 1) * row
+        origin = self._memory.origin(op, source, position)
+        origin = None if origin is None else np.where(inside, origin, 0)
+        return Values(np.where(inside, source.read(position), np.zeros((), source.layout.dtype)), origin)
+
+    def _name(self, op: TmaLoadOp) -> str:
+        return self._report.names.value(op.destination)

@@ -1,0 +1,50 @@
+"""How `lit test` runs the tests in `test/**/*.mlir`; `config` and `lit_config` are given by lit.
+
+The tools run as forks of one process, see test/fork_server.py.
+
+Substitutions besides lit's own:
+    %roundtrip   print %s, read the generic form of that back, compare both pretty texts, check them with filecheck
+"""
+
+import atexit
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lit.formats
+
+from deplodock.runtime.nvcc import find_nvcc
+
+root = Path(__file__).parent
+
+config.name = "deplodock"
+config.test_format = lit.formats.ShTest()
+config.suffixes = [".mlir"]
+config.test_source_root = str(root)
+config.test_exec_root = str(root / ".lit")
+config.maxIndividualTestTime = 120
+
+server = subprocess.Popen(
+    [sys.executable, str(root / "test" / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
+tools = server.stdout.readline().strip() or lit_config.fatal("the fork server does not start")
+atexit.register(server.stdin.close)
+config.environment["PATH"] = os.pathsep.join([tools, str(Path(sys.executable).parent), os.environ["PATH"]])
+config.environment["COLUMNS"] = "120"
+
+config.substitutions.append(
+    (
+        "%roundtrip",
+        "deplodock-opt %s --split-input-file -o %t.pretty.mlir"
+        " && deplodock-opt %t.pretty.mlir --split-input-file --print-op-generic -o %t.generic.mlir"
+        " && deplodock-opt %t.generic.mlir --split-input-file -o %t.again.mlir"
+        " && diff %t.pretty.mlir %t.again.mlir"
+        " && filecheck %s --input-file %t.pretty.mlir",
+    )
+)
+
+if find_nvcc() is not None:
+    config.available_features.add("nvcc")
+elif os.environ.get("DEPLODOCK_REQUIRE_NVCC"):
+    lit_config.fatal("DEPLODOCK_REQUIRE_NVCC is set, but there is no nvcc")

@@ -1,0 +1,96 @@
+"""The heuristic schedule of a contraction: its CTA tile, the cells of a thread, and the ring of slabs along k."""
+
+from __future__ import annotations
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import points
+from deplodock.analysis.machine.resources import RESERVED
+from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, capability
+from deplodock.analysis.shape.roles import Contraction
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.schedule.choose.tiling import CHUNK, Tile, best_tiling
+from deplodock.schedule.choose.uneven_tiles import ends_together
+
+PAD = 4
+"""Elements that pad-smem may add to a row of a slab."""
+
+RASTER = 16
+"""Row tiles that follow each other: the 264 tiles that an H100 runs at once are then as many columns as rows.
+
+Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that run at once do not change.
+"""
+
+LATE_RELEASE_CELLS = 128
+"""The least outputs of a thread whose steps are long beside the waits for phases."""
+
+READ_ALONG_K = 4
+"""Elements along k that a thread reads at once from slabs whose rows walk k: 16 bytes of f32."""
+
+LANES = "nmnnm"
+"""8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
+
+
+def contraction_options(
+    found: Contraction, target: TargetAttr, has_registers: bool = True
+) -> dict[str, dict[str, int | str]]:
+    """The rules for a contraction and their options, those of a tile with one output a thread without register-tile.
+
+    The tile and the parts of k are those whose grid finishes first. A reduction of two chunks or more is a ring of
+    slabs, as deep as its steps and shared memory allow at the tile's occupancy.
+    """
+    size = element_bytes(found.reduction.results[0].type)
+    tiling = best_tiling(found, size, target, has_registers)
+    tile = tiling.tile
+    trips = found.reduction.trips
+    steps = 1 if trips is None else -(-trips // CHUNK)
+    occupancy, depth = _ring(tile, steps, size, target)
+    rules: dict[str, dict[str, int | str]] = {"tileify": {}}
+    if steps > 1:
+        rules["chunk-matmul-k"] = {"bk": CHUNK, "kv": READ_ALONG_K} if tile.is_boxed else {"bk": CHUNK}
+    if tiling.parts > 1:
+        rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
+    rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
+    if points(found.m) > tile.m:
+        rules["blockify-launch"] |= {"raster": RASTER}
+    rules["stage-inputs"] = {}
+    if tile.cells_m * tile.cells_n > 1:
+        place = "strided" if tile.is_boxed else "strips"
+        rules["stage-inputs"] = {"transpose": "never" if tile.is_boxed else "auto"}
+        rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
+        rules["permute-register-tile"] = {"m": place, "n": place, "lanes": LANES}
+    if depth > 1:
+        boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
+        rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {})}
+    rules["async-copy"] = {}
+    rules["pad-smem"] = {}
+    if depth > 1:
+        rules["pipeline-k-outer"] = (
+            _pipeline(tile, depth, target) if ends_together(found, tile.m) else {"distance": depth - 1}
+        )
+    rules["mark-unroll"] = {}
+    return rules
+
+
+def _pipeline(tile: Tile, depth: int, target: TargetAttr) -> dict[str, int | str]:
+    """How far copies run ahead, and what keeps the steps in order.
+
+    Tiles with long steps release a slot one step late, by phases: warps that drift apart gain 10 percent over a barrier
+    of the CTA in each step (measured on an H100, `try_wait`). Boxes complete phases in any case.
+    """
+    is_late = tile.is_boxed or tile.cells_m * tile.cells_n >= LATE_RELEASE_CELLS
+    if depth > 2 and is_late and capability(target) >= FIRST_TRY_WAIT:
+        return {"distance": depth - 2, "barrier": "mbarrier"}
+    return {"distance": depth - 1}
+
+
+def _ring(tile: Tile, steps: int, size: int, target: TargetAttr) -> tuple[int, int]:
+    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
+    if steps == 1:
+        return tile.occupancy, 1
+    slab = CHUNK * (tile.m + tile.n + 2 * PAD) * size
+    per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
+    for occupancy in range(tile.occupancy, 0, -1):
+        for depth in range(min(tile.depth, steps), 1, -1):
+            if depth * slab <= per_block and occupancy * (depth * slab + RESERVED) <= per_sm:
+                return occupancy, depth
+    return 1, 1

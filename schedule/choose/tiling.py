@@ -1,0 +1,190 @@
+"""The CTA tile of a contraction, and into how many parts its reduction is split: those whose grid finishes first.
+
+The model adds up waves of CTAs, each at the rate of its tile and of the CTAs that share an SM, and what the parts cost:
+their way through memory, and a launch more (`block`) or the time in which the last CTA of a tile adds them (`ticket`).
+Tiles that a mask leaves less work count as the shares of the longest one that they are; those whose k ends at a mask
+level out among the SMs, and their k is not split.
+Its constants are fitted to a hundred schedules of `F.linear` with 32 to 2048 rows, measured on an H100, where the root
+mean square of the errors is 5 percent; it is 11 percent on batches of short products, as in attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import fold_map, points
+from deplodock.analysis.machine.targets import FIRST_BOXES, capability
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.roles import Contraction, innermost_reduction
+from deplodock.dialects import loop
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.tma import UNIT_BYTES
+from deplodock.dialects.tile import memory_of
+from deplodock.schedule.choose.uneven_tiles import work_share
+
+CHUNK = 32
+"""Elements of k in a slab: fewer spend more on the ring's steps (16 lost to 32, measured on an H100)."""
+
+MAX_PARTS = 16
+"""The most parts of k."""
+
+MIN_STEPS = 4
+"""The fewest slabs of a part: below, the ring of slabs is hardly full before it drains."""
+
+PEAK_SHARE = 0.73
+"""The share of the FP32 peak that 128x128 tiles reach."""
+
+IDLE_LOSS = 0.185
+"""What a CTA alone on an SM loses of the rate that the SM reaches with the CTAs that it is meant for."""
+
+TAIL_LOSS = 0.75
+"""The same for what is left after full waves: SMs that are done first take more of it than their share."""
+
+START_NS = 5300.0
+"""The start and the end of the first wave, when products wait for the first slabs or are stored; later waves start and
+end while other CTAs of their SMs compute."""
+
+LAUNCH_NS = 500.0
+"""A second launch in a CUDA graph, besides its memory traffic."""
+
+LAST_CTA_RATE = 61.0
+"""Bytes per nanosecond at which the last CTA of a tile reads and adds its parts."""
+
+TOLERANCE = 1.02
+"""Fewer parts are taken if they are slower by no more than this factor."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A CTA tile of m x n outputs, cells_m x cells_n for each thread, meant for `occupancy` CTAs per SM.
+
+    `depth` is how many slabs of k are best in shared memory at once, and `rate` the share of the largest tile's speed
+    where the grid fills the GPU; both measured, but for the last tile. `is_boxed` tiles have slabs that come in boxes
+    and are read along k: their few threads leave the copies to the tensor memory accelerator.
+    """
+
+    m: int
+    n: int
+    cells_m: int
+    cells_n: int
+    occupancy: int
+    depth: int
+    rate: float
+    is_boxed: bool = False
+
+
+TILES = (
+    Tile(128, 128, 16, 8, 2, 3, 1.0),
+    Tile(64, 128, 8, 8, 3, 2, 0.88),
+    Tile(64, 64, 8, 4, 4, 2, 0.82),
+    Tile(32, 128, 4, 8, 4, 3, 0.585),
+    Tile(32, 64, 4, 4, 4, 2, 0.61),
+    Tile(32, 64, 4, 4, 4, 3, 0.785, is_boxed=True),
+    Tile(32, 32, 4, 4, 8, 3, 0.55),
+    Tile(16, 16, 1, 1, 2, 3, 0.165),
+)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A tile, the parts of k, and how they are combined: `block` or `ticket`, as split-matmul-k has it."""
+
+    tile: Tile
+    parts: int
+    over: str
+
+
+def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
+    """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
+    problem = _Problem.of(found, size, target)
+    boxed = capability(target) >= FIRST_BOXES and _takes_boxes(found)
+    cells = 512 // size if has_registers else 1
+    tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
+    options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
+    times = {option: problem.time(option) for option in options}
+    limit = min(times.values()) * TOLERANCE
+    good = (option for option in options if times[option] <= limit)
+    return min(good, key=lambda option: (option.parts, times[option]))
+
+
+def _takes_boxes(found: Contraction) -> bool:
+    """Whether both factors are read from memory along k, in rows of whole units of a box."""
+    innermost = innermost_reduction(found.reduction)
+    product = innermost.yielded[0].owner
+    assert isinstance(product, Operation)
+    return innermost is found.reduction and all(_is_boxable(value, innermost.iv) for value in product.operands)
+
+
+def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
+    load = value.owner
+    if not isinstance(load, loop.LoadOp) or memory_of(load.source) is not None:
+        return False
+    *outer, last = fold_map(load.map.data, load.indices)
+    type = loop.memref_of(load.source)
+    rows = type.get_shape()[-1] * element_bytes(type.element_type)
+    return last.coefficient(k) == 1 and not any(form.depends_on(k) for form in outer) and rows % UNIT_BYTES == 0
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The extents of a contraction, and the target.
+
+    `steps` are the chunks of k, None where they are not known. It `is_uneven` where a mask ends k, so that CTAs take
+    unlike times.
+    """
+
+    m: int
+    n: int
+    batch: int
+    steps: int | None
+    size: int
+    target: TargetAttr
+    found: Contraction
+    is_uneven: bool
+
+    @staticmethod
+    def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
+        m, n, batch = map(points, (found.m, found.n, found.batch))
+        is_single = innermost_reduction(found.reduction) is found.reduction
+        trips = found.reduction.trips if is_single else None
+        is_uneven = bool(wheres(found.reduction.body.block))
+        return _Problem(m, n, batch, None if trips is None else -(-trips // CHUNK), size, target, found, is_uneven)
+
+    def parts(self) -> Iterator[int]:
+        """The numbers of parts that may be chosen."""
+        yield 1
+        if self.is_uneven or wheres(self.found.reduction.parent_block() or Block()):
+            return
+        yield from range(2, 1 + min(MAX_PARTS, (self.steps or 0) // MIN_STEPS))
+
+    def time(self, tiling: Tiling) -> float:
+        """Nanoseconds of the launches."""
+        grid = self._grid(tiling.tile, tiling.parts)
+        return grid + self._sum(tiling) if tiling.parts > 1 else grid
+
+    def _grid(self, tile: Tile, parts: int) -> float:
+        """Nanoseconds of the contraction: full waves, then what is left, spread over the SMs."""
+        sms = self.target.fact("sms")
+        share = work_share(self.found, tile.m, tile.n, CHUNK)
+        blocks = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
+        operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts)
+        cta = operations * sms / (self.target.fact("fp32_gflops") * PEAK_SHARE * tile.rate)
+        waves, left = (0, blocks) if self.is_uneven else divmod(blocks, sms * tile.occupancy)
+        shared = max(1, left / sms) if self.is_uneven else math.ceil(left / sms)
+        loss = (TAIL_LOSS if waves else IDLE_LOSS) * max(0, 1 - shared / tile.occupancy)
+        later = math.ceil(blocks / (sms * tile.occupancy)) - 1
+        start = START_NS * (1 + later / max(1, tile.occupancy - 1))
+        return start + cta * (waves * tile.occupancy + shared / (1 - loss))
+
+    def _sum(self, tiling: Tiling) -> float:
+        """Nanoseconds to store the parts, to read them and to add them."""
+        parts = tiling.parts
+        moved = 2 * parts * self.batch * self.m * self.n * self.size / self.target.fact("dram_gbps")
+        if tiling.over == "block":
+            return moved + LAUNCH_NS
+        return moved + parts * tiling.tile.m * tiling.tile.n * self.size / LAST_CTA_RATE

@@ -1,0 +1,61 @@
+"""What kernels cost on a target."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import Block
+
+from deplodock.analysis.machine.cost import Rates, Work, element_work
+from deplodock.analysis.machine.targets import target
+from deplodock.dialects.tensor import ElementwiseOp, IotaOp, ReduceOp
+
+H100 = Rates.of(target("h100"))
+
+
+def test_a_full_card_has_the_rates_of_its_target() -> None:
+    nothing = Work()
+    assert H100.kernel_ns(3350 * 1000, nothing, 1000) == pytest.approx(H100.launch_ns + 1000)
+    assert H100.kernel_ns(0, Work(instructions=66908 * 500), 1000) == pytest.approx(H100.launch_ns + 1000)
+
+
+def test_floor_is_the_longer_of_bytes_and_operations() -> None:
+    assert H100.floor_ns(3350 * 1000, 0, cached=False) == pytest.approx(1000)
+    assert H100.floor_ns(3350, 66908 * 500, cached=False) == pytest.approx(500)
+
+
+def test_floor_in_l2_is_what_all_sms_take_at_the_boost_clock() -> None:
+    assert H100.floor_ns(132 * 64 * 1980, 0, cached=True) == pytest.approx(1000, rel=1e-4)
+
+
+def test_one_cta_has_one_sm() -> None:
+    work = Work(instructions=1_000_000)
+    whole, part = (H100.kernel_ns(0, work, ctas) - H100.launch_ns for ctas in (132, 1))
+    assert part == pytest.approx(132 * whole)
+    assert H100.kernel_ns(10**6, Work(), 1) > 20 * (H100.kernel_ns(10**6, Work(), 132) - H100.launch_ns)
+
+
+def test_the_longest_of_the_three_counts() -> None:
+    memory, specials = (10**9, Work()), (0, Work(specials=10**9))
+    both = H100.kernel_ns(10**9, Work(specials=10**9), 132)
+    assert both == max(H100.kernel_ns(*memory, 132), H100.kernel_ns(*specials, 132))
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"])
+def test_a_special_function_is_an_eighth_of_the_rate_or_a_quarter(name: str) -> None:
+    rates = Rates.of(target(name))
+    assert rates.instructions / rates.specials == pytest.approx(4 if name == "sm_80" else 8)
+
+
+def test_an_empty_kernel_costs_its_launch() -> None:
+    assert H100.kernel_ns(0, Work(), 0) == H100.launch_ns
+
+
+def test_work_of_an_element() -> None:
+    block = Block(arg_types=[TensorType(f32, [4, 4])])
+    x = block.args[0]
+    assert element_work(ElementwiseOp.of(arith.AddfOp, x, x)) == Work(1)
+    assert element_work(ElementwiseOp.of(math.ExpOp, x)) == Work(10, 1)
+    assert element_work(ReduceOp.of(arith.AddfOp, x, [1])) == Work(1)
+    assert element_work(IotaOp(0, x.type)) == Work()

@@ -1,0 +1,155 @@
+"""Nests, what values vary along, contractions by their subscripts, and the text of schedules."""
+
+import pytest
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.nest import nests
+from deplodock.analysis.shape.roles import contraction
+from deplodock.dialects import loop, tile
+from deplodock.passes.driver import new_context
+from deplodock.schedule.schedule import format_schedule, parse_schedule
+
+
+def parse(text: str) -> ModuleOp:
+    context = new_context()
+    module = Parser(context, text).parse_module()
+    module.verify()
+    return module
+
+
+def product(left: str, right: str, combine: str = "arith.mulf %a, %b", reduce: str = "arith.addf") -> str:
+    """A reduction over k of x[left] and y[right], at points (b, m, n)."""
+    x, y = ("memref<" + "8x" * (s.count(",") + 1) + "f32>" for s in (left, right))
+    return f"""
+    func.func @k(%x: {x}, %y: {y}, %out: memref<8x8x8xf32>) {{
+      loop.for %b = 0 to 8 {{
+        loop.for %m = 0 to 8 {{
+          loop.for %n = 0 to 8 {{
+            %s = loop.reduce {{{reduce}}} %k = 0 to 8 : f32 {{
+              %a = loop.load %x[{left}] : {x}
+              %b0 = loop.load %y[{right}] : {y}
+              %p = {combine.replace("%b", "%b0")} : f32
+              loop.yield %p : f32
+            }}
+            loop.store %s, %out[%b, %m, %n] : memref<8x8x8xf32>
+          }}
+        }}
+      }}
+      func.return
+    }}"""
+
+
+def roles(text: str) -> tuple[str, str, str] | None:
+    """The names of the m, n and batch axes of the kernel's contraction."""
+    (function,) = (op for op in parse(text).walk() if isinstance(op, func.FuncOp))
+    found = contraction(next(nests(function)))
+    if found is None:
+        return None
+    m, n, batch = ("".join(axis.name_hint or "" for axis in axes) for axes in (found.m, found.n, found.batch))
+    return m, n, batch
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "wanted"),
+    [
+        ("%b, %m, %k", "%b, %k, %n", ("m", "n", "b")),
+        ("%m, %k", "%k, %n", ("m", "n", "")),
+        ("%k, %m", "%n, %k", ("m", "n", "")),
+        ("%k, %n", "%m, %k", ("m", "n", "")),
+        ("%b, %m, %k", "%k, %n", ("bm", "n", "")),
+        ("%m, %k", "%b, %k, %n", ("m", "bn", "")),
+        ("%m + %k", "%k, %n", ("m", "n", "")),
+        ("%b, %m, %k", "%b, %k", None),
+        ("%m, %k", "%m, %k", None),
+        ("%k", "%k", None),
+    ],
+)
+def test_contraction(left, right, wanted) -> None:
+    """The axes that one factor alone varies along are m and n, n walking the output's last dimension."""
+    assert roles(product(left, right)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("combine", "reduce"),
+    [
+        ("arith.subf %a, %b", "arith.addf"),
+        ("arith.mulf %a, %a", "arith.addf"),
+        ("arith.mulf %a, %b", "arith.maximumf"),
+        ("arith.divf %a, %b", "arith.addf"),
+    ],
+)
+def test_no_contraction(combine, reduce) -> None:
+    """Two buffers that are read do not make a contraction: it sums products of two factors."""
+    assert roles(product("%m, %k", "%k, %n", combine, reduce)) is None
+
+
+DEPENDENCE = """
+func.func @k(%idx: memref<8x8xi32>, %x: memref<8x8xf32>, %out: memref<8xf32>) {
+  tile.launch (%b = 8 : block, %t = 8 : thread, %v = 4 : register) {
+    %where = loop.index [%t + %v]
+    loop.where %where < 8
+    %d = loop.load %idx[%b, %t] : memref<8x8xi32>
+    %at = arith.index_cast %d : i32 to index
+    %gathered = loop.load %x[%at, 0] : memref<8x8xf32>
+    %row = loop.load %x[%b, %t] : memref<8x8xf32>
+    %folded = tile.combine {arith.addf} %row over (%t) : f32
+    %both = tile.combine {arith.addf} %row over (%t, %v) : f32
+    %sum = loop.reduce {arith.addf} %k = 0 to %v + 1 : f32 {
+      %a = loop.load %x[%b, %k] : memref<8x8xf32>
+      loop.yield %a : f32
+    }
+    %slab = tile.stage %x[%b, d0] : memref<8x8xf32> to memref<8xf32, #tile.memory<shared>>
+    %staged = loop.load %slab[%v] : memref<8xf32, #tile.memory<shared>>
+    loop.store %both, %out[%b] : memref<8xf32>
+  }
+  func.return
+}
+"""
+
+
+def test_dependence() -> None:
+    """Gathers vary along their index, folds along what decides who takes part, slabs along their origin."""
+    module = parse(DEPENDENCE)
+    dependence = Dependence()
+    found = {}
+    for op in module.walk():
+        if isinstance(op, loop.LoadOp | loop.ReduceOp | tile.CombineOp):
+            name = op.results[0].name_hint
+            found[name] = "".join(sorted(axis.name_hint or "" for axis in dependence.of(op.results[0])))
+    assert found == {
+        "d": "bt",
+        "gathered": "bt",
+        "row": "bt",
+        "folded": "bv",
+        "both": "b",
+        "a": "bk",
+        "sum": "bv",
+        "staged": "bv",
+    }
+
+
+def test_schedule_text() -> None:
+    """A schedule is read and written as a pass pipeline."""
+    text = "tileify,cooperative-reduce{threads=256 keep=axes},stage-inputs"
+    schedule = parse_schedule(text)
+    assert schedule == {"tileify": {}, "cooperative-reduce": {"threads": 256, "keep": "axes"}, "stage-inputs": {}}
+    assert format_schedule(schedule) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tileify{", "malformed schedule 'tileify{'"),
+        ("tileify,tileify", "names tileify twice"),
+        ("stage-inputs{memory=a,b}", "the option memory of stage-inputs takes one integer or word"),
+    ],
+)
+def test_bad_schedule_text(text, message) -> None:
+    """A schedule that cannot be read is refused with its text."""
+    with pytest.raises(VerifyException) as error:
+        parse_schedule(text)
+    assert message in str(error.value)

@@ -1,0 +1,240 @@
+"""The shapes that ATen operations give: those of real calls verify, and no others."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.torch import AtenOp
+from deplodock.dialects.torch.aten import SCHEMAS
+from deplodock.dialects.torch.shapes import RULES
+from deplodock.tools.source import LocatingParser
+
+torch = pytest.importorskip("torch")
+
+from deplodock.errors import Error  # noqa: E402
+from deplodock.frontend.importer import import_graph  # noqa: E402
+from deplodock.fuzz import schema_calls  # noqa: E402
+from deplodock.fuzz.drawing import Drawer  # noqa: E402
+from deplodock.passes.driver import new_context  # noqa: E402
+
+TRIES, WANTED = 400, 4
+CONTEXT = new_context()
+
+
+def test_every_overload_has_a_rule() -> None:
+    assert set(RULES) == set(SCHEMAS)
+
+
+BY_HAND: dict[str, list[tuple[list[tuple[int, ...]], tuple[Any, ...]]]] = {
+    "convolution": [
+        ([(2, 4, 9), (6, 2, 3), (6,)], ([2], [1], [2], False, [0], 2)),
+        ([(1, 4, 9, 8), (6, 4, 3, 1)], ([2, 1], [1, 0], [1, 1], False, [0, 0], 1)),
+        ([(0, 4, 9), (6, 4, 3)], ([2], [1], [1], False, [0], 1)),
+        ([(2, 4, 9, 5), (4, 3, 3, 2), (6,)], ([2, 3], [1, 1], [1, 2], True, [1, 2], 2)),
+        ([(1, 4, 9), (4, 5, 3), (5,)], ([2], [1], [1], True, [0], 1)),
+    ],
+    "max_pool1d": [([(2, 9)], ([2], [], [1], [1], True)), ([(3, 2, 9)], ([3], [2], [0], [2]))],
+    "max_pool3d": [([(2, 5, 6, 7)], ([2, 3, 2], [2, 1, 3], [1, 1, 0], [1, 2, 1], True))],
+    "max_pool3d_with_indices": [([(2, 5, 6, 7)], ([2, 3, 2], [2, 1, 3], [1, 1, 0], [1, 2, 1], True))],
+    "adaptive_max_pool2d": [([(2, 12, 6)], ([5, 3],)), ([(3, 2, 12, 6)], ([6, 1],))],
+    "adaptive_max_pool3d": [([(2, 12, 6, 4)], ([4, 3, 3],))],
+    "avg_pool3d": [([(1, 2, 5, 6, 7)], ([2, 3, 2], [], [1, 1, 0], True))],
+    "adaptive_avg_pool1d": [([(2, 12)], ([4],)), ([(3, 2, 12)], ([6],))],
+    "adaptive_avg_pool2d": [([(2, 12, 6)], ([4, 3],)), ([(3, 2, 12, 6)], ([6, 1],))],
+    "adaptive_avg_pool3d": [([(2, 12, 6, 4)], ([4, 3, 2],))],
+    "unfold": [([(7, 5)], (0, 3, 2)), ([(7, 5)], (-1, 5, 1)), ([()], (0, 1, 1))],
+}
+"""Shapes of operands, and the other arguments, of overloads whose calls are seldom right when they are drawn."""
+
+
+def graph_of(name: str, values: list[Any], arguments: Callable[[list[Any]], tuple[Any, Any]]) -> ModuleOp:
+    """The graph of a call of the overload, with the shapes that PyTorch gives."""
+    packet, _, overload = name.partition(".")
+    target = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    graph = torch.fx.Graph()
+    nodes = [graph.placeholder(f"x{position}") for position in range(len(values))]
+    for node, value in zip(nodes, values, strict=True):
+        node.meta["val"] = value
+    args, kwargs = arguments(values)
+    results = target(*args, **kwargs)
+    args, kwargs = arguments(nodes)
+    node = graph.call_function(target, args, kwargs)
+    node.meta["val"] = results
+    graph.output((node,) if isinstance(results, torch.Tensor) else ())
+    return import_graph(torch.fx.GraphModule(torch.nn.Module(), graph), [(n, n.name) for n in nodes], None)
+
+
+def drawn(name: str) -> Iterator[ModuleOp]:
+    """Graphs of calls of the overload that PyTorch and the importer take."""
+    for shapes, rest in BY_HAND.get(name, ()):
+        values = [torch.ones(shape) for shape in shapes]
+        none = [None] if name == "convolution" and len(values) == 2 else []
+        yield graph_of(name, values, lambda given, rest=(*none, *rest): ((*given, *rest), {}))
+    for number in range(0 if name in BY_HAND else TRIES):
+        template, operands = schema_calls.call(Drawer(random.Random(f"{name} {number}")), name)
+        _, _, text = template.partition("(")
+
+        def arguments(values: list[Any], text: str = text) -> tuple[Any, Any]:
+            names = {f"x{position}": value for position, value in enumerate(values)}
+            call = "(lambda *args, **kwargs: (args, kwargs))(" + text.format(*names)
+            return eval(call, {"torch": torch, "math": math, **names})
+
+        try:
+            yield graph_of(name, [operand.value for operand in operands], arguments)
+        except (RuntimeError, IndexError, ValueError, Error):
+            continue
+
+
+@pytest.mark.parametrize("name", schema_calls.DRAWN)
+def test_the_shapes_of_pytorch_verify_and_no_others(name: str) -> None:
+    modules = list(itertools.islice(drawn(name), WANTED))
+    assert modules
+    for module in modules:
+        module.verify()
+        for op in module.walk():
+            if isinstance(op, AtenOp):
+                refuses_other_results(op)
+
+
+def refuses_other_results(op: AtenOp) -> None:
+    """Check that no result of another extent or rank verifies."""
+    for position, result in enumerate(op.outputs):
+        shape = list(result.type.get_shape())
+        others = [[*shape, 1], [2, *shape], *([*shape[:d], shape[d] + 1, *shape[d + 1 :]] for d in range(len(shape)))]
+        for other in others:
+            types = [value.type for value in op.outputs]
+            types[position] = TensorType(types[position].element_type, other)
+            damaged = type(op).create(operands=op.operands, properties=op.properties, result_types=types)
+            with pytest.raises(VerifyException, match="the operands and attributes give a result of type"):
+                damaged.verify_()
+            damaged.drop_all_references()
+
+
+WRONG = [
+    ("mm", "4x8, 9x3", "", "4x3", "the inner dimensions 8 and 9 differ"),
+    ("mm", "4x8, 8x3", "", "4x5", "give a result of type tensor<4x3xf32>, not tensor<4x5xf32>"),
+    ("mm", "2x4x8, 8x3", "", "4x5", r"operands of ranks \(2, 2\) are needed, not \(3, 2\)"),
+    ("bmm", "2x4x8, 3x8x3", "", "2x4x3", "the batches 2 and 3 differ"),
+    ("bmm", "2x4x8, 1x8x3", "", "2x4x3", "the batches 2 and 1 differ"),
+    ("matmul", "2x4x8, 3x8x3", "", "2x4x3", r"shapes \[2\] and \[3\] do not broadcast"),
+    ("matmul", "8, ", "", "8", "both operands must have at least one dimension"),
+    ("mv", "4x8, 9", "", "4", "the inner dimensions 8 and 9 differ"),
+    ("dot", "8, 9", "", "", "the inner dimensions 8 and 9 differ"),
+    ("outer", "8, 9x1", "", "8x9", "two vectors are needed"),
+    ("addmm", "5, 4x8, 8x3", "", "4x3", r"shape \[5\] does not broadcast to \[4, 3\]"),
+    ("linear", "4x8, 3x9", "", "4x3", r"a weight of shape \[3, 9\] does not fit an input of shape \[4, 8\]"),
+    ("linear", "4x8, 3x8, 4", "", "4x3", r"shape \[4\] does not broadcast to \[4, 3\]"),
+    ("einsum", "4x8, 9x3", '{equation = "ij,jk->ik"}', "4x3", "the label 'j' has the extents 8 and 9"),
+    ("einsum", "4x8, 8x3", '{equation = "ij->ik"}', "4x3", "the equation 'ij->ik' names 1 operands of 2"),
+    ("einsum", "4x8", '{equation = "i->i"}', "4", "the term 'i' of the equation does not name 2 dimensions"),
+    ("einsum", "4x8", '{equation = "i1->i"}', "4", "the term 'i1' of the equation may hold letters and '...' only"),
+    (
+        "einsum",
+        "4x8",
+        '{equation = "ij->ik"}',
+        "4x8",
+        "the output labels ik must each be one of an operand, and differ",
+    ),
+    ("scaled_dot_product_attention", "4x8, 5x9, 5x3", "", "4x3", "the features of query and key"),
+    ("scaled_dot_product_attention", "4, 5x9, 5x3", "", "4x3", "query, key and value must have at least 2 dimensions"),
+    ("scaled_dot_product_attention", "4x8, 5x8, 5x3, 3x5", "", "4x3", r"shape \[3, 5\] does not broadcast to \[4, 5\]"),
+    (
+        "scaled_dot_product_attention",
+        "3x4x8, 2x5x8, 2x5x3",
+        "{enable_gqa = true}",
+        "3x4x3",
+        "do not fit enable_gqa",
+    ),
+    ("add.Tensor", "3x4, 4x3", "", "3x4", r"shapes \[3, 4\] and \[4, 3\] do not broadcast"),
+    ("masked_fill.Tensor", "3, 3:i1, 3", "", "3", "value must have no dimensions"),
+    ("copy", "3, 2x3", "", "3", r"shape \[2, 3\] does not broadcast to \[3\]"),
+    ("softmax.int", "3x4", "{dim = 2}", "3x4", "dimension 2 is out of range for rank 2"),
+    ("sum.dim_IntList", "3x4", "{dim = [0, -2]}", "4", r"dimensions \[0, -2\] name one twice"),
+    ("layer_norm", "3x4", "{normalized_shape = [3]}", "3x4", "must be the last dimensions of the shape"),
+    ("layer_norm", "3x4, 3", "{normalized_shape = [4]}", "3x4", r"the weight must have the shape \[4\], not \[3\]"),
+    ("group_norm", "2x4x5", "{num_groups = 3}", "2x4x5", "3 groups do not divide the channels, dimension 1"),
+    ("group_norm", "2x4x5, 5", "{num_groups = 2}", "2x4x5", "the weight must have an element for each channel"),
+    ("max_pool2d", "4x5", "{kernel_size = [2]}", "2x2", "a pool over 2 dimensions has 1 or 2 before them"),
+    ("max_pool2d", "1x4x5", "{kernel_size = [2, 2, 2]}", "1x2x2", "must hold 1 or 2 numbers"),
+    ("max_pool1d", "1x4", "{kernel_size = [0]}", "1x2", r"no windows of size \[0\] by \[0\]"),
+    (
+        "max_pool1d",
+        "1x4",
+        "{kernel_size = [9], stride = [1]}",
+        "1x2",
+        r"windows of size \[9\] do not fit the shape \[4\]",
+    ),
+    ("adaptive_avg_pool1d", "4", "{output_size = [2]}", "2", "a pool over 1 dimensions has 1 or 2 before them"),
+    ("t", "2x3x4", "", "4x3x2", "t takes at most 2 dimensions, not 3; use transpose.int"),
+    ("permute", "2x3", "{dims = [0]}", "2", r"dims \[0\] do not name each of 2 dimensions"),
+    ("view", "2x3", "{size = [4]}", "4", r"shape \[2, 3\] holds 6 elements, \[4\] 4"),
+    ("view", "2x3", "{size = [4, -1]}", "4x1", r"shape \[2, 3\] cannot be viewed as \[4, -1\]"),
+    ("expand", "2x3", "{size = [4, 3]}", "4x3", r"shape \[2, 3\] does not broadcast to \[4, 3\]"),
+    ("slice.Tensor", "4", "{step = 0}", "4", "the step of a slice must be positive, not 0"),
+    ("slice.Tensor", "", "{dim = 0}", "", "dimension 0 is out of range for rank 0"),
+    ("select.int", "4", "{dim = 0, index = 4}", "", "the index 4 is out of range for dimension 0"),
+    ("slice_scatter", "4, 3", "{end = 2}", "4", r"src must have the shape \[2\], not \[3\], along dimension 0"),
+    ("diagonal", "4x4", "{dim1 = 1}", "4", "a diagonal is of two dimensions, not of 1 alone"),
+    ("unfold", "4", "{dimension = 0, size = 5, step = 1}", "1x5", "no slices of 5 elements, 1 apart, of 4"),
+    ("roll", "4", "{shifts = [1, 2], dims = [0]}", "4", r"shifts \[1, 2\] and dims \[0\] must be equally many"),
+    ("repeat", "4x4", "{repeats = [2]}", "4x8", "must name every dimension of the shape"),
+    ("repeat_interleave.self_int", "4", "{repeats = -1}", "4", "repeats must not be negative, but is -1"),
+    ("split.Tensor", "4", "{split_size = 0}", "4", "split_size must be positive, not 0"),
+    ("split_with_sizes", "4", "{split_sizes = [1, 2]}", "1", r"the parts \[1, 2\] do not make up the extent 4"),
+    ("cat", "2x3, 3x2", "", "5x3", r"shapes \[2, 3\] and \[3, 2\] do not fit one after the other along dimension 0"),
+    ("stack", "2x3, 3x2", "", "2x2x3", r"shapes \[2, 3\] and \[3, 2\] cannot be stacked, they differ"),
+    ("pad", "4", "{pad = [1, 2, 3, 4]}", "7", "must hold two amounts for each of at most 1 dimensions"),
+    ("pad", "4", "{pad = [-3, -3]}", "4", "cuts off more than the shape"),
+    ("tril", "4", "", "4", "a triangle needs at least 2 dimensions"),
+    ("gather", "4x4, 4:i64", "{dim = 0}", "4", "must have 2 dimensions as the source has"),
+    ("index_select", "4x4, 2x2:i64", "{dim = 0}", "4x4", "the index must be a vector, not of shape"),
+    ("embedding", "4, 2:i64", "", "2", "the weight must have 2 dimensions, not the shape"),
+    ("index.Tensor", "4, 2:i64, 2:i64", "{indices = [0, 1]}", "2", "2 indices are too many for the shape"),
+    ("zeros", None, "{size = [-1]}", "1", "has a negative extent"),
+    ("arange.start_step", None, "{start = 0, end = 4, step = 0}", "4", "arange gives a vector and needs a step, not 0"),
+    ("relu", "?x4", "", "?x4", "the tensors of a captured program have static shapes, got tensor"),
+    (
+        "convolution",
+        "1x3x4, 4x2x1",
+        "{stride = [1], padding = [0], dilation = [1], transposed = false, output_padding = [0], groups = 1}",
+        "1x4x4",
+        r"a weight of shape \[4, 2, 1\] does not fit \[1, 3, 4\]",
+    ),
+    (
+        "convolution",
+        "1x2x4, 4x2x1, 3",
+        "{stride = [1], padding = [0], dilation = [1], transposed = false, output_padding = [0], groups = 1}",
+        "1x4x4",
+        r"the bias must have the shape \[4\], not \[3\]",
+    ),
+    (
+        "convolution",
+        "1x4x4, 3x2x1",
+        "{stride = [1], padding = [0], dilation = [1], transposed = false, output_padding = [0], groups = 2}",
+        "1x4x4",
+        "does not fall into 2 groups",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "operands", "attributes", "result", "message"), WRONG)
+def test_what_does_not_fit_is_refused(
+    name: str, operands: str | None, attributes: str, result: str, message: str
+) -> None:
+    parts = [] if operands is None else [part.strip().partition(":") for part in operands.split(",")]
+    types = [f"tensor<{shape}{'x' if shape else ''}{element or 'f32'}>" for shape, _, element in parts]
+    values = [f"%{number}" for number in range(len(types))]
+    arguments = ", ".join(f"{value}: {type}" for value, type in zip(values, types, strict=True))
+    stated = f"tensor<{result}{'x' if result else ''}f32>"
+    call = f"torch.aten.{name} {', '.join(values)} {attributes} : {', '.join(types)} -> {stated}"
+    module = LocatingParser(CONTEXT, f"func.func @f({arguments}) {{ %r = {call} func.return }}", "a").parse_module()
+    with pytest.raises(VerifyException, match=message):
+        module.verify()

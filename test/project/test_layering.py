@@ -1,0 +1,171 @@
+"""The architecture as a test: which folder may import which, no import cycles, no hidden or heavy imports."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+# A module may import modules of a lower rank, and of its own rank unless that makes a cycle of folders.
+RANKS = {
+    "errors": 0,
+    "dialects": 1,
+    "analysis": 2,
+    "schedule": 3,
+    "passes": 4,
+    "codegen": 4,
+    "interpreters": 4,
+    "frontend": 5,
+    "runtime": 5,
+    "fuzz": 6,
+    "pytorch": 6,
+    "tools": 6,
+    "universe": 6,
+    "__init__": 6,
+}
+WITHOUT_NUMPY_AND_TORCH = {"universe", "dialects", "analysis", "schedule", "passes", "codegen", "errors", "__init__"}
+HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggingface_hub", "transformers"}
+# These load modules of ours when their name is first used, which is their purpose.
+LAZY_MODULES = {"deplodock.universe"}
+LAZY_FUNCTIONS = {"__getattr__"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import statement: the module that has it, the one it names, and the function it stands in."""
+
+    importer: str
+    imported: str
+    function: str | None
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def sources() -> dict[str, Path]:
+    """All modules of the package by name."""
+    folders = [name for name in RANKS if (ROOT / name).is_dir()]
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    paths += [path for path in sorted(ROOT.glob("*.py")) if path.name != "lit.cfg.py"]
+    return {module_name(path): path for path in paths}
+
+
+def module_name(path: Path) -> str:
+    parts = ["deplodock", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part(module: str) -> str:
+    """The folder or root module that a module of ours belongs to."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports_of(module: str, tree: ast.AST, known: set[str], function: str | None = None) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield Import(module, alias.name, function, node.lineno)
+            case ast.ImportFrom(module=source, names=names, level=0) if source is not None:
+                for alias in names:
+                    name = f"{source}.{alias.name}"
+                    yield Import(module, name if name in known else source, function, node.lineno)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield from imports_of(module, node, known, name)
+            case ast.Lambda():
+                yield from imports_of(module, node, known, function or "<lambda>")
+            case _:
+                yield from imports_of(module, node, known, function)
+
+
+MODULES = sources()
+IMPORTS = [
+    found
+    for module, path in MODULES.items()
+    for found in imports_of(module, ast.parse(path.read_text(encoding="utf-8")), set(MODULES))
+]
+OURS = [found for found in IMPORTS if found.imported.split(".")[0] == "deplodock"]
+
+
+def complaints(found: list[Import]) -> str:
+    return "\n".join(str(item) for item in found)
+
+
+def assert_acyclic(edges: set[tuple[str, str]]) -> None:
+    graph: dict[str, set[str]] = {}
+    for importer, imported in edges:
+        graph.setdefault(importer, set()).add(imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
+
+
+def test_every_module_has_a_rank() -> None:
+    unknown = sorted({part(module) for module in MODULES} - set(RANKS))
+    assert not unknown, f"give these a rank in {Path(__file__).name}: {unknown}"
+
+
+def test_imports_point_down() -> None:
+    upward = [item for item in OURS if RANKS[part(item.importer)] < RANKS[part(item.imported)]]
+    assert not upward, complaints(upward)
+
+
+def test_no_import_cycle() -> None:
+    assert_acyclic({(item.importer, item.imported) for item in OURS if item.importer != item.imported})
+
+
+def test_no_cycle_of_folders() -> None:
+    between = {(part(item.importer), part(item.imported)) for item in OURS}
+    assert_acyclic({(importer, imported) for importer, imported in between if importer != imported})
+
+
+def test_no_numpy_or_torch_in_the_compiler() -> None:
+    heavy = [
+        item
+        for item in IMPORTS
+        if part(item.importer) in WITHOUT_NUMPY_AND_TORCH and item.imported.split(".")[0] in {"numpy", "torch"}
+    ]
+    assert not heavy, complaints(heavy)
+
+
+def test_local_imports_are_of_heavy_packages() -> None:
+    hidden = [
+        item
+        for item in IMPORTS
+        if item.function is not None
+        and item.function not in LAZY_FUNCTIONS
+        and item.importer not in LAZY_MODULES
+        and item.imported.split(".")[0] not in HEAVY
+    ]
+    assert not hidden, complaints(hidden)
+
+
+def test_imports_are_absolute() -> None:
+    relative = [
+        f"{module}:{node.lineno}"
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level > 0
+    ]
+    assert not relative
+
+
+def test_the_walker_sees_local_imports() -> None:
+    tree = ast.parse("import a\ndef f():\n    from deplodock import errors\n    if True:\n        import b.c\n")
+    found = list(imports_of("deplodock.m", tree, {"deplodock.errors"}))
+    assert [(item.imported, item.function) for item in found] == [
+        ("a", None),
+        ("deplodock.errors", "f"),
+        ("b.c", "f"),
+    ]
+
+
+def test_a_cycle_is_reported() -> None:
+    with pytest.raises(pytest.fail.Exception, match="import cycle"):
+        assert_acyclic({("a", "b"), ("b", "c"), ("c", "a")})

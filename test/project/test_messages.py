@@ -1,0 +1,56 @@
+"""The audit of the verifiers: every message of the dialects and of the verify passes is checked by some test."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+ANALYSES = ("access/boxes", "access/shared_accesses", "machine/resources", "machine/targets", "order/*")
+SOURCES = [
+    *sorted(ROOT.glob("dialects/*.py")),
+    *sorted(ROOT.glob("dialects/*/*.py")),
+    *sorted(ROOT.glob("passes/**/verify_*.py")),
+    *(path for name in ANALYSES for path in sorted(ROOT.glob(f"analysis/{name}.py"))),
+]
+FEWEST_WORDS = 3
+"""What has fewer words is no message, or not told from others."""
+
+
+def plain(text: str) -> str:
+    """Text on one line, without the escapes of regular expressions and the breaks between the parts of a string."""
+    return re.sub(r'" f?r?"', "", re.sub(r"\s+", " ", text.replace("\\", "")))
+
+
+TESTS = plain(
+    "\n".join(path.read_text() for path in sorted(ROOT.glob("test/**/*.*")) if path.suffix in (".py", ".mlir"))
+)
+
+
+def messages(path: Path) -> list[tuple[int, str]]:
+    """The lines and texts of all strings in functions, and of the parts of strings around values."""
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    nodes = {node for function in functions for node in ast.walk(function)}
+    silent = {inner for node in nodes if is_silent(node) for inner in ast.walk(node)}
+    strings = [node for node in nodes - silent if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return sorted((node.lineno, node.value.strip()) for node in strings if len(node.value.split()) >= FEWEST_WORDS)
+
+
+def is_silent(node: ast.AST) -> bool:
+    """Whether no user sees the text of a statement: a docstring or an assertion."""
+    is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_docstring or isinstance(node, ast.Assert)
+
+
+def test_messages_are_found() -> None:
+    assert any(
+        text.startswith("an async move is from global to shared memory")
+        for _, text in messages(ROOT / "dialects" / "kernel" / "move.py")
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_each_message_has_a_negative_test(path: Path) -> None:
+    missing = [f"{path}:{line}: {text}" for line, text in messages(path) if plain(text) not in TESTS]
+    assert not missing, "\n".join(["no test has these messages:", *missing])

@@ -1,0 +1,128 @@
+"""Programs that are right on normal numbers alone are found: `run --from` and `run FILE` compare on further inputs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deplodock.tools.cli.app import app
+
+FLOAT = "3.40282347E+38"
+
+
+def cli(*args: str) -> tuple[int, str]:
+    """The exit code and stdout of a command, run in this process."""
+    result = CliRunner().invoke(app, list(args))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def loops(expression: str, identity: str, tmp_path: Path) -> Path:
+    """The loop IR of an expression, its first reduction of one value, or its argmax, with another identity."""
+    path = tmp_path / "loops.mlir"
+    code, _ = cli("compile", "-c", expression, "--ir", "loop", "-o", str(path))
+    assert code == 0
+    text = path.read_text(encoding="utf-8")
+    changed = re.sub(
+        r"loop\.reduce \{(\S+)\} (%\w+ = 0 to \d+ : (\w+)) \{(.*?)\n +\}\n",
+        rf"loop.reduce \2 {{\4\n}} combine (%p: \3, %q: \3) identity [{identity} : \3] {{\n"
+        r"%r = \1 %p, %q : \3\nloop.yield %r : \3\n}\n",
+        text,
+        count=1,
+        flags=re.DOTALL,
+    ).replace("identity [0xff800000 : f32,", f"identity [{identity} : f32,")
+    assert changed != text
+    path.write_text(changed, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("expression", "identity", "inputs"),
+    [
+        ("torch.randn(8, 300).amax(1)", "0.0", "from -3 to -1"),
+        ("torch.randn(8, 300).amax(1)", "-1.0", "large and negative"),
+        ("torch.randn(8, 300).amax(1)", "-1.0e30", "all -inf"),
+        ("torch.randn(8, 300).amax(1)", f"-{FLOAT}", "all -inf"),
+        ("torch.randn(8, 300).amin(1)", "0.0", "large and positive"),
+        ("torch.randn(8, 300).amin(1)", FLOAT, "all inf"),
+        ("torch.randn(8, 40).exp().amin(1)", "1.0e3", "large and positive"),
+        ("torch.randn(8, 300).sum(1)", "1.0e-30", "0 and -0"),
+        ("torch.randn(8, 300, dtype=torch.bfloat16).amax(1)", "0.0", "from -3 to -1"),
+        ("torch.randint(-9, 9, (8, 300)).amax(1)", "0", "negative integers"),
+        ("torch.randint(-9, 9, (8, 300)).amax(1)", "-2000000000", "the smallest integers"),
+        ("torch.randint(-9, 9, (8, 300)).amin(1)", "2000000000", "the largest integers"),
+        ("torch.randn(8, 300).argmax(1)", "0.0", "from -3 to -1"),
+        ("torch.randn(8, 300).softmax(1)", "0.0", "large and negative"),
+    ],
+)
+def test_wrong_identities(tmp_path: Path, expression: str, identity: str, inputs: str) -> None:
+    path = loops(expression, identity, tmp_path)
+    code, stdout = cli("run", "-c", expression, "--from", str(path), "--device", "sim")
+    assert code == 1, stdout
+    assert f"on inputs that are {inputs}: WRONG: element [" in stdout
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "torch.randn(8, 300).softmax(1)",
+        "F.layer_norm(torch.randn(8, 300), (300,))",
+        "F.scaled_dot_product_attention(*torch.randn(3, 1, 2, 40, 16), is_causal=True)",
+        "x = torch.randn(8, 30); torch.sin(x * x * 1e3) % 0.3",
+        "F.embedding(torch.randint(0, 9, (5,)), torch.randn(9, 4))",
+        "torch.randint(1, 9, (20,)) // torch.randint(1, 9, (20,)) + torch.randint(1, 9, (20,)) % 5",
+        "(torch.randn(30) * 9).int(), torch.randn(30).half().exp()",
+        "x = torch.randn(6, 50); x.std(1), x.norm(dim=1), x.prod(1), x.cumsum(1), x.argmin(1), torch.var_mean(x, 1)[1]",
+        "F.gelu(torch.randn(50)), torch.log_softmax(torch.randn(3, 50), 1), torch.randn(9).sort()[0]",
+        "x = torch.randn(50); 1 / x, x.sqrt(), x.log(), x.rsqrt(), x.sign(), x.relu(), x.clamp(-1, 1)",
+        "x = torch.randn(12, 20); x.amax(0) / x.amin(0) - x.max(), torch.logsumexp(x, 1), x.std(), x.mean(0)",
+        "torch.randint(0, 255, (40,), dtype=torch.uint8).sum(), torch.randint(-9, 9, (40,), dtype=torch.int8) * 3",
+    ],
+)
+def test_right_programs_stay_right(tmp_path: Path, expression: str) -> None:
+    """Sets on which roundings, overflows or PyTorch itself decide are named and left out."""
+    path = tmp_path / "loops.mlir"
+    cli("compile", "-c", expression, "--ir", "loop", "-o", str(path))
+    code, stdout = cli("run", "-c", expression, "--from", str(path), "--device", "sim")
+    assert code == 0, stdout
+    assert "inputs that are" in stdout
+
+
+def test_what_was_drawn_is_said(tmp_path: Path) -> None:
+    expression = "torch.randn(8, 300).amax(1)"
+    path = tmp_path / "loops.mlir"
+    cli("compile", "-c", expression, "--ir", "loop", "-o", str(path))
+    drawn = [
+        "from -3 to -1",
+        "large and negative",
+        "large and positive",
+        "0 and -0",
+        "all -inf",
+        "all inf",
+        "normal, NaN and infinities",
+    ]
+    code, stdout = cli("run", str(path), "--device", "sim")
+    assert code == 0
+    assert f"\nalso right on inputs that are {'; '.join(drawn)}\n" in stdout
+    code, stdout = cli("run", str(path), "--device", "sim", "--json")
+    assert code == 0
+    further = json.loads(stdout)["further"]
+    assert further == [{"inputs": name, "outcome": "right", "reason": None} for name in drawn]
+    code, stdout = cli("run", "-c", expression, "--device", "sim")
+    assert "inputs that are" not in stdout
+
+
+def test_a_kernel_is_compared_on_further_inputs(tmp_path: Path) -> None:
+    expression = "torch.randn(8, 300).amax(1)"
+    path = tmp_path / "kernel.mlir"
+    cli("compile", "-c", expression, "--ir", "kernel", "-o", str(path))
+    text = path.read_text(encoding="utf-8")
+    assert "0xff800000" in text
+    path.write_text(text.replace("0xff800000", "0.0"), encoding="utf-8")
+    code, stdout = cli("run", "-c", expression, "--from", str(path), "--device", "sim")
+    assert code == 1
+    assert "output 0: right" in stdout
+    assert "on inputs that are from -3 to -1: WRONG" in stdout

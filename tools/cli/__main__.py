@@ -1,0 +1,5 @@
+"""Entry of `python -m deplodock.tools.cli`."""
+
+from deplodock.tools.cli import main
+
+main()

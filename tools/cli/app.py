@@ -1,0 +1,318 @@
+"""The commands of `deplodock` and their options."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+import deplodock
+from deplodock.errors import Error
+from deplodock.passes.driver import Level
+from deplodock.tools.bench import rows as bench_rows
+from deplodock.tools.cli.program import Options, Program, Session, is_model
+from deplodock.tools.clock import Clock
+from deplodock.tools.color import Color
+from deplodock.tools.diagnostics import run_tool
+
+app = typer.Typer(
+    name="deplodock",
+    help="A compiler from PyTorch programs to CUDA that people can read.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        help="a Python file (.py), IR text of any level (- is stdin), or a model: a folder or a Hugging Face id",
+    ),
+]
+Layer = Annotated[int | None, typer.Option(min=0, metavar="N", help="of a model, only this layer, counted from 0")]
+SeqLen = Annotated[int | None, typer.Option(min=1, metavar="N", help="tokens that a model gets  [default: 128]")]
+Expression = Annotated[
+    str | None,
+    typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
+]
+_TARGET = "architecture or card to compile for, such as sm_90 or h100"
+Target = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else sm_90]")
+]
+TargetOfRun = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else the GPU's or sm_90]")
+]
+TargetOfRows = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: the GPU's, else sm_90]")]
+Schedule = Annotated[
+    str | None,
+    typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
+]
+Verbose = Annotated[
+    int,
+    typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
+]
+Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
+DumpDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
+]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
+Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
+
+
+class Device(StrEnum):
+    """Where a program runs."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    SIM = "sim"
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+) -> None:
+    """A compiler from PyTorch programs to CUDA that people can read."""
+    if version:
+        typer.echo(f"deplodock {deplodock.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("compile")
+def compile_command(
+    context: typer.Context,
+    file: File = None,
+    expression: Expression = None,
+    ir: Annotated[Level, typer.Option(help="level to print")] = Level.CUDA,
+    target: Target = None,
+    schedule: Schedule = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
+    verbosity: Verbose = 0,
+    color: Colors = Color.AUTO,
+    print_op_generic: Generic = False,
+    dump_dir: DumpDir = None,
+    seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
+) -> None:
+    """Compile a program and print it at a level.
+
+    A model is compiled without its weights; what it amounts to, such as kernels and bytes, is printed to stderr.
+    """
+    if schedule is not None and ir in (Level.TORCH, Level.TENSOR, Level.LOOP):
+        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
+    options = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
+    session = _session(context, options)
+    program = _read(session, file, expression, weights=False)
+    module = program.module
+    if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
+        importlib.import_module("deplodock.tools.summary").lower_with_summary(session, program, ir)
+    else:
+        session.lower(module, ir)
+    text = session.text(module, ir)
+    if output is None:
+        session.write(text, ir)
+    else:
+        output.write_text(text, encoding="utf-8")
+    if ir is Level.CUDA:
+        session.report_nvcc(text, module)
+    session.finish(module)
+    sys.stdout.flush()
+
+
+@app.command("run")
+def run_command(
+    context: typer.Context,
+    file: File = None,
+    expression: Expression = None,
+    replacement: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FILE", help="IR text to run in place of the program, on its inputs, against its result"
+        ),
+    ] = None,
+    device: Annotated[
+        Device, typer.Option(help="where to run: on the GPU, or in the simulator; auto is the GPU if there is one")
+    ] = Device.AUTO,
+    bench: Annotated[bool, typer.Option("--bench", help="time the program on the GPU beside PyTorch")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="time each kernel on the GPU, with ncu's counters if it is there")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
+        ),
+    ] = False,
+    limit: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="time that nvcc, a run on the GPU, or --bench, may take")
+    ] = 300.0,
+    ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
+    target: TargetOfRun = None,
+    schedule: Schedule = None,
+    verbosity: Verbose = 0,
+    color: Colors = Color.AUTO,
+    print_op_generic: Generic = False,
+    dump_dir: DumpDir = None,
+    seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
+) -> None:
+    """Compile a program, run it, and check the result.
+
+    It runs on the GPU, or in a simulator of one. A Python program is compared with PyTorch, IR text with the evaluator
+    of the same text, both in float64. Text, also that of --from, is compared on further inputs, too: negative, large,
+    infinite and so on. Of a program that is too large for the simulator a sample of the CTAs runs, and what they write
+    is compared. The exit code is 1 if an output is wrong or the simulator finds a mistake such as a data race, and 3
+    ("not run") if no CTA of some kernel could run.
+    """
+    given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
+    session = _session(context, given)
+    measured = "--bench" if bench else "--profile" if profile else None
+    if measured and device is Device.SIM:
+        raise typer.BadParameter(f"{measured} measures a GPU: leave out --device sim")
+    with session.clock.part("import deplodock"):
+        runtime = importlib.import_module("deplodock.runtime.device")
+    missing = runtime.missing() if device is not Device.SIM else "--device sim"
+    if missing is not None and (measured or device is Device.CUDA):
+        without = f"without {measured}, " if measured else ""
+        raise Error(f"{missing}; {without}--device sim runs the program in the simulator")
+    if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
+        session.options = replace(session.options, target=runtime.device_target())
+    program = _read(session, file, expression, weights=True)
+    if bench and program.captured is None:
+        raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
+    if replacement is not None and program.captured is None:
+        raise typer.BadParameter("--from takes its inputs from a Python program: give -c EXPR or a .py file")
+    # The simulator needs numpy, which `compile` of IR text does without.
+    with session.clock.part("import deplodock"):
+        run = importlib.import_module("deplodock.tools.cli.run")
+    place = "cuda" if missing is None else "sim"
+    how = run.RunOptions(place, bench=bench, profile=profile, json=as_json, limit=limit)
+    outcome = run.run(session, program, ir, replacement, how)
+    sys.stdout.flush()
+    if outcome.code:
+        raise typer.Exit(outcome.code)
+
+
+@app.command("bench")
+def bench_command(
+    name: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="rows whose name contains this; may be repeated")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="rows of this model; may be repeated")] = None,
+    s: Annotated[
+        list[int] | None, typer.Option("-s", metavar="N", help="rows of this sequence length; may be repeated")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="DIR", help="folder of the results  [default: bench/results/CARD]")
+    ] = None,
+    limit: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="time that a row may take")] = 120.0,
+    budget: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="time after which no row is started")
+    ] = 3600.0,
+    listing: Annotated[bool, typer.Option("--list", help="print the rows, measure nothing")] = False,
+    replacement: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="IR text to run in place of the program of the one row"),
+    ] = None,
+    autotune: Annotated[
+        bool, typer.Option("--max-autotune", help="time torch.compile in that mode, too; the results keep its times")
+    ] = False,
+    compile_only: Annotated[
+        bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
+    ] = False,
+    target: TargetOfRows = None,
+) -> None:
+    """Measure the benchmark on the GPU beside PyTorch.
+
+    It has a row for each program. The results, JSON lines and Markdown, are written after each row. The exit code is 1
+    if a row is wrong, below the floor of its time, or not measured.
+    """
+    rows = bench_rows.chosen(bench_rows.read_rows(), name or [], model or [], s or [])
+    if listing:
+        print("\n".join(f"{row.name}: {row.text}" for row in rows))
+        return
+    if replacement is not None and len(rows) != 1:
+        raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
+    runtime = importlib.import_module("deplodock.runtime.device")
+    missing = runtime.missing()
+    if missing is not None and not compile_only:
+        raise Error(f"{missing}; --compile-only compiles the rows without a GPU")
+    target = target or ("sm_90" if missing is not None else runtime.device_target())
+    table = importlib.import_module("deplodock.tools.cli.table")
+    if compile_only:
+        passed = table.compile_table(rows, target)
+    else:
+        card = runtime.device_name()
+        folder = output or Path("bench", "results", card.replace(" ", "-"))
+        passed = table.measure_table(
+            rows, card, target, folder, table.TableOptions(limit, budget, replacement, autotune)
+        )
+    if not passed:
+        raise typer.Exit(1)
+
+
+@app.command("ops")
+def ops_command() -> None:
+    """List the operations of PyTorch that programs may use.
+
+    A line has the name, the element types, and what the operation becomes. docs/ops.md has the same table.
+    """
+    print(importlib.import_module("deplodock.tools.operations").listing(), end="")
+
+
+@app.command("fuzz")
+def fuzz_command(
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="cases to check  [default: 100]")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="time after which no case is started")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="number of the first case; each case is seeded with its own")
+    ] = 0,
+    compile_every: Annotated[
+        int, typer.Option(min=0, metavar="N", help="let nvcc compile every n-th case, and a GPU run it; 0 for none")
+    ] = 10,
+    host_every: Annotated[
+        int, typer.Option(min=0, metavar="N", help="run every n-th case's CUDA text on the host; 0 for none")
+    ] = 10,
+    most_failures: Annotated[int, typer.Option(min=1, metavar="N", help="kinds of failures after which to stop")] = 10,
+) -> None:
+    """Check random PyTorch programs at every level.
+
+    Decisions of fusion and schedules are random, too. A failure is shrunk and printed as a command and as the IR before
+    the first wrong pass; the exit code is 1 then.
+    """
+    fuzz = importlib.import_module("deplodock.tools.cli.fuzz")
+    count = 100 if count is None and seconds is None else count
+    if not fuzz.run(seed, count, seconds, compile_every, host_every, most_failures):
+        raise typer.Exit(1)
+
+
+def _session(context: typer.Context, options: Options) -> Session:
+    return Session(options, context.obj or Clock())
+
+
+def _read(session: Session, file: str | None, expression: str | None, *, weights: bool) -> Program:
+    if (file is None) == (expression is None):
+        raise typer.BadParameter("give a program: either -c EXPR or a FILE")
+    if is_model(file):
+        return session.read_model(file or "", weights=weights)
+    if session.options.layer is not None or session.options.seq_len is not None:
+        raise typer.BadParameter("--layer and --seq-len are for models: a folder or a Hugging Face id")
+    return session.read_expression(expression) if expression is not None else session.read_file(file or "")
+
+
+def main(clock: Clock) -> NoReturn:
+    """Run the command line whose clock was started before anything was imported."""
+    run_tool("deplodock", lambda: app(obj=clock))

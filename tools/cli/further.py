@@ -1,0 +1,84 @@
+"""Compares a program on further inputs, and says on which it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deplodock.interpreters.simulate import Finding, simulate
+from deplodock.runtime.compare import Verdict
+from deplodock.runtime.device import Executable
+from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
+from deplodock.tools.cli.execute import Lowered
+from deplodock.tools.cli.inputs import converts_to_integers, further_inputs, needs_finite
+from deplodock.tools.cli.program import Session
+from deplodock.tools.cli.task import Task
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A further set of inputs by its name: why it is not compared, or the verdicts and the findings on it."""
+
+    name: str
+    reason: str = ""
+    verdicts: Sequence[Verdict] = ()
+    findings: Sequence[Finding] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether all outputs are right and nothing is found."""
+        return not self.findings and all(verdict.passed for verdict in self.verdicts)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON types."""
+        outcome = "not compared" if self.reason else "right" if self.passed else "wrong"
+        return {"inputs": self.name, "outcome": outcome, "reason": self.reason or None}
+
+
+def judge_on_further_inputs(
+    session: Session, lowered: Lowered, task: Task, executable: Executable | None, *, is_given: bool
+) -> list[Judged]:
+    """Compare a program of which text is given on inputs that show what drawn ones do not."""
+    if task.module is None or task.source_on is None or not (is_given or task.sensitivity is None):
+        return []
+    steps = 0 if executable is not None else lane_steps(lowered.module)
+    finite, large = needs_finite(task.module), not converts_to_integers(task.module)
+    judged: list[Judged] = []
+    sets = further_inputs(task.inputs, session.options.seed, finite=finite or not large, large=large)
+    for number, (name, inputs) in enumerate(sets, start=2):
+        if steps * number > LANE_STEP_LIMIT:
+            judged.append(Judged(name, "the program is too large to run on further inputs"))
+            continue
+        other = task.on(inputs)
+        if isinstance(other, str):
+            judged.append(Judged(name, other))
+            continue
+        if executable is not None:
+            judged.append(Judged(name, "", other.verdicts(executable.run(inputs))))
+            continue
+        simulation = simulate(lowered.module, inputs, most_steps=MOST_LANE_STEPS)
+        session.clock.add("simulator", simulation.seconds)
+        judged.append(Judged(name, "", other.verdicts(simulation.outputs), simulation.findings))
+    return judged
+
+
+def print_judged(judged: Sequence[Judged]) -> bool:
+    """Print what came out on further inputs; whether all of it is right."""
+    right = [each.name for each in judged if not each.reason and each.passed]
+    if right:
+        print(f"also right on inputs that are {'; '.join(right)}")
+    left_out: dict[str, list[str]] = {}
+    for each in judged:
+        if each.reason:
+            left_out.setdefault(each.reason, []).append(each.name)
+    for reason, names in left_out.items():
+        print(f"not compared on inputs that are {'; '.join(names)}: {reason}")
+    wrong = [each for each in judged if not each.reason and not each.passed]
+    for each in wrong:
+        for number, verdict in enumerate(each.verdicts):
+            if not verdict.passed:
+                print(f"output {number} on inputs that are {each.name}: WRONG: {verdict}")
+        for finding in each.findings:
+            print(f"on inputs that are {each.name}: {finding}")
+    return not wrong

@@ -1,0 +1,61 @@
+"""What `deplodock fuzz` prints: each failure shrunk, as a command and as IR, and a summary."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from deplodock.fuzz.case import Case, Checker, Failure, NotDrawn
+from deplodock.fuzz.run import Found, fuzz
+from deplodock.fuzz.shrink import Shrinker
+from deplodock.schedule.schedule import format_schedule
+
+
+def run(
+    first: int, count: int | None, seconds: float | None, compile_every: int, host_every: int, most_failures: int
+) -> bool:
+    """Fuzz, print what is found, and say whether all is well."""
+    summary = fuzz(
+        first,
+        count=count,
+        seconds=seconds,
+        compile_every=compile_every,
+        host_every=host_every,
+        most_failures=most_failures,
+        report=report,
+    )
+    print("\n".join(summary.lines()))
+    missing = summary.missing()
+    if missing:
+        print(f"FAILED: fewer than one in twenty of {', '.join(missing)}")
+    print("FAILED" if summary.failures or missing else "passed")
+    return not summary.failures and not missing
+
+
+def report(found: Found) -> None:
+    """Shrink a failure and print it."""
+    shrinker = Shrinker(found.case, found.expression, found.failure)
+    case = shrinker.run()
+    checker = Checker(case, every_pass=True)
+    failure = shrinker.failure
+    try:
+        checker.run()
+    except NotDrawn:
+        pass
+    except Failure as earliest:
+        failure = earliest
+    print(f"case {found.number}: {failure}".rstrip())
+    print("  again: " + _command(case, checker.classes))
+    if case.fusion is not None or len(checker.classes) > 1:
+        print("  with the module below in --from FILE, which has the decisions of fusion and the schedules")
+    if checker.before:
+        print(f"  the last module that was right:\n{checker.before}")
+    sys.stdout.flush()
+
+
+def _command(case: Case, classes: set[str]) -> str:
+    """The command line that shows a failure again, with the schedule where one serves all kernels."""
+    words = ["deplodock", "run", "--device", "sim", "-c", case.text, "--seed", str(case.seed)]
+    if case.schedules is not None and len(classes) == 1:
+        words += ["--schedule", format_schedule(case.schedules[next(iter(classes))])]
+    return shlex.join(words)

@@ -1,0 +1,215 @@
+"""What `compile` and `run` share: reading a program, lowering it with trace and dumps, and printing it."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import re
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.targets.mlir import MLIRTarget
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.analysis.machine.targets import nvcc_arch, target_of
+from deplodock.codegen.cuda import print_module
+from deplodock.dialects import kernel
+from deplodock.errors import InvalidInputError
+from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
+from deplodock.passes.trace import Trace
+from deplodock.runtime.nvcc import compile_cubin, find_nvcc
+from deplodock.tools.cli import TORCH
+from deplodock.tools.clock import Clock
+from deplodock.tools.color import Writer
+from deplodock.tools.diagnostics import decode, explain
+from deplodock.tools.progress import tracked
+from deplodock.tools.source import LocatingParser
+
+if TYPE_CHECKING:
+    from deplodock.frontend.program import CapturedProgram
+
+FOREIGN = ("import torch", "torch.export", "nvcc")
+"""The parts of a command's time that are not deplodock's."""
+
+
+def is_model(name: str | None) -> bool:
+    """Whether a name stands for a model: a folder, or an id `owner/name` where there is no such file."""
+    path = Path(name or "-")
+    is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) is not None and path.suffix not in (".py", ".mlir")
+    return path.is_dir() or (is_id and not path.exists())
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that the commands share."""
+
+    target: str | None = None
+    seed: int = 0
+    verbosity: int = 0
+    color: bool = False
+    generic: bool = False
+    dump_dir: Path | None = None
+    schedule: str | None = None
+    layer: int | None = None
+    seq_len: int | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module and, if it was captured from Python, how PyTorch runs it."""
+
+    module: ModuleOp
+    captured: CapturedProgram | None = None
+
+
+class Session:
+    """One command at work: its options, its clock, the dialects it knows, and what it has written."""
+
+    def __init__(self, options: Options, clock: Clock) -> None:
+        self.options = options
+        self.clock = clock
+        self.writer = Writer(options.color)
+        self.ctx = new_context()
+        self._dumped = 0
+        self._is_long = False
+        clock.add("import deplodock", clock.unaccounted())
+
+    def read_expression(self, text: str) -> Program:
+        """Capture the program of `-c`. Raises what `frontend.expression.read_expression` raises."""
+        self._import_frontend()
+        expression = importlib.import_module("deplodock.frontend.expression")
+        with self.clock.part("torch.export"):
+            captured: CapturedProgram = expression.read_expression(text, seed=self.options.seed)
+        return self._begin(Program(captured.module, captured))
+
+    def read_model(self, name: str, *, weights: bool) -> Program:
+        """Capture a model of transformers. Raises what `frontend.models.read_model` raises."""
+        self._import_frontend()
+        models = importlib.import_module("deplodock.frontend.models")
+        sizes = {"layer": self.options.layer, "seq_len": self.options.seq_len}
+        given = {key: value for key, value in sizes.items() if value is not None}
+        self._is_long = True
+        with self.clock.part("torch.export"):
+            captured: CapturedProgram = models.read_model(name, weights=weights, seed=self.options.seed, **given)
+        return self._begin(Program(captured.module, captured))
+
+    def read_file(self, name: str) -> Program:
+        """Read a program: a Python file if its name ends in `.py`, else IR text; `-` is IR text from stdin.
+
+        Raises:
+            OSError: the file cannot be read.
+            Error, ParseError, VerifyException: it holds no program.
+        """
+        if not name.endswith(".py"):
+            return self._begin(Program(self.read_module(name)))
+        self._import_frontend()
+        expression = importlib.import_module("deplodock.frontend.expression")
+        with self.clock.part("torch.export"):
+            captured: CapturedProgram = expression.read_file(Path(name), seed=self.options.seed)
+        return self._begin(Program(captured.module, captured))
+
+    def read_module(self, name: str) -> ModuleOp:
+        """Read IR text. Raises as `read_file`."""
+        with self.clock.part("parsing"):
+            data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+            file = "<stdin>" if name == "-" else name
+            text = decode(data, file)
+            module = LocatingParser(self.ctx, text, file).parse_module()
+            try:
+                module.verify()
+            except VerifyException as error:
+                raise explain(error, module, file, text, None) from None
+        set_target(module, self.options.target)
+        level = level_of(module)
+        if self.options.schedule is not None and level in (Level.TILE, Level.KERNEL):
+            raise InvalidInputError(f"--schedule is for programs above tile level; {name} is at {level} level")
+        return module
+
+    def lower(self, module: ModuleOp, level: Level) -> None:
+        """Run the stages to a level, with a trace at `-vv`. Raises as `driver.lower`."""
+        trace = Trace(module, self.writer.trace_line) if self.options.verbosity > 1 else None
+        todo = stages(level_of(module), level) if self._is_long else []
+        bar = iter(tracked(todo, len(todo), "compiling"))
+        next(bar, None)
+
+        def observe(run: StageRun, changed: ModuleOp) -> None:
+            self.clock.add(f"{run.level} passes", run.seconds)
+            next(bar, None)
+            if trace is not None:
+                trace(run, changed)
+            self._dump(run.stage.label.replace(":", ""), changed)
+
+        lower(module, self.ctx, level, schedule=self.options.schedule, observer=observe)
+
+    def text(self, module: ModuleOp, level: Level) -> str:
+        """The text of a module: CUDA, or IR as `deplodock-opt` prints it."""
+        with self.clock.part("printing"):
+            if level is Level.CUDA:
+                return print_module(module)
+            stream = StringIO()
+            MLIRTarget(print_generic_format=self.options.generic).emit(self.ctx, module, stream)
+            return stream.getvalue()
+
+    def write(self, text: str, level: Level) -> None:
+        """Write the text of a module to stdout."""
+        self.writer.code(text, "cuda" if level is Level.CUDA else "mlir")
+
+    def note(self, text: str) -> None:
+        """Write a line for the person at the terminal, apart from the results."""
+        print(f"deplodock: {text}", file=sys.stderr)
+
+    def report_nvcc(self, text: str, module: ModuleOp) -> None:
+        """With `-v`, compile CUDA where there is an nvcc and note what each kernel takes.
+
+        Raises CompileError if nvcc rejects the text.
+        """
+        if not self.options.verbosity or find_nvcc() is None:
+            return
+        arch = nvcc_arch(target_of(module).arch.data)
+        with self.clock.part("nvcc"):
+            reports = compile_cubin(text, arch).reports
+        for report in reports.values():
+            spilled = report.spill_stores + report.spill_loads
+            self.note(
+                f"nvcc {arch}: {report.name}: {report.registers} registers, {report.shared} bytes of static shared "
+                f"memory, {spilled} bytes spilled"
+            )
+
+    def finish(self, module: ModuleOp) -> None:
+        """Write the kernels to the dump folder, and with `-v` the parts of the time."""
+        folder = self.options.dump_dir
+        if folder is not None:
+            for function in kernel.functions(module):
+                path = folder / f"{function.sym_name.data}.cu"
+                path.write_text(print_module(ModuleOp([function.clone()])), encoding="utf-8")
+            self.note(f"wrote {self._dumped} modules to {folder}")
+        if self.options.verbosity:
+            print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)
+
+    def _begin(self, program: Program) -> Program:
+        """Set the target, dump the input, and collect garbage again, but for what was imported."""
+        set_target(program.module, self.options.target)
+        self._dump(f"input_{level_of(program.module)}", program.module)
+        gc.freeze()
+        gc.enable()
+        return program
+
+    def _import_frontend(self) -> None:
+        with self.clock.part("import torch"):
+            for name in TORCH:
+                importlib.import_module(name)
+        with self.clock.part("import frontend"):
+            importlib.import_module("deplodock.frontend.expression")
+
+    def _dump(self, label: str, module: ModuleOp) -> None:
+        folder = self.options.dump_dir
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self._dumped:02d}_{label}.mlir"
+        path.write_text(self.text(module, Level.KERNEL), encoding="utf-8")
+        self._dumped += 1

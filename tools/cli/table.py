@@ -1,0 +1,224 @@
+"""`deplodock bench`: the table, row by row, in a process of its own that a hanging or faulting kernel may take down."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any, Protocol
+
+import deplodock
+from deplodock.analysis.machine.targets import nvcc_arch, target_of
+from deplodock.passes.driver import Level
+from deplodock.runtime.cubins import cubins
+from deplodock.tools.bench.report import Result, read_results, write_results
+from deplodock.tools.bench.rows import Row
+from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.clock import Clock
+from deplodock.tools.progress import tracked
+
+_WORDS = 40
+"""The words of an error that stay in the results."""
+
+_UNMEASURED = "not measured: out of time"
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How rows are measured.
+
+    `limit` is the seconds that a row may take, `budget` those after which none is started, `replacement` a file of IR
+    text to run in place of every row's program; `autotune` lets torch.compile take part in mode max-autotune, too.
+    """
+
+    limit: float = 120.0
+    budget: float = 3600.0
+    replacement: str | None = None
+    autotune: bool = False
+
+
+class Worker(Protocol):
+    """Measures rows, each within a limit of seconds: what `run --bench --json` prints, or {"error": why}."""
+
+    def measure(self, row: Row, limit: float) -> dict[str, Any]:
+        """Measure one row."""
+        ...
+
+
+def run_table(
+    rows: Sequence[Row], worker: Worker, folder: Path, conditions: dict[str, str], *, limit: float, budget: float
+) -> bool:
+    """Measure rows and write the results after each; whether all are right and measured.
+
+    Rows that were measured before and are not measured now stay in the results, with the conditions of then.
+
+    Args:
+        rows: the rows.
+        worker: who measures.
+        folder: where the results go.
+        conditions: how it is measured.
+        limit: seconds that a row may take.
+        budget: seconds after which no row is started.
+    """
+    results = read_results(folder)
+    end = time.monotonic() + budget
+    passed = True
+    for row in tracked(rows, len(rows), "measuring"):
+        found = worker.measure(row, limit) if time.monotonic() < end else {"error": _UNMEASURED}
+        result = _result(row, found, conditions)
+        passed &= result.passed
+        if result.error != _UNMEASURED or row.name not in results:
+            results[row.name] = result.with_autotuned(results.get(row.name))
+        write_results(folder, results.values())
+        print(f"{row.name}: {result.error or _times(result)}", flush=True)
+    return passed
+
+
+def _result(row: Row, found: dict[str, Any], conditions: dict[str, str]) -> Result:
+    error = found.get("error") or ("" if found.get("passed") else "wrong")
+    return Result(row.name, row.kind, found.get("bench"), error, conditions)
+
+
+def _times(result: Result) -> str:
+    timings = [] if result.bench is None else result.bench["timings"]
+    return ", ".join(f"{each['name']} {each['microseconds']:.1f} us" for each in timings)
+
+
+class Process:
+    """A worker in a process of its own, started again after an error: faults stay with a CUDA context."""
+
+    def __init__(self, target: str, options: TableOptions = TableOptions()) -> None:
+        self._target = target
+        self._options = options
+        self._process: Any = None
+        self._connection: Any = None
+
+    def measure(self, row: Row, limit: float) -> dict[str, Any]:
+        """Measure one row; a process that does not answer within the limit is killed."""
+        connection = self._connection or self._start()
+        try:
+            connection.send(row)
+            found = connection.recv() if connection.poll(limit) else {"error": f"no end in {limit:.0f} s"}
+        except (EOFError, OSError):
+            found = {"error": "the process ended"}
+        if "error" in found:
+            self.close()
+        return found
+
+    def _start(self) -> Any:
+        self._connection, other = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_serve, args=(other, self._target, self._options), daemon=True)
+        self._process.start()
+        other.close()
+        return self._connection
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        self._process = self._connection = None
+
+
+def _serve(connection: Any, target: str, options: TableOptions) -> None:
+    with contextlib.suppress(EOFError):
+        while True:
+            connection.send(_measure(connection.recv(), target, options))
+            gc.unfreeze()
+            gc.collect()
+            importlib.import_module("torch").cuda.empty_cache()
+
+
+def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
+    """Run one row as `deplodock run --bench --json`; whatever goes wrong is its result."""
+    run = importlib.import_module("deplodock.tools.cli.run")
+    output, log = StringIO(), StringIO()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
+            session = Session(Options(target=target), Clock())
+            program = session.read_expression(row.text)
+            how = run.RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
+            outcome = run.run(session, program, None, options.replacement, how)
+    except Exception as error:
+        return {"error": _short(error)}
+    if outcome is not run.Outcome.PASSED:
+        return {"error": f"wrong: {_verdict(log.getvalue())}"}
+    return json.loads(output.getvalue().splitlines()[-1])
+
+
+def _short(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()[:_WORDS])}"
+
+
+def _verdict(log: str) -> str:
+    """The line about the first wrong output, else the last line."""
+    lines = log.splitlines()
+    return next((line for line in lines if "WRONG" in line), lines[-1] if lines else "")
+
+
+def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, options: TableOptions) -> bool:
+    """Measure rows on the GPU; see `run_table`."""
+    worker = Process(target, options)
+    found = conditions(card, target)
+    try:
+        return run_table(rows, worker, folder, found, limit=options.limit, budget=options.budget)
+    finally:
+        worker.close()
+
+
+def compile_table(rows: Sequence[Row], target: str) -> bool:
+    """Compile rows into the cache on all cores and print what went wrong; whether nothing did."""
+    passed = True
+    with ProcessPoolExecutor(mp_context=_SPAWN) as pool:
+        compiled = zip(rows, pool.map(_compile, rows, [target] * len(rows)), strict=True)
+        for row, error in tracked(compiled, len(rows), "compiling"):
+            passed &= not error
+            print(f"{row.name}: {error or 'compiled'}", flush=True)
+    return passed
+
+
+def _compile(row: Row, target: str) -> str:
+    try:
+        session = Session(Options(target=target), Clock())
+        module = session.read_expression(row.text).module
+        session.lower(module, Level.KERNEL)
+        cubins([session.text(module, Level.CUDA)], nvcc_arch(target_of(module).arch.data))
+    except Exception as error:
+        return _short(error)
+    return ""
+
+
+def conditions(card: str, target: str) -> dict[str, str]:
+    """How a table is measured."""
+    torch = importlib.import_module("torch")
+    return {
+        "card": card,
+        "target": target,
+        "driver": _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "deplodock": deplodock.__version__,
+        "torch": str(torch.__version__),
+        "cuda": str(torch.version.cuda),
+        "commit": _first_line("git", "-C", str(Path(deplodock.__file__).parent), "rev-parse", "--short", "HEAD"),
+        "command": " ".join(["deplodock", *sys.argv[1:]]),
+    }
+
+
+def _first_line(*command: str) -> str:
+    """The first line that a command prints; `unknown` where it cannot run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return next(iter(done.stdout.splitlines()), "unknown")
