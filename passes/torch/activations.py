@@ -1,84 +1,64 @@
-"""Patterns for activation functions, as PyTorch computes them so that both tails come out right."""
+"""Activation functions, as PyTorch computes them so that both tails come out right."""
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import pi
+from math import sqrt as root
 
-from xdsl.dialects import arith, math
-from xdsl.ir import SSAValue
-
-from deplodock.dialects.torch import AtenOp
-from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.tensors import Tensor, erf, exp, log1p, maximum, tanh, where
 
 
-class LowerRelu(AtenPattern):
+@lowers("relu")
+def relu(self: Tensor) -> Tensor:
     """`maximum(x, 0)`, which propagates NaN."""
-
-    overloads = ("relu",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        return build.apply("maximum", x, build.constant_like(0, x))
+    return maximum(self, 0)
 
 
-class LowerLeakyRelu(AtenPattern):
+@lowers("leaky_relu")
+def leaky_relu(self: Tensor, negative_slope: float) -> Tensor:
     """`x` where it is positive, else `x * negative_slope`."""
-
-    overloads = ("leaky_relu",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        scaled = build.map(arith.MulfOp, x, build.constant_like(op.value("negative_slope"), x), name="scaled")
-        return build.select(build.compare_with("gt", x, 0), x, scaled)
+    scaled = (self * negative_slope).named("scaled")
+    return where(self > 0, self, scaled)
 
 
-class LowerSigmoid(AtenPattern):
-    """`1 / (1 + exp(-x))`; silu is x times that, in one division."""
-
-    overloads = ("sigmoid", "silu")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        one = build.constant_like(1, x)
-        exp = build.map(math.ExpOp, build.map(arith.NegfOp, x, name="neg"), name="exp")
-        denominator = build.map(arith.AddfOp, one, exp, name="denominator")
-        return build.map(arith.DivfOp, one if op.schema().name == "sigmoid" else x, denominator)
+@lowers("sigmoid")
+def sigmoid(self: Tensor) -> Tensor:
+    """`1 / (1 + exp(-x))`."""
+    one = self.like(1)
+    return one / _denominator(self, one)
 
 
-class LowerGelu(AtenPattern):
+@lowers("silu")
+def silu(self: Tensor) -> Tensor:
+    """`x / (1 + exp(-x))`."""
+    return self / _denominator(self, self.like(1))
+
+
+def _denominator(x: Tensor, one: Tensor) -> Tensor:
+    return (one + exp((-x).named("neg")).named("exp")).named("denominator")
+
+
+@lowers("gelu")
+def gelu(self: Tensor, approximate: str) -> Tensor:
     """`x / 2 * (1 + erf(x / sqrt 2))`; approximate: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`."""
-
-    overloads = ("gelu",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        approximate = op.value("approximate")
-        if approximate not in ("none", "tanh"):
-            raise ValueError(f"approximate must be 'none' or 'tanh', not '{approximate}'")
-        if approximate == "none":
-            scaled = build.map(arith.MulfOp, x, build.constant_like(sqrt(0.5), x), name="scaled")
-            inner = build.map(math.ErfOp, scaled, name="erf")
-        else:
-            square = build.map(arith.MulfOp, x, x, name="square")
-            cube = build.map(arith.MulfOp, square, x, name="cube")
-            small = build.map(arith.MulfOp, cube, build.constant_like(0.044715, x), name="small")
-            bent = build.map(arith.AddfOp, x, small, name="bent")
-            scaled = build.map(arith.MulfOp, bent, build.constant_like(sqrt(2 / pi), x), name="scaled")
-            inner = build.map(math.TanhOp, scaled, name="tanh")
-        half = build.map(arith.MulfOp, x, build.constant_like(0.5, x), name="half")
-        return build.map(arith.MulfOp, half, build.map(arith.AddfOp, inner, build.constant_like(1, x), name="above"))
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate must be 'none' or 'tanh', not '{approximate}'")
+    if approximate == "none":
+        inner = erf((self * root(0.5)).named("scaled")).named("erf")
+    else:
+        cube = ((self * self).named("square") * self).named("cube")
+        bent = (self + (cube * 0.044715).named("small")).named("bent")
+        inner = tanh((bent * root(2 / pi)).named("scaled")).named("tanh")
+    half = (self * 0.5).named("half")
+    return half * (inner + 1).named("above")
 
 
-class LowerSoftplus(AtenPattern):
+@lowers("softplus")
+def softplus(self: Tensor, beta: float, threshold: float) -> Tensor:
     """`log(1 + exp(beta * x)) / beta`, and x itself where beta * x is above the threshold."""
-
-    overloads = ("softplus",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, beta = op.operand("self"), op.value("beta")
-        scaled = x if beta == 1 else build.map(arith.MulfOp, x, build.constant_like(beta, x), name="scaled")
-        soft = build.map(math.Log1pOp, build.map(math.ExpOp, scaled, name="exp"), name="soft")
-        if beta != 1:
-            soft = build.map(arith.DivfOp, soft, build.constant_like(beta, x), name="soft")
-        return build.select(build.compare_with("gt", scaled, op.value("threshold")), x, soft)
+    scaled = self if beta == 1 else (self * beta).named("scaled")
+    soft = log1p(exp(scaled).named("exp")).named("soft")
+    if beta != 1:
+        soft = (soft / beta).named("soft")
+    return where(scaled > threshold, self, soft)

@@ -44,31 +44,10 @@ from deplodock.passes.torch import (
     reductions,
     shapes,
 )
+from deplodock.passes.torch.lowering import LOWERINGS, lower
 from deplodock.passes.torch.pattern import AtenPattern
 
 PATTERNS: tuple[type[AtenPattern], ...] = (
-    elementwise.LowerUnary,
-    elementwise.LowerRounding,
-    elementwise.LowerBinary,
-    elementwise.LowerDiv,
-    elementwise.LowerBinaryFunction,
-    elementwise.LowerRsub,
-    elementwise.LowerNeg,
-    elementwise.LowerAbs,
-    elementwise.LowerSign,
-    elementwise.LowerReciprocal,
-    elementwise.LowerClamp,
-    elementwise.LowerCast,
-    elementwise.LowerBitcast,
-    activations.LowerRelu,
-    activations.LowerLeakyRelu,
-    activations.LowerSigmoid,
-    activations.LowerGelu,
-    activations.LowerSoftplus,
-    powers.LowerPow,
-    division.LowerRoundedDiv,
-    division.LowerRemainder,
-    division.LowerFmod,
     comparisons.LowerComparison,
     comparisons.LowerIsSpecial,
     comparisons.LowerLogical,
@@ -128,6 +107,9 @@ PATTERNS: tuple[type[AtenPattern], ...] = (
 )
 """One pattern for each family of operations."""
 
+FAMILIES = (activations, division, elementwise, powers)
+"""The files whose functions are the lowerings of all overloads."""
+
 
 @dataclass(frozen=True)
 class DecomposePass(ModulePass):
@@ -139,6 +121,9 @@ class DecomposePass(ModulePass):
         # A plain walk: xDSL's driver wraps errors of a pattern in a dump of the module.
         patterns = {name: pattern() for pattern in PATTERNS for name in pattern.overloads}
         for inner in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
+            if inner.schema().name in LOWERINGS:
+                lower(inner)
+                continue
             pattern = patterns.get(inner.schema().name)
             if pattern is not None:
                 pattern.match_and_rewrite(inner, PatternRewriter(inner))

@@ -14,6 +14,7 @@ from deplodock.dialects.torch import ATEN_OPS
 from deplodock.dialects.torch.aten import ALIASES, SCHEMAS
 from deplodock.passes.torch.decompose import PATTERNS
 from deplodock.passes.torch.index_maps import reshape_map
+from deplodock.passes.torch.lowering import LOWERINGS
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -176,7 +177,7 @@ def test_every_operation_has_a_case_and_a_pattern() -> None:
         for key in re.findall(r'^    "(.+?)": \(', path.read_text(), re.MULTILINE)
     ]
     assert {word for key in keys for word in key.split()} >= set(ATEN_OPS)
-    lowered = [overload for pattern in PATTERNS for overload in pattern.overloads]
+    lowered = [*LOWERINGS, *(overload for pattern in PATTERNS for overload in pattern.overloads)]
     assert sorted(lowered) == sorted(ATEN_OPS)
 
 
