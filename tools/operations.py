@@ -10,8 +10,7 @@ from xdsl.ir import Attribute
 from deplodock.dialects.elements import INTEGERS, listed
 from deplodock.dialects.torch.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS
 from deplodock.dialects.torch.schema import Rule, Schema
-from deplodock.passes.torch.decompose import PATTERNS
-from deplodock.passes.torch.lowering import LOWERINGS
+from deplodock.passes.torch.decompose import LOWERINGS
 
 _NAMES: dict[tuple[Attribute, ...], str] = {
     ANY: "all",
@@ -65,7 +64,5 @@ def _elements(schema: Schema) -> str:
 
 def _meaning(name: str) -> str:
     """The first sentence of the formula that lowers an operation."""
-    patterns = {name: pattern for pattern in PATTERNS for name in pattern.overloads}
-    formula = LOWERINGS[name].formula if name in LOWERINGS else patterns[name]
-    paragraph = (inspect.getdoc(formula) or "").split("\n\n")[0]
+    paragraph = (inspect.getdoc(LOWERINGS[name].formula) or "").split("\n\n")[0]
     return " ".join(paragraph.split())

@@ -1,7 +1,7 @@
 """The `torch` dialect: a captured PyTorch program, one operation per ATen overload, named as torch-mlir names them.
 
 The operation classes are made from the table of ATen schemas in `aten.py`, so that adding an operation is one line
-there and one pattern in the `decompose` pass. Tensors are builtin `tensor` types of the elements in `elements.py`. A
+there and one formula in `passes/torch/`. Tensors are builtin `tensor` types of the elements in `elements.py`. A
 parameter of the schema that is a tensor is an operand; every other one is a property, left out where it has its
 default. `other` of the `.Tensor` overloads may be a number, which is then a property too, and an optional tensor that
 is left out before one that is given is `none`. A list of tensors with gaps says where its tensors stand.

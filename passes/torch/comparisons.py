@@ -1,133 +1,101 @@
-"""Patterns for comparison, logic, bits, and choice by a condition."""
+"""Comparison, logic, bits, and choice by a condition."""
 
 from __future__ import annotations
 
 from math import inf
-from typing import ClassVar
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, i1
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Operation
 
-from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.dialects.torch import AtenOp
-from deplodock.passes.torch.pattern import AtenPattern, operand_pair
-from deplodock.passes.torch.tensor_builder import TensorBuilder, filling, width_of
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.scalars import filling, width_of
+from deplodock.passes.torch.tensors import Tensor, where
+
+_LOGIC: dict[str, type[Operation]] = {"and": arith.AndIOp, "or": arith.OrIOp, "xor": arith.XOrIOp}
 
 
-class LowerComparison(AtenPattern):
+@lowers(
+    *(f"{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")),
+    broadcasts=True,
+    widens=False,
+)
+def comparison(self: Tensor, other: Tensor, name: str) -> Tensor:
     """Compare at every index; with NaN only `ne` holds."""
-
-    computes = False
-    overloads = tuple(
-        f"{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")
-    )
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        return build.compare(op.schema().name.partition(".")[0], *operand_pair(op, build))
+    return self.compare(name, other)
 
 
-class LowerIsSpecial(AtenPattern):
-    """Where a float is NaN (not equal to itself) or infinite, which an integer never is, or has a minus sign."""
-
-    overloads = ("isnan", "isinf", "signbit")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        if op.schema().name == "signbit":
-            # Zeros and NaN have a sign, too.
-            is_float = isinstance(element_of(x), AnyFloat)
-            sign = build.map(math.CopySignOp, build.constant_like(1, x), x, name="sign") if is_float else x
-            return build.compare_with("lt", sign, 0)
-        if not isinstance(element_of(x), AnyFloat):
-            return build.constant(0, i1, shape_of(x))
-        if op.schema().name == "isnan":
-            return build.compare("ne", x, x)
-        return build.compare_with("eq", build.apply("abs", x, name="abs"), inf)
+@lowers("isnan")
+def isnan(self: Tensor) -> Tensor:
+    """Where a float is NaN (not equal to itself), which an integer never is."""
+    return self != self if self.is_float else self.build.constant(0, i1, self.shape)
 
 
-class LowerLogical(AtenPattern):
+@lowers("isinf")
+def isinf(self: Tensor) -> Tensor:
+    """Where a float is infinite, which an integer never is."""
+    return abs(self).named("abs") == inf if self.is_float else self.build.constant(0, i1, self.shape)
+
+
+@lowers("signbit")
+def signbit(self: Tensor) -> Tensor:
+    """Where a number has a minus sign; zeros and NaN have a sign, too."""
+    return (self.like(1).map(math.CopySignOp, self).named("sign") if self.is_float else self) < 0
+
+
+@lowers("logical_not")
+def logical_not(self: Tensor) -> Tensor:
+    """Where elements are zero."""
+    return self == 0
+
+
+@lowers(*(f"logical_{name}" for name in _LOGIC), broadcasts=True)
+def logical(self: Tensor, other: Tensor, name: str) -> Tensor:
     """Logic on whether elements are zero."""
-
-    op_classes: ClassVar[dict[str, type[Operation]]] = {
-        "logical_and": arith.AndIOp,
-        "logical_or": arith.OrIOp,
-        "logical_xor": arith.XOrIOp,
-    }
-    overloads = ("logical_not", *op_classes)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        if op.schema().name == "logical_not":
-            return build.compare_with("eq", op.operand("self"), 0)
-        x, y = operand_pair(op, build)
-        return build.map(self.op_classes[op.schema().name], build.cast(x, i1), build.cast(y, i1))
+    return self.cast(i1).map(_LOGIC[name.removeprefix("logical_")], other.cast(i1))
 
 
-class LowerBitwise(AtenPattern):
+@lowers("bitwise_not")
+def bitwise_not(self: Tensor) -> Tensor:
+    """The other bits of integers and booleans."""
+    return self ^ -1
+
+
+@lowers(*(f"bitwise_{name}.{kind}" for name in _LOGIC for kind in ("Tensor", "Scalar")), broadcasts=True)
+def bitwise(self: Tensor, other: Tensor, name: str) -> Tensor:
     """Bits of integers and booleans."""
-
-    op_classes: ClassVar[dict[str, type[Operation]]] = {
-        "bitwise_and": arith.AndIOp,
-        "bitwise_or": arith.OrIOp,
-        "bitwise_xor": arith.XOrIOp,
-    }
-    overloads = ("bitwise_not", *(f"{name}.{kind}" for name in op_classes for kind in ("Tensor", "Scalar")))
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        if op.schema().name == "bitwise_not":
-            x = op.operand("self")
-            return build.map(arith.XOrIOp, x, build.constant_like(-1, x))
-        return build.map(self.op_classes[op.schema().name.partition(".")[0]], *operand_pair(op, build))
+    return self.map(_LOGIC[name.removeprefix("bitwise_")], other)
 
 
-class LowerShift(AtenPattern):
+@lowers(
+    *(f"bitwise_{side}_shift.{kind}" for side in ("left", "right") for kind in ("Tensor", "Tensor_Scalar")),
+    *("bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor"),
+    broadcasts=True,
+)
+def shift(self: Tensor, other: Tensor, name: str) -> Tensor:
     """Shift bits; by less than 0 or the width or more, nothing but copies of the sign is left, to the left zeros."""
-
-    overloads = tuple(
-        f"bitwise_{side}_shift.{kind}"
-        for side in ("left", "right")
-        for kind in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
-    )
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, amount = operand_pair(op, build)
-        last = build.constant_like(width_of(element_of(x)) - 1, x)
-        fits = build.map(
-            arith.AndIOp, build.compare_with("ge", amount, 0), build.compare("le", amount, last), name="fits"
-        )
-        amount = build.select(fits, amount, last)
-        if "right" in op.schema().name:
-            return build.map(arith.ShRSIOp, x, amount)
-        shifted = build.map(arith.ShLIOp, x, amount, name="shifted")
-        return build.select(fits, shifted, build.constant_like(0, x))
+    last = self.like(width_of(self.element) - 1)
+    fits = ((other >= 0) & (other <= last)).named("fits")
+    amount = where(fits, other, last)
+    if name == "bitwise_right_shift":
+        return self.map(arith.ShRSIOp, amount)
+    shifted = self.map(arith.ShLIOp, amount).named("shifted")
+    return where(fits, shifted, 0)
 
 
-class LowerWhere(AtenPattern):
+@lowers("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar", broadcasts=True, widens=False)
+def choice(condition: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """`self` where the condition holds, else `other`; numbers and tensors broadcast."""
-
-    computes = False
-    overloads = ("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        element = op.tensor_type.element_type
-        values = [
-            build.constant(op.value(name), element, ()) if tensor is None else tensor
-            for name in ("self", "other")
-            for tensor in (op.tensor(name),)
-        ]
-        condition, x, y = build.broadcast_all(op.operand("condition"), *values)
-        return build.select(condition, x, y)
+    return where(condition, self, other)
 
 
-class LowerMaskedFill(AtenPattern):
+@lowers("masked_fill.Scalar", broadcasts=True, widens=False)
+def fill_with_number(self: Tensor, mask: Tensor, value: float) -> Tensor:
     """`value` where the mask holds, else `self`."""
+    return where(mask, filling(value, self.element), self)
 
-    computes = False
-    overloads = ("masked_fill.Scalar", "masked_fill.Tensor")
 
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, mask = build.broadcast_all(op.operand("self"), op.operand("mask"))
-        value = op.tensor("value")
-        if value is None:
-            return build.select(mask, build.constant_like(filling(op.value("value"), element_of(x)), x), x)
-        return build.select(mask, build.broadcast(value, shape_of(x)), x)
+@lowers("masked_fill.Tensor", broadcasts=True, widens=False)
+def masked_fill(self: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """`value` where the mask holds, else `self`."""
+    return where(mask, value, self)

@@ -1,75 +1,76 @@
-"""Patterns for tensors that read no elements."""
+"""Tensors that read no elements."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import AnyFloat, f64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import AnyFloat, TensorType, f64
+from xdsl.ir import Attribute
 
-from deplodock.dialects.tensor import shape_of
-from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.indexing import diagonal_mask
-from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.scalars import filling
+from deplodock.passes.torch.tensors import Tensor, TensorBuilder
 
 
-class LowerFull(AtenPattern):
-    """One number everywhere; what PyTorch leaves unspecified is 0."""
-
-    computes = False
-    overloads = (
-        *("full", "zeros", "ones", "scalar_tensor", "full_like", "zeros_like", "ones_like"),
-        *("new_full", "new_zeros", "new_ones", "fill.Scalar", "empty.memory_format", "empty_like", "new_empty"),
-    )
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        name = op.schema().name
-        parameter = next(filter(op.has, ("fill_value", "s", "value")), None)
-        value = op.value(parameter) if parameter is not None else int("ones" in name)
-        shape = op.value("size") if op.has("size") else () if name == "scalar_tensor" else shape_of(op.operand("self"))
-        element = op.tensor_type.element_type
-        return build.constant(filling(value, element), element, shape)
+@lowers("full", "full_like", "new_full", widens=False)
+def full(build: TensorBuilder, result: TensorType[Attribute], fill_value: float) -> Tensor:
+    """One number everywhere."""
+    return build.constant(filling(fill_value, result.element_type), result.element_type, result.get_shape())
 
 
-class LowerFill(AtenPattern):
+@lowers("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty", widens=False)
+def zeros(build: TensorBuilder, result: TensorType[Attribute]) -> Tensor:
+    """0 everywhere, also what PyTorch leaves unspecified."""
+    return full(build, result, 0)
+
+
+@lowers("ones", "ones_like", "new_ones", widens=False)
+def ones(build: TensorBuilder, result: TensorType[Attribute]) -> Tensor:
+    """1 everywhere."""
+    return full(build, result, 1)
+
+
+@lowers("scalar_tensor", widens=False)
+def scalar_tensor(build: TensorBuilder, result: TensorType[Attribute], s: float) -> Tensor:
+    """One number, without dimensions."""
+    return full(build, result, s)
+
+
+@lowers("fill.Scalar", widens=False)
+def fill_with_number(build: TensorBuilder, result: TensorType[Attribute], value: float) -> Tensor:
+    """One number everywhere."""
+    return full(build, result, value)
+
+
+@lowers("fill.Tensor", widens=False)
+def fill(self: Tensor, value: Tensor) -> Tensor:
     """The elements of another tensor, broadcast to the shape of the first."""
-
-    computes = False
-    overloads = ("fill.Tensor", "copy")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        source = op.operand("value" if op.schema().name == "fill.Tensor" else "src")
-        return build.broadcast(source, shape_of(op.operand("self")))
+    return value.broadcast(self.shape)
 
 
-class LowerArange(AtenPattern):
+@lowers("copy", widens=False)
+def copy(self: Tensor, src: Tensor) -> Tensor:
+    """The elements of another tensor, broadcast to the shape of the first."""
+    return src.broadcast(self.shape)
+
+
+@lowers("arange", "arange.start", "arange.start_step")
+def arange(build: TensorBuilder, result: TensorType[Attribute], start: float = 0, step: float = 1) -> Tensor:
     """`start + i * step`: whole numbers as integers, others in f64 and rounded once, as PyTorch does on a CPU."""
-
-    overloads = ("arange", "arange.start", "arange.start_step")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        start, step = (op.value(name) if op.has(name) else value for name, value in (("start", 0), ("step", 1)))
-        shape, element = tuple(op.tensor_type.get_shape()), op.tensor_type.element_type
-        whole = start == int(start) and step == int(step)
-        if not whole and not isinstance(element, AnyFloat):
-            raise ValueError(f"arange from {start} by {step} does not give integers; cast a float one")
-        if len(shape) != 1 or step == 0:
-            raise ValueError(f"arange gives a vector and needs a step, not {step}")
-        value = build.iota(0, shape)
-        if not whole:
-            value = build.cast(value, f64)
-        if step != 1:
-            value = build.apply("mul", value, build.constant_like(step, value), name="scaled")
-        if start:
-            value = build.apply("add", value, build.constant_like(start, value))
-        return build.cast(value, element)
+    shape, element = result.get_shape(), result.element_type
+    whole = start == int(start) and step == int(step)
+    if not whole and not isinstance(element, AnyFloat):
+        raise ValueError(f"arange from {start} by {step} does not give integers; cast a float one")
+    if len(shape) != 1 or step == 0:
+        raise ValueError(f"arange gives a vector and needs a step, not {step}")
+    value = build.iota(0, shape)
+    if not whole:
+        value = value.cast(f64)
+    if step != 1:
+        value = (value * step).named("scaled")
+    return (value + start if start else value).cast(element)
 
 
-class LowerEye(AtenPattern):
+@lowers("eye", "eye.m")
+def eye(build: TensorBuilder, result: TensorType[Attribute], n: int, m: int | None = None) -> Tensor:
     """Ones where the row is the column, else zeros."""
-
-    overloads = ("eye", "eye.m")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        rows = op.value("n")
-        columns = op.value("m") if op.schema().name == "eye.m" else rows
-        return build.cast(diagonal_mask(build, (rows, columns), 0, "eq"), op.tensor_type.element_type)
+    return diagonal_mask(build, (n, n if m is None else m), 0, "eq").cast(result.element_type)

@@ -1,4 +1,4 @@
-"""d:001 decompose: lower every operation of the `torch` dialect to `tensor_ext`, by the pattern of its family.
+"""d:001 decompose: lower every operation of the `torch` dialect to `tensor_ext`, by the formula of its overload.
 
     %y = torch.aten.relu %x : tensor<4xf32> -> tensor<4xf32>
     ->
@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnregisteredOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.dialects.tensor import IndexMapOp, shape_of
@@ -45,70 +44,25 @@ from deplodock.passes.torch import (
     shapes,
 )
 from deplodock.passes.torch.lowering import LOWERINGS, lower
-from deplodock.passes.torch.pattern import AtenPattern
 
-PATTERNS: tuple[type[AtenPattern], ...] = (
-    comparisons.LowerComparison,
-    comparisons.LowerIsSpecial,
-    comparisons.LowerLogical,
-    comparisons.LowerBitwise,
-    comparisons.LowerShift,
-    comparisons.LowerWhere,
-    comparisons.LowerMaskedFill,
-    reductions.LowerReduction,
-    reductions.LowerAnyAll,
-    reductions.LowerVariance,
-    reductions.LowerCumulative,
-    positions.LowerPosition,
-    normalizations.LowerSoftmax,
-    normalizations.LowerLogSoftmax,
-    normalizations.LowerLogSumExp,
-    normalizations.LowerRmsNorm,
-    normalizations.LowerLayerNorm,
-    normalizations.LowerGroupNorm,
-    normalizations.LowerBatchNorm,
-    matmul.LowerMatmul,
-    matmul.LowerAddMatmul,
-    matmul.LowerOuter,
-    matmul.LowerLinear,
-    matmul.LowerEinsum,
-    attention.LowerAttention,
-    shapes.LowerPermutation,
-    shapes.LowerReshape,
-    shapes.LowerExpand,
-    shapes.LowerAlias,
-    shapes.LowerSlice,
-    shapes.LowerSelect,
-    shapes.LowerSplit,
-    shapes.LowerUnbind,
-    shapes.LowerFlip,
-    shapes.LowerRoll,
-    shapes.LowerRepeat,
-    shapes.LowerRepeatInterleave,
-    shapes.LowerCat,
-    shapes.LowerDiagonal,
-    shapes.LowerUnfold,
-    shapes.LowerAsStrided,
-    indexing.LowerGather,
-    indexing.LowerIndexSelect,
-    indexing.LowerIndex,
-    indexing.LowerScatterSlice,
-    indexing.LowerPad,
-    indexing.LowerTriangle,
-    creation.LowerFull,
-    creation.LowerFill,
-    creation.LowerArange,
-    creation.LowerEye,
-    convolutions.LowerConvolution,
-    pools.LowerMaxPool,
-    pools.LowerAveragePool,
-    pools.LowerAdaptiveAveragePool,
-    pools.LowerAdaptiveMaxPool,
+FAMILIES = (
+    activations,
+    attention,
+    comparisons,
+    convolutions,
+    creation,
+    division,
+    elementwise,
+    indexing,
+    matmul,
+    normalizations,
+    pools,
+    positions,
+    powers,
+    reductions,
+    shapes,
 )
-"""One pattern for each family of operations."""
-
-FAMILIES = (activations, division, elementwise, powers)
-"""The files whose functions are the lowerings of all overloads."""
+"""The files whose functions lower all operations."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +73,9 @@ class DecomposePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # A plain walk: xDSL's driver wraps errors of a pattern in a dump of the module.
-        patterns = {name: pattern() for pattern in PATTERNS for name in pattern.overloads}
         for inner in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
             if inner.schema().name in LOWERINGS:
                 lower(inner)
-                continue
-            pattern = patterns.get(inner.schema().name)
-            if pattern is not None:
-                pattern.match_and_rewrite(inner, PatternRewriter(inner))
         left = [inner for inner in op.walk() if _name(inner).startswith("torch.")]
         if left:
             names = ", ".join(sorted({_name(inner) for inner in left}))

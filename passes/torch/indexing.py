@@ -1,180 +1,154 @@
-"""Patterns that read or replace elements at computed positions."""
+"""Elements that are read or replaced at computed positions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, existing_dim, wrap_dim
-from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.shapes import select_position, slice_positions, sliced
-from deplodock.passes.torch.tensor_builder import TensorBuilder, filling
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.scalars import filling
+from deplodock.passes.torch.shapes import Ints, select_position, slice_positions, sliced, with_unit
+from deplodock.passes.torch.tensors import Tensor, TensorBuilder, maximum, minimum, where
 
 Pads: TypeAlias = dict[int, tuple[int, int]]
 """How many elements to add before and after some dimensions; negative amounts cut off."""
 
 
-class LowerGather(AtenPattern):
+@lowers("gather", widens=False)
+def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """`result[i, j] = self[i, index[i, j]]` for the dimension 1 of 2, and so on."""
-
-    computes = False
-    overloads = ("gather",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, index = op.operand("self"), op.operand("index")
-        shape = shape_of(index)
-        if 0 in shape:
-            return build.constant(0, element_of(x), shape)
-        x, index = build.reshape(x, shape_of(x) or (1,)), build.reshape(index, shape or (1,))
-        rank = len(shape_of(x))
-        if rank != len(shape_of(index)):
-            raise ValueError(f"the index of shape {list(shape)} must have {rank} dimensions as the source has")
-        source = dim_map(rank, wrap_dim(op.value("dim"), rank), AffineExpr.symbol(0), symbols=1)
-        return build.reshape(build.gather(x, [index], source), shape)
+    shape = index.shape
+    if 0 in shape:
+        return self.build.constant(0, self.element, shape)
+    x, index = self.reshape(self.shape or (1,)), index.reshape(shape or (1,))
+    if x.rank != index.rank:
+        raise ValueError(f"the index of shape {list(shape)} must have {x.rank} dimensions as the source has")
+    source = dim_map(x.rank, wrap_dim(dim, x.rank), AffineExpr.symbol(0), symbols=1)
+    return x.gather([index], source).reshape(shape)
 
 
-class LowerIndexSelect(AtenPattern):
-    """The slices at the positions that a vector names along a dimension; embedding: rows for an index of any shape."""
-
-    computes = False
-    overloads = ("index_select", "embedding")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        if op.schema().name == "embedding":
-            table = op.operand("weight")
-            if len(shape_of(table)) != 2:
-                raise ValueError(f"the weight must have 2 dimensions, not the shape {list(shape_of(table))}")
-            return _indexed(build, table, {0: op.operand("indices")})
-        x, index = op.operand("self"), op.operand("index")
-        if len(shape_of(index)) > 1:
-            raise ValueError(f"the index must be a vector, not of shape {list(shape_of(index))}")
-        vector = build.reshape(index, shape_of(index) or (1,))
-        whole = build.reshape(x, shape_of(x) or (1,))
-        value = _indexed(build, whole, {wrap_dim(op.value("dim"), len(shape_of(x))): vector})
-        return build.reshape(value, shape_of(x) and shape_of(value))
+@lowers("embedding", widens=False)
+def embedding(weight: Tensor, indices: Tensor) -> Tensor:
+    """The rows of a matrix at the positions that a tensor names."""
+    if weight.rank != 2:
+        raise ValueError(f"the weight must have 2 dimensions, not the shape {list(weight.shape)}")
+    return _indexed(weight, {0: indices})
 
 
-class LowerIndex(AtenPattern):
+@lowers("index_select", widens=False)
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices at the positions that a vector names along a dimension."""
+    if index.rank > 1:
+        raise ValueError(f"the index must be a vector, not of shape {list(index.shape)}")
+    vector = index.reshape(index.shape or (1,))
+    value = _indexed(self.reshape(self.shape or (1,)), {wrap_dim(dim, self.rank): vector})
+    return value.reshape(self.shape and value.shape)
+
+
+@lowers("index.Tensor", widens=False)
+def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """`x[i, :, j]` with index tensors, which broadcast together; negative indices count from the end.
 
     The dimensions of the indices stand where the first indexed dimension was if all of those are neighbours, else in
     front.
     """
-
-    computes = False
-    overloads = ("index.Tensor",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        given = op.tensor_list("indices")
-        if len(given) > len(shape_of(x)):
-            raise ValueError(f"{len(given)} indices are too many for the shape {list(shape_of(x))}")
-        indices = {
-            dim: _wrapped(build, index, shape_of(x)[dim]) for dim, index in enumerate(given) if index is not None
-        }
-        return _indexed(build, x, indices)
+    if len(indices) > self.rank:
+        raise ValueError(f"{len(indices)} indices are too many for the shape {list(self.shape)}")
+    wrapped = {dim: _wrapped(index, self.shape[dim]) for dim, index in enumerate(indices) if index is not None}
+    return _indexed(self, wrapped)
 
 
-class LowerScatterSlice(AtenPattern):
-    """`self` with `src` in the place of a slice or of one position along a dimension."""
-
-    computes = False
-    overloads = ("slice_scatter", "select_scatter")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, src = op.operand("self"), op.operand("src")
-        shape = shape_of(x)
-        dim = existing_dim(op.value("dim"), len(shape))
-        if op.schema().name == "slice_scatter":
-            positions = slice_positions(op, shape[dim])
-        else:
-            positions = range(shape[dim])[select_position(op.value("index"), shape, dim) :][:1]
-            src = build.reshape(src, (*shape_of(src)[:dim], 1, *shape_of(src)[dim:]))
-        wanted = [len(positions) if d == dim else n for d, n in enumerate(shape)]
-        if list(shape_of(src)) != wanted:
-            raise ValueError(f"src must have the shape {wanted}, not {list(shape_of(src))}")
-        if not len(positions):
-            return x
-        read = build.index_map(src, dim_map(len(shape), dim, _place(dim, positions)), shape)
-        inside = _inside(build, shape, dim, positions)
-        return read if inside is None else build.select(inside, read, x)
+@lowers("slice_scatter", widens=False)
+def slice_scatter(self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
+    """`self` with `src` in the place of a slice along a dimension."""
+    dim = existing_dim(dim, self.rank)
+    return _scattered(self, src, dim, slice_positions(self.shape[dim], start, end, step))
 
 
-class LowerPad(AtenPattern):
-    """A constant, or its own elements, around the tensor, from the last dimension on; negative amounts cut off."""
+@lowers("select_scatter", widens=False)
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """`self` with `src` in the place of one position along a dimension."""
+    dim = existing_dim(dim, self.rank)
+    position = select_position(index, self.shape, dim)
+    return _scattered(self, with_unit(src, dim), dim, range(position, position + 1))
 
-    computes = False
-    overloads = ("pad", "constant_pad_nd")
 
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, amounts = op.operand("self"), op.value("pad")
-        rank = len(shape_of(x))
-        if len(amounts) % 2 or len(amounts) > 2 * rank:
-            raise ValueError(f"pad {list(amounts)} must hold two amounts for each of at most {rank} dimensions")
-        pads = {rank - 1 - i: (amounts[2 * i], amounts[2 * i + 1]) for i in range(len(amounts) // 2)}
-        if op.schema().name == "constant_pad_nd" or op.value("mode") == "constant":
-            return padded(build, x, pads, filling(op.value("value") or 0, element_of(x)))
-        if op.value("mode") == "circular":
-            x, pads = _cut(build, x, pads)
-        for dim, (before, after) in pads.items():
-            x = _extended(build, x, dim, before, after, op.value("mode"))
+def _scattered(x: Tensor, src: Tensor, dim: int, positions: range) -> Tensor:
+    wanted = [len(positions) if d == dim else n for d, n in enumerate(x.shape)]
+    if list(src.shape) != wanted:
+        raise ValueError(f"src must have the shape {wanted}, not {list(src.shape)}")
+    if not len(positions):
         return x
+    read = src.index_map(dim_map(x.rank, dim, _place(dim, positions)), x.shape)
+    inside = _inside(x.build, x.shape, dim, positions)
+    return read if inside is None else where(inside, read, x)
 
 
-class LowerTriangle(AtenPattern):
+@lowers("constant_pad_nd", widens=False)
+def constant_pad(self: Tensor, pad: Ints, value: float | None) -> Tensor:
+    """A constant around the tensor, from the last dimension on; negative amounts cut off."""
+    return padded(self, _pads(pad, self.rank), filling(value or 0, self.element))
+
+
+@lowers("pad", widens=False)
+def pad_by_mode(self: Tensor, pad: Ints, mode: str, value: float | None) -> Tensor:
+    """A constant, or its own elements, around the tensor, from the last dimension on; negative amounts cut off."""
+    if mode == "constant":
+        return constant_pad(self, pad, value)
+    x, pads = self, _pads(pad, self.rank)
+    if mode == "circular":
+        x, pads = _cut(x, pads)
+    for dim, (before, after) in pads.items():
+        x = _extended(x, dim, before, after, mode)
+    return x
+
+
+def _pads(amounts: Ints, rank: int) -> Pads:
+    if len(amounts) % 2 or len(amounts) > 2 * rank:
+        raise ValueError(f"pad {list(amounts)} must hold two amounts for each of at most {rank} dimensions")
+    return {rank - 1 - i: (amounts[2 * i], amounts[2 * i + 1]) for i in range(len(amounts) // 2)}
+
+
+@lowers("tril", "triu", widens=False)
+def triangle(self: Tensor, name: str, diagonal: int) -> Tensor:
     """The elements on and below (tril) or above (triu) a diagonal of the last two dimensions; 0 elsewhere."""
-
-    computes = False
-    overloads = ("tril", "triu")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, shape = op.operand("self"), shape_of(op.operand("self"))
-        if len(shape) < 2:
-            raise ValueError(f"a triangle needs at least 2 dimensions, not the shape {list(shape)}")
-        predicate = "le" if op.schema().name == "tril" else "ge"
-        kept = diagonal_mask(build, shape, op.value("diagonal"), predicate)
-        return build.select(kept, x, build.constant_like(0, x))
+    if self.rank < 2:
+        raise ValueError(f"a triangle needs at least 2 dimensions, not the shape {list(self.shape)}")
+    return where(diagonal_mask(self.build, self.shape, diagonal, "le" if name == "tril" else "ge"), self, 0)
 
 
-def diagonal_mask(build: TensorBuilder, shape: Sequence[int], diagonal: int, predicate: str) -> SSAValue:
+def diagonal_mask(build: TensorBuilder, shape: Sequence[int], diagonal: int, predicate: str) -> Tensor:
     """Where `column <predicate> row + diagonal` in the last two dimensions."""
     row, column = build.iota(len(shape) - 2, shape), build.iota(len(shape) - 1, shape)
-    if diagonal:
-        row = build.apply("add", row, build.constant_like(diagonal, row))
-    return build.compare(predicate, column, row, name="mask")
+    return column.compare(predicate, row + diagonal if diagonal else row).named("mask")
 
 
-def _wrapped(build: TensorBuilder, index: SSAValue, extent: int) -> SSAValue:
+def _wrapped(index: Tensor, extent: int) -> Tensor:
     """An index with negative values counted from the end."""
-    shifted = build.apply("add", index, build.constant_like(extent, index), name="shifted")
-    return build.select(build.compare_with("lt", index, 0), shifted, index, name="wrapped")
+    shifted = (index + extent).named("shifted")
+    return where(index < 0, shifted, index).named("wrapped")
 
 
-def _indexed(build: TensorBuilder, x: SSAValue, indices: dict[int, SSAValue]) -> SSAValue:
+def _indexed(x: Tensor, indices: dict[int, Tensor]) -> Tensor:
     """`x` with index tensors for some of its dimensions."""
-    shape, dims = shape_of(x), sorted(indices)
-    batch = broadcast_shape(*(shape_of(index) for index in indices.values()))
+    dims = sorted(indices)
+    batch = broadcast_shape(*(index.shape for index in indices.values()))
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
     front = dims[0] if adjacent else 0
-    kept = [d for d in range(len(shape)) if d not in indices]
+    kept = [d for d in range(x.rank) if d not in indices]
     order = [*kept[:front], *[None] * len(batch), *kept[front:]]
     extents = iter(batch)
-    result = [next(extents) if d is None else shape[d] for d in order]
+    result = [next(extents) if d is None else x.shape[d] for d in order]
     symbols = {d: AffineExpr.symbol(i) for i, d in enumerate(dims)}
     position = {d: AffineExpr.dimension(i) for i, d in enumerate(order) if d is not None}
-    source = AffineMap(len(result), len(dims), tuple({**symbols, **position}[d] for d in range(len(shape))))
-    spread: list[SSAValue] = []
-    for dim in dims:
-        index = build.broadcast(indices[dim], batch)
-        walked = AffineMap(len(result), 0, tuple(AffineExpr.dimension(front + i) for i in range(len(batch))))
-        spread.append(build.index_map(index, walked, result))
-    return build.gather(x, spread, source)
+    source = AffineMap(len(result), len(dims), tuple({**symbols, **position}[d] for d in range(x.rank)))
+    walked = [AffineExpr.dimension(front + i) for i in range(len(batch))]
+    return x.gather([indices[dim].broadcast(batch).read(walked, result) for dim in dims], source)
 
 
 def _place(dim: int, positions: range) -> AffineExpr:
@@ -188,41 +162,38 @@ def _place(dim: int, positions: range) -> AffineExpr:
     return (place if step == 1 else place // step) % count
 
 
-def _inside(build: TensorBuilder, shape: Sequence[int], dim: int, positions: range) -> SSAValue | None:
+def _inside(build: TensorBuilder, shape: Sequence[int], dim: int, positions: range) -> Tensor | None:
     """Where the coordinate is one of `positions`, or None if it always is."""
     start, last, step = positions.start, positions[-1], positions.step
     if len(positions) == shape[dim]:
         return None
     coordinate = build.iota(dim, shape)
-    conditions: list[SSAValue] = []
+    conditions: list[Tensor] = []
     if start > 0:
-        conditions.append(build.compare_with("ge", coordinate, start))
+        conditions.append(coordinate >= start)
     if last < shape[dim] - 1:
-        conditions.append(build.compare_with("le", coordinate, last))
+        conditions.append(coordinate <= last)
     if step > 1 and len(positions) > 1:
-        rest = build.map(arith.RemSIOp, coordinate, build.constant_like(step, coordinate), name="rest")
-        conditions.append(build.compare_with("eq", rest, start % step))
-    return all_of(build, conditions)
+        conditions.append(coordinate.map(arith.RemSIOp, step).named("rest") == start % step)
+    return all_of(conditions)
 
 
-def all_of(build: TensorBuilder, conditions: Sequence[SSAValue]) -> SSAValue | None:
-    result: SSAValue | None = None
-    for condition in conditions:
-        result = condition if result is None else build.map(arith.AndIOp, result, condition, name="inside")
-    return result
+def all_of(conditions: Sequence[Tensor]) -> Tensor | None:
+    """Where all conditions hold, or None if there are none."""
+    return reduce(lambda x, y: (x & y).named("inside"), conditions) if conditions else None
 
 
-def _cut(build: TensorBuilder, x: SSAValue, pads: Pads) -> tuple[SSAValue, Pads]:
+def _cut(x: Tensor, pads: Pads) -> tuple[Tensor, Pads]:
     """`x` without what negative amounts cut off, and the amounts that are left."""
     for dim, (before, after) in pads.items():
-        extent = shape_of(x)[dim]
-        x = sliced(build, x, dim, range(max(0, -before), max(0, -before, extent - max(0, -after))))
+        extent = x.shape[dim]
+        x = sliced(x, dim, range(max(0, -before), max(0, -before, extent - max(0, -after))))
     return x, {dim: (max(0, before), max(0, after)) for dim, (before, after) in pads.items() if max(before, after) > 0}
 
 
-def _extended(build: TensorBuilder, x: SSAValue, dim: int, before: int, after: int, mode: str) -> SSAValue:
+def _extended(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
     """`x` with elements of its own before and after a dimension: the other end, the mirrored ones, or the last one."""
-    shape, extent = list(shape_of(x)), shape_of(x)[dim]
+    shape, extent = list(x.shape), x.shape[dim]
     count = before + extent + after
     most = max(before, after)
     fits = {"reflect": most < extent, "replicate": extent > 0, "circular": 1 <= extent >= most}
@@ -230,30 +201,27 @@ def _extended(build: TensorBuilder, x: SSAValue, dim: int, before: int, after: i
         raise ValueError(f"mode '{mode}' does not pad {extent} elements by {before} and {after}")
     if mode == "circular":
         place = (AffineExpr.dimension(dim) + -before % extent) % extent
-        return build.index_map(x, dim_map(len(shape), dim, place), [*shape[:dim], count, *shape[dim + 1 :]])
-    position = build.iota(0, [count])
-    index = build.apply("sub", position, build.constant_like(before, position))
-    zero, last = build.constant_like(0, index), build.constant_like(extent - 1, index)
+        return x.index_map(dim_map(x.rank, dim, place), [*shape[:dim], count, *shape[dim + 1 :]])
+    index = x.build.iota(0, [count]) - before
+    zero, last = index.like(0), index.like(extent - 1)
     if mode == "replicate":
-        index = build.apply("minimum", build.apply("maximum", index, zero), last)
-    else:
-        index = build.apply("sub", last, build.apply("abs", build.apply("sub", last, build.apply("abs", index))))
-    return _indexed(build, x, {dim: index})
+        return _indexed(x, {dim: minimum(maximum(index, zero), last)})
+    return _indexed(x, {dim: last - abs(last - abs(index))})
 
 
-def padded(build: TensorBuilder, x: SSAValue, pads: Pads, value: float) -> SSAValue:
+def padded(x: Tensor, pads: Pads, value: float) -> Tensor:
     """`x` with amounts of a constant before and after some dimensions."""
-    x, pads = _cut(build, x, pads)
-    shape = [n + sum(pads.get(d, (0, 0))) for d, n in enumerate(shape_of(x))]
-    if 0 in shape_of(x):
-        return build.constant(value, element_of(x), shape)
+    x, pads = _cut(x, pads)
+    shape = [n + sum(pads.get(d, (0, 0))) for d, n in enumerate(x.shape)]
+    if 0 in x.shape:
+        return x.build.constant(value, x.element, shape)
     sources = [AffineExpr.dimension(d) for d in range(len(shape))]
-    conditions: list[SSAValue] = []
+    conditions: list[Tensor] = []
     for dim, (before, _) in sorted(pads.items()):
-        positions = range(before, before + shape_of(x)[dim])
+        positions = range(before, before + x.shape[dim])
         sources[dim] = _place(dim, positions)
-        inside = _inside(build, shape, dim, positions)
+        inside = _inside(x.build, shape, dim, positions)
         conditions += [] if inside is None else [inside]
-    read = build.index_map(x, AffineMap(len(shape), 0, tuple(sources)), shape)
-    inside = all_of(build, conditions)
-    return read if inside is None else build.select(inside, read, build.constant_like(value, read))
+    read = x.read(sources, shape)
+    inside = all_of(conditions)
+    return read if inside is None else where(inside, read, value)

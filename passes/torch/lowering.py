@@ -36,7 +36,12 @@ class Lowering:
     def arguments(self, op: AtenOp, build: TensorBuilder) -> dict[str, Any]:
         """The arguments of the formula for an operation, by its annotations."""
         kinds = {name: kind for name, kind in self.formula.__annotations__.items() if name != "return"}
-        beside = {"name": op.schema().name.partition(".")[0], "result": op.tensor_type, "build": build}
+        beside = {
+            "name": op.schema().name.partition(".")[0],
+            "operands": [Tensor(value, build) for value in op.tensors],
+            "result": op.tensor_type,
+            "build": build,
+        }
         given: dict[str, Any] = {name: value for name, value in beside.items() if name in kinds}
         given |= {name: _argument(op, name, build) for name in kinds if op.has(name)}
         if self.broadcasts:
@@ -52,10 +57,11 @@ LOWERINGS: dict[str, Lowering] = {}
 def lowers(*overloads: str, broadcasts: bool = False, widens: bool = True) -> Callable[[_Formula], _Formula]:
     """Make a function of tensors the lowering of these overloads.
 
-    Its parameters are those of the schema by name, in any order; it may leave out some, and one that not all of the
-    overloads have needs a default. A `Tensor` is given as such, everything else as Python's value, None if it is
-    absent. Besides, `name` is the operation's without overload, `result` the type of the first result, and `build` the
-    builder. The function may raise a ValueError: the arguments do not fit together, or are not supported.
+    Its parameters are those of the schema by name, in any order. It may leave out some, and one that not all of the
+    overloads have needs a default. A tensor is given as a `Tensor`, everything else as Python's value, None if it is
+    absent. Besides, `name` is the operation's without overload, `operands` are all tensors in order, `result` is the
+    type of the first result, and `build` the builder. The function raises a ValueError if the arguments do not fit
+    together, or are not supported.
 
     Args:
         broadcasts: whether all that is annotated as `Tensor` is broadcast to one shape; it may be a number.

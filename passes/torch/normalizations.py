@@ -1,196 +1,145 @@
-"""Patterns for softmax and the norms."""
+"""Softmax and the norms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
 
-from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Attribute, SSAValue
 
-from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import wrap_dims
-from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
-from deplodock.passes.torch.reductions import squared_deviations
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.reductions import Dims, dims_of, squared_deviations, with_dims
+from deplodock.passes.torch.tensors import Tensor, exp, log, rsqrt, where
 
 
-class LowerSoftmax(AtenPattern):
+@lowers("softmax.int")
+def softmax(self: Tensor, dim: int) -> Tensor:
     """`e / sum(e)` with `e = exp(x - max(x))`, along `dim`."""
-
-    overloads = ("softmax.int",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        return softmax(build, x, wrap_dims([op.value("dim")], len(shape_of(x))))
+    dims = wrap_dims([dim], self.rank)
+    _, e, total = _exponentials(self, self.max(dims), dims)
+    return e / total.spread(dims, self.shape)
 
 
-class LowerLogSoftmax(AtenPattern):
+@lowers("log_softmax.int")
+def log_softmax(self: Tensor, dim: int) -> Tensor:
     """`x - max(x) - log(sum(exp(x - max(x))))`, along `dim`."""
-
-    overloads = ("log_softmax.int",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        dims = wrap_dims([op.value("dim")], len(shape_of(x)))
-        maximum = build.reduce("maximum", x, dims, name="max")
-        shifted, _, total = _exponentials(build, x, maximum, dims)
-        log = build.map(math.LogOp, total, name="log")
-        return build.map(arith.SubfOp, shifted, build.spread(log, dims, shape_of(x)))
+    dims = wrap_dims([dim], self.rank)
+    shifted, _, total = _exponentials(self, self.max(dims), dims)
+    return shifted - log(total).named("log").spread(dims, self.shape)
 
 
-class LowerLogSumExp(AtenPattern):
+@lowers("logsumexp")
+def logsumexp(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     """`max(x) + log(sum(exp(x - max(x))))`; an infinite maximum is not subtracted."""
-
-    overloads = ("logsumexp",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        dims = reduced_dims(op, len(shape_of(x)))
-        maximum = build.reduce("maximum", x, dims, name="max")
-        infinite = build.compare_with("eq", build.apply("abs", maximum, name="abs"), inf)
-        maximum = build.select(infinite, build.constant_like(0, maximum), maximum, name="max")
-        _, _, total = _exponentials(build, x, maximum, dims)
-        value = build.map(arith.AddfOp, build.map(math.LogOp, total, name="log"), maximum)
-        return with_dims(op, build, value, dims, shape_of(x))
+    dims = dims_of(self, dim)
+    maximum = self.max(dims)
+    maximum = where(abs(maximum).named("abs") == inf, 0, maximum).named("max")
+    _, _, total = _exponentials(self, maximum, dims)
+    return with_dims(log(total).named("log") + maximum, dims, self, keepdim)
 
 
-class LowerRmsNorm(AtenPattern):
+@lowers("rms_norm")
+def rms_norm(input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, eps: float | None) -> Tensor:
     """`x * rsqrt(mean(x * x) + eps) * weight` over the last dimensions; eps is that of the type unless given."""
-
-    overloads = ("rms_norm",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("input")
-        dims = _normalized_dims(op, x)
-        square = build.map(arith.MulfOp, x, x, name="sq")
-        eps = op.value("eps") if op.value("eps") is not None else _epsilon(element_of(x))
-        scale = _inverse_root(build, build.mean(square, dims), eps)
-        normal = build.map(arith.MulfOp, x, build.spread(scale, dims, shape_of(x)), name="normal")
-        return _affine(op, build, normal)
+    dims = _normalized_dims(input, normalized_shape)
+    square = (input * input).named("sq")
+    if eps is None:
+        # The difference between 1 and the next number: C's FLT_EPSILON and DBL_EPSILON.
+        eps = 2.0**-23 if input.element == f32 else 2.0**-52
+    scale = _inverse_root(square.mean(dims), eps)
+    normal = (input * scale.spread(dims, input.shape)).named("normal")
+    return _affine(normal, normalized_shape, weight, None)
 
 
-class LowerLayerNorm(AtenPattern):
+@lowers("layer_norm")
+def layer_norm(
+    input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
     """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps) * weight + bias` over the last dimensions, in two passes."""
-
-    overloads = ("layer_norm",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("input")
-        return _affine(op, build, _normalize(build, x, _normalized_dims(op, x), op.value("eps")))
+    normal = _normalize(input, _normalized_dims(input, normalized_shape), eps)
+    return _affine(normal, normalized_shape, weight, bias)
 
 
-class LowerGroupNorm(AtenPattern):
+@lowers("group_norm")
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Layer norm of each group of channels, dimension 1, with all that follows; weight and bias are per channel."""
-
-    overloads = ("group_norm",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, groups = op.operand("input"), op.value("num_groups")
-        shape = shape_of(x)
-        if len(shape) < 2 or groups < 1 or shape[1] % groups:
-            raise ValueError(f"{groups} groups do not divide the channels, dimension 1 of the shape {list(shape)}")
-        grouped = build.reshape(x, (shape[0], groups, prod(shape[2:]) * (shape[1] // groups)))
-        normal = build.reshape(_normalize(build, grouped, [2], op.value("eps")), shape)
-        return _affine_of_channels(op, build, normal)
+    shape = input.shape
+    if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
+        raise ValueError(f"{num_groups} groups do not divide the channels, dimension 1 of the shape {list(shape)}")
+    grouped = input.reshape((shape[0], num_groups, prod(shape[2:]) * (shape[1] // num_groups)))
+    return _affine_of_channels(_normalize(grouped, [2], eps).reshape(shape), weight, bias)
 
 
-class LowerBatchNorm(AtenPattern):
+@lowers("_native_batch_norm_legit_no_training")
+def batch_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float
+) -> Sequence[Tensor]:
     """`(x - running_mean) * rsqrt(running_var + eps) * weight + bias`, each per channel, dimension 1.
 
     The statistics of the batch, the other results, have no elements outside training.
     """
-
-    overloads = ("_native_batch_norm_legit_no_training",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
-        x, mean, variance = op.operand("input"), op.operand("running_mean"), op.operand("running_var")
-        scale = _inverse_root(build, variance, op.value("eps"))
-        centred = build.map(arith.SubfOp, x, _of_channels(build, "running_mean", mean, x), name="centred")
-        normal = build.map(arith.MulfOp, centred, _of_channels(build, "running_var", scale, x), name="normal")
-        none = build.constant(0, element_of(x), (0,))
-        return _affine_of_channels(op, build, normal), none, none
+    scale = _inverse_root(running_var, eps)
+    centred = (input - _of_channels("running_mean", running_mean, input)).named("centred")
+    normal = (centred * _of_channels("running_var", scale, input)).named("normal")
+    none = input.build.constant(0, input.element, (0,))
+    return _affine_of_channels(normal, weight, bias), none, none
 
 
-def _normalize(build: TensorBuilder, x: SSAValue, dims: Sequence[int], eps: float) -> SSAValue:
+def _normalize(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
     """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps)` over `dims`."""
-    mean = build.mean(x, dims)
-    variance = build.mean(squared_deviations(build, x, mean, dims), dims)
-    scale = _inverse_root(build, variance, eps)
-    centred = build.map(arith.SubfOp, x, build.spread(mean, dims, shape_of(x)), name="centred")
-    return build.map(arith.MulfOp, centred, build.spread(scale, dims, shape_of(x)), name="normal")
+    mean = x.mean(dims)
+    scale = _inverse_root(squared_deviations(x, mean, dims).mean(dims), eps)
+    centred = (x - mean.spread(dims, x.shape)).named("centred")
+    return (centred * scale.spread(dims, x.shape)).named("normal")
 
 
-def softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
-    """The softmax along `dims`; rows of -inf are NaN."""
-    maximum = build.reduce("maximum", x, dims, name="max")
-    _, exp, total = _exponentials(build, x, maximum, dims)
-    return build.map(arith.DivfOp, exp, build.spread(total, dims, shape_of(x)))
-
-
-def safe_softmax(build: TensorBuilder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+def safe_softmax(x: Tensor, dims: Sequence[int]) -> Tensor:
     """The softmax along `dims`, but 0 for rows of -inf, as `at::_safe_softmax` of PyTorch is."""
-    maximum = build.reduce("maximum", x, dims, name="max")
-    dead = build.compare_with("eq", maximum, -inf, name="dead")
-    maximum = build.select(dead, build.constant_like(0, maximum), maximum, name="max")
-    _, exp, total = _exponentials(build, x, maximum, dims)
-    total = build.select(dead, build.constant_like(1, total), total, name="sum")
-    return build.map(arith.DivfOp, exp, build.spread(total, dims, shape_of(x)))
+    maximum = x.max(dims)
+    dead = (maximum == -inf).named("dead")
+    maximum = where(dead, 0, maximum).named("max")
+    _, e, total = _exponentials(x, maximum, dims)
+    total = where(dead, 1, total).named("sum")
+    return e / total.spread(dims, x.shape)
 
 
-def _exponentials(
-    build: TensorBuilder, x: SSAValue, maximum: SSAValue, dims: Sequence[int]
-) -> tuple[SSAValue, SSAValue, SSAValue]:
+def _exponentials(x: Tensor, maximum: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
     """`x - maximum`, its exponential, and the sum of that."""
-    shifted = build.map(arith.SubfOp, x, build.spread(maximum, dims, shape_of(x)), name="shifted")
-    exp = build.map(math.ExpOp, shifted, name="exp")
-    return shifted, exp, build.reduce("add", exp, dims, name="sum")
+    shifted = (x - maximum.spread(dims, x.shape)).named("shifted")
+    e = exp(shifted).named("exp")
+    return shifted, e, e.sum(dims)
 
 
-def _normalized_dims(op: AtenOp, x: SSAValue) -> list[int]:
-    shape, normalized = shape_of(x), op.value("normalized_shape")
-    if not normalized or shape[-len(normalized) :] != normalized:
-        raise ValueError(f"normalized_shape {list(normalized)} must be the last dimensions of the shape {list(shape)}")
-    return list(range(len(shape) - len(normalized), len(shape)))
+def _normalized_dims(x: Tensor, normalized: tuple[int, ...]) -> list[int]:
+    if not normalized or x.shape[-len(normalized) :] != normalized:
+        shapes = f"normalized_shape {list(normalized)} must be the last dimensions of the shape {list(x.shape)}"
+        raise ValueError(shapes)
+    return list(range(x.rank - len(normalized), x.rank))
 
 
-def _inverse_root(build: TensorBuilder, mean: SSAValue, eps: float) -> SSAValue:
-    shifted = build.map(arith.AddfOp, mean, build.constant_like(eps, mean), name="mean_eps")
-    return build.map(math.RsqrtOp, shifted, name="rsqrt")
+def _inverse_root(mean: Tensor, eps: float) -> Tensor:
+    return rsqrt((mean + eps).named("mean_eps")).named("rsqrt")
 
 
-def _affine(op: AtenOp, build: TensorBuilder, value: SSAValue) -> SSAValue:
-    """Multiply by the weight and add the bias, if there are any."""
-    for name, op_class in (("weight", arith.MulfOp), ("bias", arith.AddfOp)):
-        factor = op.tensor(name)
-        if factor is None:
-            continue
-        if shape_of(factor) != op.value("normalized_shape"):
-            wanted = list(op.value("normalized_shape"))
-            raise ValueError(f"the {name} must have the shape {wanted}, not {list(shape_of(factor))}")
-        value = build.map(op_class, value, build.broadcast(factor, shape_of(value)))
-    return value
+def _affine(value: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Multiply by the weight and add the bias, if there are any; both have this shape."""
+    for name, factor in (("weight", weight), ("bias", bias)):
+        if factor is not None and factor.shape != shape:
+            raise ValueError(f"the {name} must have the shape {list(shape)}, not {list(factor.shape)}")
+    value = value if weight is None else value * weight
+    return value if bias is None else value + bias
 
 
-def _affine_of_channels(op: AtenOp, build: TensorBuilder, value: SSAValue) -> SSAValue:
+def _affine_of_channels(value: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Multiply by the weight and add the bias of each channel, if there are any."""
-    for name, op_class in (("weight", arith.MulfOp), ("bias", arith.AddfOp)):
-        factor = op.tensor(name)
-        if factor is not None:
-            value = build.map(op_class, value, _of_channels(build, name, factor, value))
-    return value
+    value = value if weight is None else value * _of_channels("weight", weight, value)
+    return value if bias is None else value + _of_channels("bias", bias, value)
 
 
-def _of_channels(build: TensorBuilder, name: str, value: SSAValue, like: SSAValue) -> SSAValue:
+def _of_channels(name: str, value: Tensor, like: Tensor) -> Tensor:
     """A value of each channel, dimension 1, repeated along the other dimensions."""
-    shape = shape_of(like)
-    if len(shape) < 2 or shape_of(value) != shape[1:2]:
+    shape = like.shape
+    if len(shape) < 2 or value.shape != shape[1:2]:
         raise ValueError(f"the {name} must have an element for each channel, dimension 1 of the shape {list(shape)}")
-    return build.spread(value, [dim for dim in range(len(shape)) if dim != 1], shape)
-
-
-def _epsilon(element: Attribute) -> float:
-    """The difference between 1 and the next number: C's FLT_EPSILON and DBL_EPSILON."""
-    return 2.0**-23 if element == f32 else 2.0**-52
+    return value.spread([dim for dim in range(len(shape)) if dim != 1], shape)

@@ -1,4 +1,4 @@
-"""The pattern for the position of the largest or smallest element."""
+"""The position of the largest or smallest element."""
 
 from __future__ import annotations
 
@@ -8,42 +8,35 @@ from math import prod
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CmpfOp, CmpiOp
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerAttr, i1, i32, i64
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region
 
-from deplodock.dialects import scalar_regions, tensor
-from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.dialects.torch import AtenOp
-from deplodock.passes.torch.pattern import AtenPattern, reduced_dims, with_dims
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.dialects import scalar_regions
+from deplodock.dialects.tensor import ReduceOp, YieldOp
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.reductions import Dims, dims_of, with_dims
+from deplodock.passes.torch.tensors import Tensor
 
 
-class LowerPosition(AtenPattern):
+@lowers("argmax", "argmin", "max.dim", "min.dim")
+def position(self: Tensor, name: str, dim: Dims, keepdim: bool) -> Tensor | Sequence[Tensor]:
     """The extreme element along `dim`, or in row-major order, and its first position; NaN is more extreme than all.
 
     Values and positions are reduced together: the pair of the better value stays, of equal ones that of the lower
     position.
     """
-
-    overloads = ("argmax", "argmin", "max.dim", "min.dim")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue | Sequence[SSAValue]:
-        x, shape = op.operand("self"), shape_of(op.operand("self"))
-        dims = reduced_dims(op, len(shape))
-        if any(shape[dim] == 0 for dim in dims):
-            raise ValueError("no elements have no extreme one")
-        if op.value("dim") is None:
-            x = build.reshape(x, (prod(shape),))
-        elif not shape:
-            x = build.reshape(x, (1,))
-        if element_of(x) == i1:
-            # As a signed number of one bit, true would be less than false.
-            x = build.cast(x, i32)
-        along = 0 if len(shape_of(x)) == 1 else dims[0]
-        position = build.iota(along, shape_of(x))
-        extreme = arith.MaximumfOp if op.schema().name in ("argmax", "max.dim") else arith.MinimumfOp
-        reduced = build.insert(tensor.ReduceOp([x, position], [along], *_combiner(element_of(x), extreme)))
-        value, found = (with_dims(op, build, result, dims, shape) for result in reduced.outputs)
-        return (build.cast(value, element_of(op.operand("self"))), found) if len(op.outputs) > 1 else found
+    dims = dims_of(self, dim)
+    if any(self.shape[dim] == 0 for dim in dims):
+        raise ValueError("no elements have no extreme one")
+    x = self.reshape((prod(self.shape),)) if dim is None or not self.shape else self
+    if x.element == i1:
+        # As a signed number of one bit, true would be less than false.
+        x = x.cast(i32)
+    along = 0 if x.rank == 1 else dims[0]
+    places = x.build.iota(along, x.shape)
+    extreme = arith.MaximumfOp if name in ("argmax", "max") else arith.MinimumfOp
+    reduced = x.build.insert(ReduceOp([x.ssa, places.ssa], [along], *_combiner(x.element, extreme)))
+    value, found = (with_dims(result, dims, self, keepdim) for result in reduced)
+    return found if name.startswith("arg") else (value.cast(self.element), found)
 
 
 def _combiner(
@@ -69,7 +62,7 @@ def _combiner(
     tie = arith.AndIOp(same.results[0], lower.result)
     taken = arith.OrIOp(wins.results[0], tie.result)
     value, position = arith.SelectOp(taken.result, b, a), arith.SelectOp(taken.result, b_position, a_position)
-    block.add_ops([lower, tie, taken, value, position, tensor.YieldOp(value.result, position.result)])
+    block.add_ops([lower, tie, taken, value, position, YieldOp(value.result, position.result)])
     identity = scalar_regions.identity(name, element)
     assert identity is not None
     return ArrayAttr([identity, IntegerAttr((1 << 63) - 1, i64)]), Region(block)

@@ -1,315 +1,258 @@
-"""Patterns that only move elements: each result reads its source through an index map."""
+"""Moves of elements alone: each result reads its source through an index map."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
+from typing import TypeAlias
 
-from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineExpr
 
-from deplodock.dialects.tensor import shape_of
-from deplodock.dialects.torch import AtenOp
 from deplodock.passes.torch.index_maps import dim_map, existing_dim, permutation_map, resolve_size, wrap_dim, wrap_dims
-from deplodock.passes.torch.pattern import AtenPattern
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.tensors import Tensor, concat
+
+Ints: TypeAlias = tuple[int, ...]
 
 
-class LowerPermutation(AtenPattern):
+@lowers("t", widens=False)
+def t(self: Tensor) -> Tensor:
+    """Exchange the dimensions of a matrix."""
+    if self.rank > 2:
+        raise ValueError(f"t takes at most 2 dimensions, not {self.rank}; use transpose.int")
+    return permuted(self, [*range(self.rank)][::-1])
+
+
+@lowers("transpose.int", widens=False)
+def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Exchange two dimensions."""
+    order = [*range(self.rank)]
+    if order:
+        i, j = wrap_dim(dim0, self.rank), wrap_dim(dim1, self.rank)
+        order[i], order[j] = order[j], order[i]
+    return permuted(self, order)
+
+
+@lowers("permute", widens=False)
+def permute(self: Tensor, dims: Ints) -> Tensor:
     """Reorder the dimensions."""
-
-    computes = False
-    overloads = ("t", "transpose.int", "permute")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        rank = len(shape_of(x))
-        order = list(range(rank))
-        match op.schema().name:
-            case "t":
-                if rank > 2:
-                    raise ValueError(f"t takes at most 2 dimensions, not {rank}; use transpose.int")
-                order.reverse()
-            case "permute":
-                order = wrap_dims(op.value("dims"), rank)
-                if len(order) != rank:
-                    raise ValueError(f"dims {list(op.value('dims'))} do not name each of {rank} dimensions")
-            case _ if rank > 0:
-                i, j = (wrap_dim(op.value(name), rank) for name in ("dim0", "dim1"))
-                order[i], order[j] = order[j], order[i]
-            case _:
-                return x
-        return build.index_map(x, permutation_map(order), [shape_of(x)[dim] for dim in order])
+    order = wrap_dims(dims, self.rank)
+    if len(order) != self.rank:
+        raise ValueError(f"dims {list(dims)} do not name each of {self.rank} dimensions")
+    return permuted(self, order)
 
 
-class LowerReshape(AtenPattern):
+@lowers("view", "_unsafe_view", widens=False)
+def view(self: Tensor, size: Ints) -> Tensor:
     """Read the elements in row-major order under another shape."""
-
-    computes = False
-    overloads = ("view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        return build.reshape(x, _reshaped(op, shape_of(x)))
+    return self.reshape(resolve_size(size, self.shape))
 
 
-class LowerExpand(AtenPattern):
+@lowers("unsqueeze", widens=False)
+def unsqueeze(self: Tensor, dim: int) -> Tensor:
+    """Add a dimension of extent 1."""
+    return with_unit(self, wrap_dim(dim, self.rank + 1))
+
+
+@lowers("squeeze", "squeeze.dim", "squeeze.dims", widens=False)
+def squeeze(self: Tensor, dim: int | Ints | None = None) -> Tensor:
+    """Drop dimensions of extent 1, among those that are named."""
+    named = range(self.rank) if dim is None else wrap_dims([dim] if isinstance(dim, int) else dim, self.rank)
+    return self.reshape([n for d, n in enumerate(self.shape) if n != 1 or d not in named])
+
+
+@lowers("expand", widens=False)
+def expand(self: Tensor, size: Ints) -> Tensor:
     """Repeat dimensions of extent 1; -1 keeps an extent."""
-
-    computes = False
-    overloads = ("expand",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        size = op.value("size")
-        offset = len(size) - len(shape_of(x))
-        shape = [shape_of(x)[i - offset] if n == -1 and i >= offset >= 0 else n for i, n in enumerate(size)]
-        return build.broadcast(x, shape)
+    offset = len(size) - self.rank
+    return self.broadcast([self.shape[i - offset] if n == -1 and i >= offset >= 0 else n for i, n in enumerate(size)])
 
 
-class LowerAlias(AtenPattern):
+@lowers("clone", "detach", "alias", widens=False)
+def alias(self: Tensor) -> Tensor:
     """The operand itself: tensors are values here."""
-
-    computes = False
-    overloads = ("clone", "detach", "alias")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        return op.operand("self")
+    return self
 
 
-class LowerSlice(AtenPattern):
+@lowers("slice.Tensor", widens=False)
+def slice_(self: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
     """Every `step`-th element from `start` to `end` along a dimension; bounds count from the end if negative."""
-
-    computes = False
-    overloads = ("slice.Tensor",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        dim = existing_dim(op.value("dim"), len(shape_of(x)))
-        positions = slice_positions(op, shape_of(x)[dim])
-        return sliced(build, x, dim, positions)
+    dim = existing_dim(dim, self.rank)
+    return sliced(self, dim, slice_positions(self.shape[dim], start, end, step))
 
 
-class LowerSelect(AtenPattern):
+@lowers("select.int", widens=False)
+def select(self: Tensor, dim: int, index: int) -> Tensor:
     """The elements at one position along a dimension, which goes away."""
-
-    computes = False
-    overloads = ("select.int",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x = op.operand("self")
-        return selected(build, x, op.value("dim"), op.value("index"))
-
-
-class LowerSplit(AtenPattern):
-    """The consecutive parts of a dimension, of one extent or of the extents given."""
-
-    computes = False
-    overloads = ("split.Tensor", "split_with_sizes")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
-        x = op.operand("self")
-        dim = existing_dim(op.value("dim"), len(shape_of(x)))
-        extent = shape_of(x)[dim]
-        if op.schema().name == "split.Tensor":
-            size = op.value("split_size")
-            if size < 0 or (size == 0 and extent > 0):
-                raise ValueError(f"split_size must be positive, not {size}")
-            sizes = [min(size, extent - start) for start in range(0, extent, size)] if extent else [0]
-        else:
-            sizes = list(op.value("split_sizes"))
-        if sum(sizes) != extent or min(sizes, default=0) < 0:
-            raise ValueError(f"the parts {sizes} do not make up the extent {extent}")
-        ends = list(accumulate(sizes))
-        return [sliced(build, x, dim, range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-
-
-class LowerUnbind(AtenPattern):
-    """The elements at each position along a dimension, which goes away."""
-
-    computes = False
-    overloads = ("unbind.int",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> Sequence[SSAValue]:
-        x = op.operand("self")
-        extent = shape_of(x)[existing_dim(op.value("dim"), len(shape_of(x)))]
-        return [selected(build, x, op.value("dim"), index) for index in range(extent)]
-
-
-class LowerDiagonal(AtenPattern):
-    """A diagonal of two dimensions, `offset` to the right of the main one, as the last dimension."""
-
-    computes = False
-    overloads = ("diagonal",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, shape, offset = op.operand("self"), shape_of(op.operand("self")), op.value("offset")
-        row, column = (wrap_dim(op.value(name), len(shape)) for name in ("dim1", "dim2"))
-        if row == column:
-            raise ValueError(f"a diagonal is of two dimensions, not of {row} alone")
-        first = {row: max(0, -offset), column: max(0, offset)}
-        count = max(0, min(shape[dim] - start for dim, start in first.items()))
-        kept = iter(range(len(shape)))
-        along = AffineExpr.dimension(len(shape) - 2)
-        places = [along + first[d] if d in first else AffineExpr.dimension(next(kept)) for d in range(len(shape))]
-        result = [*(n for d, n in enumerate(shape) if d not in first), count]
-        return build.index_map(x, AffineMap(len(result), 0, tuple(places)), result)
-
-
-class LowerUnfold(AtenPattern):
-    """All slices of `size` neighbours along a dimension, `step` apart; their elements are the last dimension.
-
-    A scalar is like a vector of one element, of which there is one slice.
-    """
-
-    computes = False
-    overloads = ("unfold",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, shape = op.operand("self"), shape_of(op.operand("self"))
-        size, step = op.value("size"), op.value("step")
-        dim = wrap_dim(op.value("dimension"), len(shape))
-        extent = shape[dim] if shape else 1
-        if not 0 <= size <= extent or step < 1:
-            raise ValueError(f"no slices of {size} elements, {step} apart, of {extent}")
-        place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(len(shape))
-        places = [place if d == dim else AffineExpr.dimension(d) for d in range(len(shape))]
-        result = [(n - size) // step + 1 if d == dim else n for d, n in enumerate(shape)] + [size]
-        return build.index_map(x, AffineMap(len(result), 0, tuple(places)), result)
-
-
-class LowerAsStrided(AtenPattern):
-    """Elements of contiguous memory, at an offset and so many of them apart in each dimension."""
-
-    computes = False
-    overloads = ("as_strided",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, size, strides = op.operand("self"), op.value("size"), op.value("stride")
-        place = AffineExpr.constant(op.value("storage_offset") or 0)
-        for dim, step in enumerate(strides):
-            place = place + AffineExpr.dimension(dim) * step
-        memory = build.reshape(x, (prod(shape_of(x)),))
-        return build.index_map(memory, AffineMap(len(size), 0, (place,)), size)
-
-
-class LowerFlip(AtenPattern):
-    """Read dimensions from their end."""
-
-    computes = False
-    overloads = ("flip",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        value = op.operand("self")
-        for dim in wrap_dims(op.value("dims"), len(shape_of(value))):
-            value = sliced(build, value, dim, range(shape_of(value)[dim])[::-1])
-        return value
-
-
-class LowerRoll(AtenPattern):
-    """Move elements along dimensions, around the end; without dimensions along all in row-major order."""
-
-    computes = False
-    overloads = ("roll",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, shifts = op.operand("self"), op.value("shifts")
-        value = x if op.value("dims") else build.reshape(x, [prod(shape_of(x))])
-        dims = [existing_dim(dim, len(shape_of(x))) for dim in op.value("dims")] or [0]
-        if len(dims) != len(shifts):
-            raise ValueError(f"shifts {list(shifts)} and dims {list(op.value('dims'))} must be equally many")
-        for dim, shift in zip(dims, shifts, strict=True):
-            extent = shape_of(value)[dim]
-            if extent > 0 and shift % extent:
-                source = (AffineExpr.dimension(dim) + (extent - shift % extent)) % extent
-                value = build.index_map(value, dim_map(len(shape_of(value)), dim, source), shape_of(value))
-        return build.reshape(value, shape_of(x))
-
-
-class LowerRepeat(AtenPattern):
-    """The tensor several times along each dimension."""
-
-    computes = False
-    overloads = ("repeat",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, repeats = op.operand("self"), op.value("repeats")
-        new = len(repeats) - len(shape_of(x))
-        if new < 0:
-            raise ValueError(f"repeats {list(repeats)} must name every dimension of the shape {list(shape_of(x))}")
-        shape = (*[1] * new, *shape_of(x))
-        value = build.reshape(x, shape)
-        sources = [_modulo(d, n, times) for d, (n, times) in enumerate(zip(shape, repeats, strict=True))]
-        target = [n * times for n, times in zip(shape, repeats, strict=True)]
-        return build.index_map(value, AffineMap(len(shape), 0, tuple(sources)), target)
-
-
-class LowerRepeatInterleave(AtenPattern):
-    """Each element several times in place along a dimension; without one along all in row-major order."""
-
-    computes = False
-    overloads = ("repeat_interleave.self_int",)
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        x, repeats = op.operand("self"), op.value("repeats")
-        if op.value("dim") is None:
-            x = build.reshape(x, [prod(shape_of(x))])
-        dim = existing_dim(op.value("dim") or 0, len(shape_of(x)))
-        shape = [n * repeats if d == dim else n for d, n in enumerate(shape_of(x))]
-        source = AffineExpr.dimension(dim) // max(repeats, 1)
-        return build.index_map(x, dim_map(len(shape), dim, source), shape)
-
-
-class LowerCat(AtenPattern):
-    """Tensors one after the other along a dimension, an existing one or a new one."""
-
-    computes = False
-    overloads = ("cat", "stack")
-
-    def lower(self, op: AtenOp, build: TensorBuilder) -> SSAValue:
-        tensors = [value for value in op.tensor_list("tensors") if value is not None]
-        if op.schema().name == "stack":
-            dim = wrap_dim(op.value("dim"), len(shape_of(tensors[0])) + 1)
-            tensors = [build.reshape(x, (*shape_of(x)[:dim], 1, *shape_of(x)[dim:])) for x in tensors]
-        else:
-            # PyTorch lets an empty vector stand among tensors of any rank.
-            tensors = [x for x in tensors if shape_of(x) != (0,)] or tensors[:1]
-            dim = wrap_dim(op.value("dim"), len(shape_of(tensors[0])))
-        rest = [(*shape_of(x)[:dim], *shape_of(x)[dim + 1 :]) for x in tensors]
-        if not shape_of(tensors[0]) or any(other != rest[0] for other in rest):
-            shapes = " and ".join(str(list(shape_of(x))) for x in tensors)
-            raise ValueError(f"shapes {shapes} do not fit one after the other along dimension {dim}")
-        return build.concat(tensors, dim)
-
-
-def transposed(build: TensorBuilder, x: SSAValue) -> SSAValue:
-    """The tensor with its last two dimensions exchanged."""
-    order = [*range(len(shape_of(x)))]
-    order[-2:] = reversed(order[-2:])
-    return build.index_map(x, permutation_map(order), [shape_of(x)[dim] for dim in order])
-
-
-def sliced(build: TensorBuilder, x: SSAValue, dim: int, positions: range) -> SSAValue:
-    """The elements at these positions along a dimension."""
-    shape = [len(positions) if d == dim else n for d, n in enumerate(shape_of(x))]
-    source = AffineExpr.dimension(dim)
-    if len(positions) > 1 and positions.step != 1:
-        source = source * positions.step
-    if len(positions) and positions.start:
-        source = source + positions.start
-    return build.index_map(x, dim_map(len(shape), dim, source), shape)
-
-
-def selected(build: TensorBuilder, x: SSAValue, dim: int, index: int) -> SSAValue:
-    """The elements at one position along a dimension, which goes away."""
-    shape = shape_of(x)
+    shape = self.shape
     dim = wrap_dim(dim, len(shape))
     index = select_position(index, shape, dim)
     kept = [d for d in range(len(shape)) if d != dim]
     position = {d: AffineExpr.dimension(i) for i, d in enumerate(kept)}
     sources = [position.get(d, AffineExpr.constant(index)) for d in range(len(shape))]
-    return build.index_map(x, AffineMap(len(kept), 0, tuple(sources)), [shape[d] for d in kept])
+    return self.read(sources, [shape[d] for d in kept])
+
+
+@lowers("split.Tensor", widens=False)
+def split(self: Tensor, split_size: int, dim: int) -> list[Tensor]:
+    """The consecutive parts of a dimension, of one extent."""
+    extent = self.shape[existing_dim(dim, self.rank)]
+    if split_size < 0 or (split_size == 0 and extent > 0):
+        raise ValueError(f"split_size must be positive, not {split_size}")
+    sizes = [min(split_size, extent - start) for start in range(0, extent, split_size)] if extent else [0]
+    return split_with_sizes(self, sizes, dim)
+
+
+@lowers("split_with_sizes", widens=False)
+def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """The consecutive parts of a dimension, of the extents given."""
+    dim = existing_dim(dim, self.rank)
+    extent = self.shape[dim]
+    if sum(split_sizes) != extent or min(split_sizes, default=0) < 0:
+        raise ValueError(f"the parts {list(split_sizes)} do not make up the extent {extent}")
+    ends = accumulate(split_sizes)
+    return [sliced(self, dim, range(end - size, end)) for size, end in zip(split_sizes, ends, strict=True)]
+
+
+@lowers("unbind.int", widens=False)
+def unbind(self: Tensor, dim: int) -> list[Tensor]:
+    """The elements at each position along a dimension, which goes away."""
+    return [select(self, dim, index) for index in range(self.shape[existing_dim(dim, self.rank)])]
+
+
+@lowers("diagonal", widens=False)
+def diagonal(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    """A diagonal of two dimensions, `offset` to the right of the main one, as the last dimension."""
+    shape = self.shape
+    row, column = (wrap_dim(dim, len(shape)) for dim in (dim1, dim2))
+    if row == column:
+        raise ValueError(f"a diagonal is of two dimensions, not of {row} alone")
+    first = {row: max(0, -offset), column: max(0, offset)}
+    count = max(0, min(shape[dim] - start for dim, start in first.items()))
+    kept = iter(range(len(shape)))
+    along = AffineExpr.dimension(len(shape) - 2)
+    places = [along + first[d] if d in first else AffineExpr.dimension(next(kept)) for d in range(len(shape))]
+    return self.read(places, [*(n for d, n in enumerate(shape) if d not in first), count])
+
+
+@lowers("unfold", widens=False)
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All slices of `size` neighbours along a dimension, `step` apart; their elements are the last dimension.
+
+    A scalar is like a vector of one element, of which there is one slice.
+    """
+    shape, dim = self.shape, wrap_dim(dimension, self.rank)
+    extent = shape[dim] if shape else 1
+    if not 0 <= size <= extent or step < 1:
+        raise ValueError(f"no slices of {size} elements, {step} apart, of {extent}")
+    place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(len(shape))
+    places = [place if d == dim else AffineExpr.dimension(d) for d in range(len(shape))]
+    return self.read(places, [(n - size) // step + 1 if d == dim else n for d, n in enumerate(shape)] + [size])
+
+
+@lowers("as_strided", widens=False)
+def as_strided(self: Tensor, size: Ints, stride: Ints, storage_offset: int | None) -> Tensor:
+    """Elements of contiguous memory, at an offset and so many of them apart in each dimension."""
+    place = AffineExpr.constant(storage_offset or 0)
+    for dim, step in enumerate(stride):
+        place = place + AffineExpr.dimension(dim) * step
+    return self.reshape((prod(self.shape),)).read([place], size)
+
+
+@lowers("flip", widens=False)
+def flip(self: Tensor, dims: Ints) -> Tensor:
+    """Read dimensions from their end."""
+    for dim in wrap_dims(dims, self.rank):
+        self = sliced(self, dim, range(self.shape[dim])[::-1])
+    return self
+
+
+@lowers("roll", widens=False)
+def roll(self: Tensor, shifts: Ints, dims: Ints) -> Tensor:
+    """Move elements along dimensions, around the end; without dimensions along all in row-major order."""
+    value = self if dims else self.reshape([prod(self.shape)])
+    along = [existing_dim(dim, self.rank) for dim in dims] or [0]
+    if len(along) != len(shifts):
+        raise ValueError(f"shifts {list(shifts)} and dims {list(dims)} must be equally many")
+    for dim, shift in zip(along, shifts, strict=True):
+        extent = value.shape[dim]
+        if extent > 0 and shift % extent:
+            source = (AffineExpr.dimension(dim) + (extent - shift % extent)) % extent
+            value = value.index_map(dim_map(value.rank, dim, source), value.shape)
+    return value.reshape(self.shape)
+
+
+@lowers("repeat", widens=False)
+def repeat(self: Tensor, repeats: Ints) -> Tensor:
+    """The tensor several times along each dimension."""
+    new = len(repeats) - self.rank
+    if new < 0:
+        raise ValueError(f"repeats {list(repeats)} must name every dimension of the shape {list(self.shape)}")
+    shape = (*[1] * new, *self.shape)
+    sources = [_modulo(d, n, times) for d, (n, times) in enumerate(zip(shape, repeats, strict=True))]
+    return self.reshape(shape).read(sources, [n * times for n, times in zip(shape, repeats, strict=True)])
+
+
+def _modulo(dim: int, extent: int, times: int) -> AffineExpr:
+    if extent == 1:
+        return AffineExpr.constant(0)
+    return AffineExpr.dimension(dim) % extent if times > 1 and extent > 0 else AffineExpr.dimension(dim)
+
+
+@lowers("repeat_interleave.self_int", widens=False)
+def repeat_interleave(self: Tensor, repeats: int, dim: int | None) -> Tensor:
+    """Each element several times in place along a dimension; without one along all in row-major order."""
+    x = self.reshape([prod(self.shape)]) if dim is None else self
+    dim = existing_dim(dim or 0, x.rank)
+    shape = [n * repeats if d == dim else n for d, n in enumerate(x.shape)]
+    return x.index_map(dim_map(x.rank, dim, AffineExpr.dimension(dim) // max(repeats, 1)), shape)
+
+
+@lowers("cat", widens=False)
+def cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors one after the other along a dimension."""
+    # PyTorch lets an empty vector stand among tensors of any rank.
+    tensors = [x for x in tensors if x.shape != (0,)] or tensors[:1]
+    dim = wrap_dim(dim, tensors[0].rank)
+    rest = [(*x.shape[:dim], *x.shape[dim + 1 :]) for x in tensors]
+    if not tensors[0].shape or any(other != rest[0] for other in rest):
+        shapes = " and ".join(str(list(x.shape)) for x in tensors)
+        raise ValueError(f"shapes {shapes} do not fit one after the other along dimension {dim}")
+    return concat(tensors, dim)
+
+
+@lowers("stack", widens=False)
+def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors one after the other along a new dimension."""
+    dim = wrap_dim(dim, tensors[0].rank + 1)
+    return cat([with_unit(x, dim) for x in tensors], dim)
+
+
+def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
+    """The tensor whose dimension `i` is dimension `order[i]` of another."""
+    return x.index_map(permutation_map(order), [x.shape[dim] for dim in order])
+
+
+def transposed(x: Tensor) -> Tensor:
+    """The tensor with its last two dimensions exchanged."""
+    return permuted(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
+
+
+def with_unit(x: Tensor, dim: int) -> Tensor:
+    """The tensor with a new dimension of extent 1."""
+    return x.reshape((*x.shape[:dim], 1, *x.shape[dim:]))
+
+
+def sliced(x: Tensor, dim: int, positions: range) -> Tensor:
+    """The elements at these positions along a dimension."""
+    shape = [len(positions) if d == dim else n for d, n in enumerate(x.shape)]
+    source = AffineExpr.dimension(dim)
+    if len(positions) > 1 and positions.step != 1:
+        source = source * positions.step
+    if len(positions) and positions.start:
+        source = source + positions.start
+    return x.index_map(dim_map(len(shape), dim, source), shape)
 
 
 def select_position(index: int, shape: Sequence[int], dim: int) -> int:
@@ -319,31 +262,8 @@ def select_position(index: int, shape: Sequence[int], dim: int) -> int:
     return index % shape[dim]
 
 
-def slice_positions(op: AtenOp, extent: int) -> range:
+def slice_positions(extent: int, start: int | None, end: int | None, step: int) -> range:
     """The positions that `start`, `end` and `step` select along a dimension."""
-    if op.value("step") < 1:
-        raise ValueError(f"the step of a slice must be positive, not {op.value('step')}")
-    start, end = op.value("start"), op.value("end")
-    return range(extent)[slice(start, end, op.value("step"))]
-
-
-def _modulo(dim: int, extent: int, times: int) -> AffineExpr:
-    if extent == 1:
-        return AffineExpr.constant(0)
-    return AffineExpr.dimension(dim) % extent if times > 1 and extent > 0 else AffineExpr.dimension(dim)
-
-
-def _reshaped(op: AtenOp, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that a reshaping operation gives."""
-    match op.schema().name:
-        case "view" | "_unsafe_view":
-            return resolve_size(op.value("size"), shape)
-        case "unsqueeze":
-            dim = wrap_dim(op.value("dim"), len(shape) + 1)
-            return (*shape[:dim], 1, *shape[dim:])
-        case "squeeze":
-            return tuple(n for n in shape if n != 1)
-        case _:
-            given = op.value("dim")
-            dims = wrap_dims([given] if isinstance(given, int) else given, len(shape))
-            return tuple(n for i, n in enumerate(shape) if n != 1 or i not in dims)
+    if step < 1:
+        raise ValueError(f"the step of a slice must be positive, not {step}")
+    return range(extent)[slice(start, end, step)]

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.shapes import window_count
-from deplodock.dialects.tensor import shape_of
 from deplodock.passes.torch.indexing import padded
-from deplodock.passes.torch.tensor_builder import TensorBuilder
+from deplodock.passes.torch.tensors import Tensor
 
 
 @dataclass(frozen=True)
@@ -60,33 +58,30 @@ def windows_of(
     return windows
 
 
-def padded_for(
-    build: TensorBuilder, x: SSAValue, windows: Sequence[Window], counts: Sequence[int], value: float
-) -> SSAValue:
+def padded_for(x: Tensor, windows: Sequence[Window], counts: Sequence[int], value: float) -> Tensor:
     """`x` with so much of `value` around the last dimensions as their windows read."""
-    first = len(shape_of(x)) - len(windows)
+    first = x.rank - len(windows)
     pads: dict[int, tuple[int, int]] = {}
     for dim, (window, count) in enumerate(zip(windows, counts, strict=True), first):
-        after = window.padding_after(shape_of(x)[dim], count)
+        after = window.padding_after(x.shape[dim], count)
         if window.padding or after:
             pads[dim] = (window.padding, after)
-    return padded(build, x, pads, value) if pads else x
+    return padded(x, pads, value) if pads else x
 
 
-def counts_of(x: SSAValue, windows: Sequence[Window], ceil: bool) -> list[int]:
+def counts_of(x: Tensor, windows: Sequence[Window], ceil: bool) -> list[int]:
     """The numbers of windows along the last dimensions."""
-    extents = shape_of(x)[len(shape_of(x)) - len(windows) :]
+    extents = x.shape[x.rank - len(windows) :]
     return [window.count(extent, ceil=ceil) for window, extent in zip(windows, extents, strict=True)]
 
 
 def read_windows(
-    build: TensorBuilder, x: SSAValue, windows: Sequence[Window], outside: float, counts: Sequence[int]
-) -> tuple[SSAValue, list[int]]:
+    x: Tensor, windows: Sequence[Window], outside: float, counts: Sequence[int]
+) -> tuple[Tensor, list[int]]:
     """The elements of so many windows along the last dimensions, and the dimensions that hold those of one."""
-    first, spaces = len(shape_of(x)) - len(windows), len(windows)
-    space = (*shape_of(x)[:first], *counts, *(window.size for window in windows))
+    first, spaces = x.rank - len(windows), len(windows)
+    space = (*x.shape[:first], *counts, *(window.size for window in windows))
     places = [window.element(first + d, first + spaces + d) for d, window in enumerate(windows)]
     outer = [AffineExpr.dimension(d) for d in range(first)]
-    x = padded_for(build, x, windows, counts, outside)
-    read = build.index_map(x, AffineMap(len(space), 0, (*outer, *places)), space)
+    read = padded_for(x, windows, counts, outside).read([*outer, *places], space)
     return read, list(range(first + spaces, len(space)))
