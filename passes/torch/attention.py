@@ -7,7 +7,6 @@ from math import inf, sqrt
 from xdsl.dialects.builtin import i1
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.passes.torch.index_maps import dim_map
 from deplodock.passes.torch.indexing import diagonal_mask
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.matmul import product
@@ -75,7 +74,4 @@ def _repeat_heads(x: Tensor, query: tuple[int, ...]) -> Tensor:
     if len(shape) < 3 or len(query) < 3 or shape[-3] == 0 or query[-3] % shape[-3]:
         raise ValueError(f"the heads of the shapes {list(query)} and {list(shape)} do not fit enable_gqa")
     dim, times = len(shape) - 3, query[-3] // shape[-3]
-    if times == 1:
-        return x
-    source = dim_map(len(shape), dim, AffineExpr.dimension(dim) // times)
-    return x.index_map(source, (*shape[:-3], query[-3], *shape[-2:]))
+    return x if times == 1 else x.along(dim, AffineExpr.dimension(dim) // times, query[-3])

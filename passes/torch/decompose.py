@@ -46,21 +46,8 @@ from deplodock.passes.torch import (
 from deplodock.passes.torch.lowering import LOWERINGS, lower
 
 FAMILIES = (
-    activations,
-    attention,
-    comparisons,
-    convolutions,
-    creation,
-    division,
-    elementwise,
-    indexing,
-    matmul,
-    normalizations,
-    pools,
-    positions,
-    powers,
-    reductions,
-    shapes,
+    *(activations, attention, comparisons, convolutions, creation, division, elementwise, indexing, matmul),
+    *(normalizations, pools, positions, powers, reductions, shapes),
 )
 """The files whose functions lower all operations."""
 
@@ -91,6 +78,7 @@ def _copy_returned(op: func.ReturnOp) -> None:
     for index, value in enumerate(op.operands):
         if isinstance(value.type, TensorType) and (isinstance(value, BlockArgument) or value in seen):
             copy = IndexMapOp(value, AffineMap.identity(len(shape_of(value))), shape_of(value))
+            copy.location = op.location
             copy.result.name_hint = "copy"
             Rewriter.insert_op(copy, InsertPoint.before(op))
             op.operands[index] = copy.result

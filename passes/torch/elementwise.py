@@ -11,29 +11,16 @@ from deplodock.passes.torch.scalars import filling, width_of
 from deplodock.passes.torch.tensors import Tensor, maximum, minimum, where
 
 _FUNCTIONS: dict[str, type[Operation]] = {
-    "exp": math.ExpOp,
-    "exp2": math.Exp2Op,
-    "expm1": math.ExpM1Op,
-    "log": math.LogOp,
-    "log1p": math.Log1pOp,
-    "log2": math.Log2Op,
-    "log10": math.Log10Op,
-    "sin": math.SinOp,
-    "cos": math.CosOp,
-    "tan": math.TanOp,
-    "asin": math.AsinOp,
-    "acos": math.AcosOp,
-    "atan": math.AtanOp,
-    "sinh": math.SinhOp,
-    "cosh": math.CoshOp,
-    "asinh": math.AsinhOp,
-    "acosh": math.AcoshOp,
-    "atanh": math.AtanhOp,
-    "erf": math.ErfOp,
-    "sqrt": math.SqrtOp,
-    "rsqrt": math.RsqrtOp,
-    "tanh": math.TanhOp,
+    op_class.name.removeprefix("math."): op_class
+    for op_class in (
+        *(math.ExpOp, math.Exp2Op, math.ExpM1Op, math.LogOp, math.Log1pOp, math.Log2Op, math.Log10Op),
+        *(math.SinOp, math.CosOp, math.TanOp, math.AsinOp, math.AcosOp, math.AtanOp),
+        *(math.SinhOp, math.CoshOp, math.TanhOp, math.AsinhOp, math.AcoshOp, math.AtanhOp),
+        *(math.ErfOp, math.SqrtOp, math.RsqrtOp),
+    )
 }
+"""Functions that ATen and the dialect `math` call by one name."""
+
 _ROUNDINGS: dict[str, type[Operation]] = {
     "floor": math.FloorOp,
     "ceil": math.CeilOp,

@@ -84,7 +84,7 @@ def _scattered(x: Tensor, src: Tensor, dim: int, positions: range) -> Tensor:
         raise ValueError(f"src must have the shape {wanted}, not {list(src.shape)}")
     if not len(positions):
         return x
-    read = src.index_map(dim_map(x.rank, dim, _place(dim, positions)), x.shape)
+    read = src.along(dim, _place(dim, positions), x.shape[dim])
     inside = _inside(x.build, x.shape, dim, positions)
     return read if inside is None else where(inside, read, x)
 
@@ -193,15 +193,14 @@ def _cut(x: Tensor, pads: Pads) -> tuple[Tensor, Pads]:
 
 def _extended(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
     """`x` with elements of its own before and after a dimension: the other end, the mirrored ones, or the last one."""
-    shape, extent = list(x.shape), x.shape[dim]
+    extent = x.shape[dim]
     count = before + extent + after
     most = max(before, after)
     fits = {"reflect": most < extent, "replicate": extent > 0, "circular": 1 <= extent >= most}
     if not fits.get(mode) or count < 0:
         raise ValueError(f"mode '{mode}' does not pad {extent} elements by {before} and {after}")
     if mode == "circular":
-        place = (AffineExpr.dimension(dim) + -before % extent) % extent
-        return x.index_map(dim_map(x.rank, dim, place), [*shape[:dim], count, *shape[dim + 1 :]])
+        return x.along(dim, (AffineExpr.dimension(dim) + -before % extent) % extent, count)
     index = x.build.iota(0, [count]) - before
     zero, last = index.like(0), index.like(extent - 1)
     if mode == "replicate":

@@ -21,10 +21,7 @@ _Read = Callable[[Tensor, float], tuple[Tensor, list[int]]]
 """The elements of all windows of a tensor, with a value for what is outside of it, and the dimensions of one window."""
 
 
-@lowers(
-    *("max_pool1d", "max_pool2d", "max_pool3d"),
-    *("max_pool2d_with_indices", "max_pool3d_with_indices"),
-)
+@lowers("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool(
     self: Tensor, name: str, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> Tensor | Sequence[Tensor]:
@@ -38,13 +35,9 @@ def max_pool(
     meet = all(w.meets(n, count) for w, n, count in zip(windows, extents, counts, strict=True))
     if not meet and (has_indices or not self.is_float):
         raise ValueError(f"a window of size {list(size)} lies in the padding alone")
-
-    def read(x: Tensor, outside: float) -> tuple[Tensor, list[int]]:
-        return read_windows(x, windows, outside, counts)
-
     if has_indices:
-        return _largest(self, spaces, read)
-    found, dims = read(self, _lowest(self.element))
+        return _largest(self, spaces, lambda x, outside: read_windows(x, windows, outside, counts))
+    found, dims = read_windows(self, windows, _lowest(self.element), counts)
     return found.max(dims)
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.passes.torch.index_maps import dim_map, existing_dim, permutation_map, resolve_size, wrap_dim, wrap_dims
+from deplodock.passes.torch.index_maps import existing_dim, permutation_map, resolve_size, wrap_dim, wrap_dims
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.tensors import Tensor, concat
 
@@ -179,7 +179,7 @@ def roll(self: Tensor, shifts: Ints, dims: Ints) -> Tensor:
         extent = value.shape[dim]
         if extent > 0 and shift % extent:
             source = (AffineExpr.dimension(dim) + (extent - shift % extent)) % extent
-            value = value.index_map(dim_map(value.rank, dim, source), value.shape)
+            value = value.along(dim, source, extent)
     return value.reshape(self.shape)
 
 
@@ -205,8 +205,7 @@ def repeat_interleave(self: Tensor, repeats: int, dim: int | None) -> Tensor:
     """Each element several times in place along a dimension; without one along all in row-major order."""
     x = self.reshape([prod(self.shape)]) if dim is None else self
     dim = existing_dim(dim or 0, x.rank)
-    shape = [n * repeats if d == dim else n for d, n in enumerate(x.shape)]
-    return x.index_map(dim_map(x.rank, dim, AffineExpr.dimension(dim) // max(repeats, 1)), shape)
+    return x.along(dim, AffineExpr.dimension(dim) // max(repeats, 1), x.shape[dim] * repeats)
 
 
 @lowers("cat", widens=False)
@@ -246,13 +245,12 @@ def with_unit(x: Tensor, dim: int) -> Tensor:
 
 def sliced(x: Tensor, dim: int, positions: range) -> Tensor:
     """The elements at these positions along a dimension."""
-    shape = [len(positions) if d == dim else n for d, n in enumerate(x.shape)]
     source = AffineExpr.dimension(dim)
     if len(positions) > 1 and positions.step != 1:
         source = source * positions.step
     if len(positions) and positions.start:
         source = source + positions.start
-    return x.index_map(dim_map(len(shape), dim, source), shape)
+    return x.along(dim, source, len(positions))
 
 
 def select_position(index: int, shape: Sequence[int], dim: int) -> int:

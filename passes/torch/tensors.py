@@ -23,7 +23,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from deplodock.dialects import tensor
 from deplodock.dialects.elements import WIDE
 from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.passes.torch.index_maps import broadcast_map, broadcast_shape, reshape_map
+from deplodock.passes.torch.index_maps import broadcast_map, broadcast_shape, dim_map, reshape_map
 from deplodock.passes.torch.scalars import cast_op, comparison, is_nonzero, number_of, scalar_op
 
 _ROUNDING = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
@@ -253,6 +253,11 @@ class Tensor:
     def read(self, sources: Sequence[AffineExpr], shape: Sequence[int]) -> Tensor:
         """A tensor of this shape, whose element is that at `sources`, in terms of its own index."""
         return self.index_map(AffineMap(len(shape), 0, tuple(sources)), shape)
+
+    def along(self, dim: int, source: AffineExpr, extent: int) -> Tensor:
+        """Read one dimension at `source`, in terms of its own index, of which there are so many."""
+        shape = [*self.shape[:dim], extent, *self.shape[dim + 1 :]]
+        return self.index_map(dim_map(self.rank, dim, source), shape)
 
     def broadcast(self, shape: Sequence[int]) -> Tensor:
         """Broadcast to a shape, aligned at the last dimension."""

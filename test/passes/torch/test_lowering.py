@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr, TensorType, f32
+from xdsl.parser import Parser
 from xdsl.utils.test_value import create_ssa_value
 
+from deplodock.analysis.operations import position_of
 from deplodock.dialects.torch.aten import SCHEMAS
-from deplodock.passes.torch.decompose import LOWERINGS
+from deplodock.passes.driver import new_context
+from deplodock.passes.torch.decompose import LOWERINGS, DecomposePass
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.tensors import Tensor
 
@@ -40,3 +43,24 @@ def test_operators_refuse_shapes_that_do_not_broadcast() -> None:
     x, y = (Tensor(value, None) for value in values)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"shapes \[3\] and \[4\] do not broadcast"):
         x + y
+
+
+def test_what_is_made_has_the_location_of_its_operation() -> None:
+    """Scalar operations in regions, too: of a reduction of pairs, a conversion to truth, and a copied argument."""
+    text = """
+func.func @f(%x: tensor<3x4xbf16>, %w: tensor<4xbf16>) ->
+  (tensor<3x4xbf16>, tensor<3xi64>, tensor<i1>, tensor<3x4xbf16>) {
+  %y = torch.aten.rms_norm %x, %w {normalized_shape = [4]} : tensor<3x4xbf16>, tensor<4xbf16> -> tensor<3x4xbf16>
+  %p = torch.aten.argmax %y {dim = 1} : tensor<3x4xbf16> -> tensor<3xi64>
+  %a = torch.aten.any %y : tensor<3x4xbf16> -> tensor<i1>
+  func.return %y, %p, %a, %x : tensor<3x4xbf16>, tensor<3xi64>, tensor<i1>, tensor<3x4xbf16>
+}"""
+    context = new_context()
+    module = Parser(context, text).parse_module()
+    (function,) = module.body.block.ops
+    for line, op in enumerate(function.regions[0].block.ops, 1):
+        op.location = FileLineColLoc(StringAttr("f.mlir"), IntAttr(line), IntAttr(3))
+    DecomposePass().apply(context, module)
+    lines = [int((position_of(op) or "f.mlir:0:0").split(":")[1]) for op in function.regions[0].walk()]
+    assert set(lines) == {1, 2, 3, 4}
+    assert lines == sorted(lines)
