@@ -37,9 +37,8 @@ def attention(
         raise ValueError(f"dropout_p = {dropout_p} is not supported; only 0 is")
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask and is_causal exclude each other")
-    _check_shapes(query, key, value)
     if enable_gqa:
-        key, value = (_repeat_heads(x, query.shape) for x in (key, value))
+        key, value = (_repeat_heads(x, query.shape[-3]) for x in (key, value))
     scores = product(query, transposed(key))
     if features := query.shape[-1]:
         scores = (scores * (1 / sqrt(features) if scale is None else scale)).named("scores")
@@ -51,15 +50,6 @@ def attention(
     return product(safe_softmax(scores, [scores.rank - 1]), value, skips_zeros=True)
 
 
-def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    shapes = [x.shape for x in (query, key, value)]
-    if any(len(shape) < 2 for shape in shapes):
-        raise ValueError("query, key and value must have at least 2 dimensions")
-    if shapes[0][-1] != shapes[1][-1] or shapes[1][-2] != shapes[2][-2]:
-        names = ", ".join(str(list(shape)) for shape in shapes)
-        raise ValueError(f"the features of query and key, or the rows of key and value differ: {names}")
-
-
 def _addend(mask: Tensor, scores: Tensor) -> Tensor:
     """What a mask adds to scores: a boolean one 0 where it holds, else -inf."""
     if mask.element != i1:
@@ -68,10 +58,7 @@ def _addend(mask: Tensor, scores: Tensor) -> Tensor:
     return where(mask, nothing, hidden).named("mask")
 
 
-def _repeat_heads(x: Tensor, query: tuple[int, ...]) -> Tensor:
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
     """Key or value with each head repeated in place until there are as many as the query has."""
-    shape = x.shape
-    if len(shape) < 3 or len(query) < 3 or shape[-3] == 0 or query[-3] % shape[-3]:
-        raise ValueError(f"the heads of the shapes {list(query)} and {list(shape)} do not fit enable_gqa")
-    dim, times = len(shape) - 3, query[-3] // shape[-3]
-    return x if times == 1 else x.along(dim, AffineExpr.dimension(dim) // times, query[-3])
+    dim, times = x.rank - 3, heads // x.shape[-3]
+    return x if times == 1 else x.along(dim, AffineExpr.dimension(dim) // times, heads)

@@ -36,16 +36,12 @@ def convolution(
     spaces = weight.rank - 2
     steps, edges, holes, beyond = (spread(given, spaces) for given in (stride, padding, dilation, output_padding))
     if transposed:
-        if weight.shape[0] % groups:
-            raise ValueError(f"a weight of shape {list(weight.shape)} does not fall into {groups} groups")
         reach = [(size - 1) * hole for size, hole in zip(weight.shape[2:], holes, strict=True)]
         x = _stretched(x, steps, [(r - p, r - p + b) for r, p, b in zip(reach, edges, beyond, strict=True)])
         weight = _turned(weight, groups)
         steps, edges = [1] * spaces, [0] * spaces
     channels, inside, *sizes = weight.shape
     windows = windows_of(sizes, steps, edges, holes)
-    if x.rank != spaces + 2 or x.shape[1] != groups * inside or channels % groups:
-        raise ValueError(f"a weight of shape {list(weight.shape)} does not fit {list(x.shape)}")
     counts = [window.count(extent) for window, extent in zip(windows, x.shape[2:], strict=True)]
     space = (x.shape[0], channels, *counts, inside, *sizes)
     dims = [AffineExpr.dimension(d) for d in range(len(space))]

@@ -56,13 +56,11 @@ def copy(self: Tensor, src: Tensor) -> Tensor:
 @lowers("arange", "arange.start", "arange.start_step")
 def arange(build: TensorBuilder, result: TensorType[Attribute], start: float = 0, step: float = 1) -> Tensor:
     """`start + i * step`: whole numbers as integers, others in f64 and rounded once, as PyTorch does on a CPU."""
-    shape, element = result.get_shape(), result.element_type
+    element = result.element_type
     whole = start == int(start) and step == int(step)
     if not whole and not isinstance(element, AnyFloat):
         raise ValueError(f"arange from {start} by {step} does not give integers; cast a float one")
-    if len(shape) != 1 or step == 0:
-        raise ValueError(f"arange gives a vector and needs a step, not {step}")
-    value = build.iota(0, shape)
+    value = build.iota(0, result.get_shape())
     if not whole:
         value = value.cast(f64)
     if step != 1:

@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from deplodock.passes.torch.index_maps import broadcast_shape, dim_map, existing_dim, wrap_dim
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import filling
-from deplodock.passes.torch.shapes import Ints, select_position, slice_positions, sliced, with_unit
+from deplodock.passes.torch.shapes import Ints, sliced, with_unit
 from deplodock.passes.torch.tensors import Tensor, TensorBuilder, maximum, minimum, where
 
 Pads: TypeAlias = dict[int, tuple[int, int]]
@@ -26,8 +26,6 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     if 0 in shape:
         return self.build.constant(0, self.element, shape)
     x, index = self.reshape(self.shape or (1,)), index.reshape(shape or (1,))
-    if x.rank != index.rank:
-        raise ValueError(f"the index of shape {list(shape)} must have {x.rank} dimensions as the source has")
     source = dim_map(x.rank, wrap_dim(dim, x.rank), AffineExpr.symbol(0), symbols=1)
     return x.gather([index], source).reshape(shape)
 
@@ -35,16 +33,12 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
 @lowers("embedding", widens=False)
 def embedding(weight: Tensor, indices: Tensor) -> Tensor:
     """The rows of a matrix at the positions that a tensor names."""
-    if weight.rank != 2:
-        raise ValueError(f"the weight must have 2 dimensions, not the shape {list(weight.shape)}")
     return _indexed(weight, {0: indices})
 
 
 @lowers("index_select", widens=False)
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices at the positions that a vector names along a dimension."""
-    if index.rank > 1:
-        raise ValueError(f"the index must be a vector, not of shape {list(index.shape)}")
     vector = index.reshape(index.shape or (1,))
     value = _indexed(self.reshape(self.shape or (1,)), {wrap_dim(dim, self.rank): vector})
     return value.reshape(self.shape and value.shape)
@@ -57,8 +51,6 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     The dimensions of the indices stand where the first indexed dimension was if all of those are neighbours, else in
     front.
     """
-    if len(indices) > self.rank:
-        raise ValueError(f"{len(indices)} indices are too many for the shape {list(self.shape)}")
     wrapped = {dim: _wrapped(index, self.shape[dim]) for dim, index in enumerate(indices) if index is not None}
     return _indexed(self, wrapped)
 
@@ -67,21 +59,18 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def slice_scatter(self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
     """`self` with `src` in the place of a slice along a dimension."""
     dim = existing_dim(dim, self.rank)
-    return _scattered(self, src, dim, slice_positions(self.shape[dim], start, end, step))
+    return _scattered(self, src, dim, range(self.shape[dim])[start:end:step])
 
 
 @lowers("select_scatter", widens=False)
 def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`self` with `src` in the place of one position along a dimension."""
     dim = existing_dim(dim, self.rank)
-    position = select_position(index, self.shape, dim)
+    position = index % self.shape[dim]
     return _scattered(self, with_unit(src, dim), dim, range(position, position + 1))
 
 
 def _scattered(x: Tensor, src: Tensor, dim: int, positions: range) -> Tensor:
-    wanted = [len(positions) if d == dim else n for d, n in enumerate(x.shape)]
-    if list(src.shape) != wanted:
-        raise ValueError(f"src must have the shape {wanted}, not {list(src.shape)}")
     if not len(positions):
         return x
     read = src.along(dim, _place(dim, positions), x.shape[dim])
@@ -109,16 +98,12 @@ def pad_by_mode(self: Tensor, pad: Ints, mode: str, value: float | None) -> Tens
 
 
 def _pads(amounts: Ints, rank: int) -> Pads:
-    if len(amounts) % 2 or len(amounts) > 2 * rank:
-        raise ValueError(f"pad {list(amounts)} must hold two amounts for each of at most {rank} dimensions")
     return {rank - 1 - i: (amounts[2 * i], amounts[2 * i + 1]) for i in range(len(amounts) // 2)}
 
 
 @lowers("tril", "triu", widens=False)
 def triangle(self: Tensor, name: str, diagonal: int) -> Tensor:
     """The elements on and below (tril) or above (triu) a diagonal of the last two dimensions; 0 elsewhere."""
-    if self.rank < 2:
-        raise ValueError(f"a triangle needs at least 2 dimensions, not the shape {list(self.shape)}")
     return where(diagonal_mask(self.build, self.shape, diagonal, "le" if name == "tril" else "ge"), self, 0)
 
 

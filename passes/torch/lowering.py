@@ -60,8 +60,8 @@ def lowers(*overloads: str, broadcasts: bool = False, widens: bool = True) -> Ca
     Its parameters are those of the schema by name, in any order. It may leave out some, and one that not all of the
     overloads have needs a default. A tensor is given as a `Tensor`, everything else as Python's value, None if it is
     absent. Besides, `name` is the operation's without overload, `operands` are all tensors in order, `result` is the
-    type of the first result, and `build` the builder. The function raises a ValueError if the arguments do not fit
-    together, or are not supported.
+    type of the first result, and `build` the builder. The operation has been verified, so that its shapes fit; the
+    function raises a ValueError for arguments that are wrong otherwise, or not supported.
 
     Args:
         broadcasts: whether all that is annotated as `Tensor` is broadcast to one shape; it may be a number.

@@ -42,14 +42,14 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 @lowers("rms_norm")
 def rms_norm(input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, eps: float | None) -> Tensor:
     """`x * rsqrt(mean(x * x) + eps) * weight` over the last dimensions; eps is that of the type unless given."""
-    dims = _normalized_dims(input, normalized_shape)
+    dims = range(input.rank)[-len(normalized_shape) :]
     square = (input * input).named("sq")
     if eps is None:
         # The difference between 1 and the next number: C's FLT_EPSILON and DBL_EPSILON.
         eps = 2.0**-23 if input.element == f32 else 2.0**-52
     scale = _inverse_root(square.mean(dims), eps)
     normal = (input * scale.spread(dims, input.shape)).named("normal")
-    return _affine(normal, normalized_shape, weight, None)
+    return _affine(normal, weight, None)
 
 
 @lowers("layer_norm")
@@ -57,16 +57,14 @@ def layer_norm(
     input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:
     """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps) * weight + bias` over the last dimensions, in two passes."""
-    normal = _normalize(input, _normalized_dims(input, normalized_shape), eps)
-    return _affine(normal, normalized_shape, weight, bias)
+    normal = _normalize(input, range(input.rank)[-len(normalized_shape) :], eps)
+    return _affine(normal, weight, bias)
 
 
 @lowers("group_norm")
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Layer norm of each group of channels, dimension 1, with all that follows; weight and bias are per channel."""
     shape = input.shape
-    if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
-        raise ValueError(f"{num_groups} groups do not divide the channels, dimension 1 of the shape {list(shape)}")
     grouped = input.reshape((shape[0], num_groups, prod(shape[2:]) * (shape[1] // num_groups)))
     return _affine_of_channels(_normalize(grouped, [2], eps).reshape(shape), weight, bias)
 
@@ -80,8 +78,8 @@ def batch_norm(
     The statistics of the batch, the other results, have no elements outside training.
     """
     scale = _inverse_root(running_var, eps)
-    centred = (input - _of_channels("running_mean", running_mean, input)).named("centred")
-    normal = (centred * _of_channels("running_var", scale, input)).named("normal")
+    centred = (input - _of_channels(running_mean, input)).named("centred")
+    normal = (centred * _of_channels(scale, input)).named("normal")
     none = input.build.constant(0, input.element, (0,))
     return _affine_of_channels(normal, weight, bias), none, none
 
@@ -111,35 +109,22 @@ def _exponentials(x: Tensor, maximum: Tensor, dims: Sequence[int]) -> tuple[Tens
     return shifted, e, e.sum(dims)
 
 
-def _normalized_dims(x: Tensor, normalized: tuple[int, ...]) -> list[int]:
-    if not normalized or x.shape[-len(normalized) :] != normalized:
-        shapes = f"normalized_shape {list(normalized)} must be the last dimensions of the shape {list(x.shape)}"
-        raise ValueError(shapes)
-    return list(range(x.rank - len(normalized), x.rank))
-
-
 def _inverse_root(mean: Tensor, eps: float) -> Tensor:
     return rsqrt((mean + eps).named("mean_eps")).named("rsqrt")
 
 
-def _affine(value: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Multiply by the weight and add the bias, if there are any; both have this shape."""
-    for name, factor in (("weight", weight), ("bias", bias)):
-        if factor is not None and factor.shape != shape:
-            raise ValueError(f"the {name} must have the shape {list(shape)}, not {list(factor.shape)}")
+def _affine(value: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Multiply by the weight and add the bias, if there are any."""
     value = value if weight is None else value * weight
     return value if bias is None else value + bias
 
 
 def _affine_of_channels(value: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Multiply by the weight and add the bias of each channel, if there are any."""
-    value = value if weight is None else value * _of_channels("weight", weight, value)
-    return value if bias is None else value + _of_channels("bias", bias, value)
+    value = value if weight is None else value * _of_channels(weight, value)
+    return value if bias is None else value + _of_channels(bias, value)
 
 
-def _of_channels(name: str, value: Tensor, like: Tensor) -> Tensor:
+def _of_channels(value: Tensor, like: Tensor) -> Tensor:
     """A value of each channel, dimension 1, repeated along the other dimensions."""
-    shape = like.shape
-    if len(shape) < 2 or value.shape != shape[1:2]:
-        raise ValueError(f"the {name} must have an element for each channel, dimension 1 of the shape {list(shape)}")
-    return value.spread([dim for dim in range(len(shape)) if dim != 1], shape)
+    return value.spread([dim for dim in range(like.rank) if dim != 1], like.shape)

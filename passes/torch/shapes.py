@@ -19,8 +19,6 @@ Ints: TypeAlias = tuple[int, ...]
 @lowers("t", widens=False)
 def t(self: Tensor) -> Tensor:
     """Exchange the dimensions of a matrix."""
-    if self.rank > 2:
-        raise ValueError(f"t takes at most 2 dimensions, not {self.rank}; use transpose.int")
     return permuted(self, [*range(self.rank)][::-1])
 
 
@@ -37,10 +35,7 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
 @lowers("permute", widens=False)
 def permute(self: Tensor, dims: Ints) -> Tensor:
     """Reorder the dimensions."""
-    order = wrap_dims(dims, self.rank)
-    if len(order) != self.rank:
-        raise ValueError(f"dims {list(dims)} do not name each of {self.rank} dimensions")
-    return permuted(self, order)
+    return permuted(self, wrap_dims(dims, self.rank))
 
 
 @lowers("view", "_unsafe_view", widens=False)
@@ -66,7 +61,7 @@ def squeeze(self: Tensor, dim: int | Ints | None = None) -> Tensor:
 def expand(self: Tensor, size: Ints) -> Tensor:
     """Repeat dimensions of extent 1; -1 keeps an extent."""
     offset = len(size) - self.rank
-    return self.broadcast([self.shape[i - offset] if n == -1 and i >= offset >= 0 else n for i, n in enumerate(size)])
+    return self.broadcast([self.shape[i - offset] if n == -1 else n for i, n in enumerate(size)])
 
 
 @lowers("clone", "detach", "alias", widens=False)
@@ -79,7 +74,7 @@ def alias(self: Tensor) -> Tensor:
 def slice_(self: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
     """Every `step`-th element from `start` to `end` along a dimension; bounds count from the end if negative."""
     dim = existing_dim(dim, self.rank)
-    return sliced(self, dim, slice_positions(self.shape[dim], start, end, step))
+    return sliced(self, dim, range(self.shape[dim])[start:end:step])
 
 
 @lowers("select.int", widens=False)
@@ -87,10 +82,9 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     """The elements at one position along a dimension, which goes away."""
     shape = self.shape
     dim = wrap_dim(dim, len(shape))
-    index = select_position(index, shape, dim)
     kept = [d for d in range(len(shape)) if d != dim]
     position = {d: AffineExpr.dimension(i) for i, d in enumerate(kept)}
-    sources = [position.get(d, AffineExpr.constant(index)) for d in range(len(shape))]
+    sources = [position.get(d, AffineExpr.constant(index % shape[dim])) for d in range(len(shape))]
     return self.read(sources, [shape[d] for d in kept])
 
 
@@ -98,8 +92,6 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
 def split(self: Tensor, split_size: int, dim: int) -> list[Tensor]:
     """The consecutive parts of a dimension, of one extent."""
     extent = self.shape[existing_dim(dim, self.rank)]
-    if split_size < 0 or (split_size == 0 and extent > 0):
-        raise ValueError(f"split_size must be positive, not {split_size}")
     sizes = [min(split_size, extent - start) for start in range(0, extent, split_size)] if extent else [0]
     return split_with_sizes(self, sizes, dim)
 
@@ -108,9 +100,6 @@ def split(self: Tensor, split_size: int, dim: int) -> list[Tensor]:
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> list[Tensor]:
     """The consecutive parts of a dimension, of the extents given."""
     dim = existing_dim(dim, self.rank)
-    extent = self.shape[dim]
-    if sum(split_sizes) != extent or min(split_sizes, default=0) < 0:
-        raise ValueError(f"the parts {list(split_sizes)} do not make up the extent {extent}")
     ends = accumulate(split_sizes)
     return [sliced(self, dim, range(end - size, end)) for size, end in zip(split_sizes, ends, strict=True)]
 
@@ -126,8 +115,6 @@ def diagonal(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """A diagonal of two dimensions, `offset` to the right of the main one, as the last dimension."""
     shape = self.shape
     row, column = (wrap_dim(dim, len(shape)) for dim in (dim1, dim2))
-    if row == column:
-        raise ValueError(f"a diagonal is of two dimensions, not of {row} alone")
     first = {row: max(0, -offset), column: max(0, offset)}
     count = max(0, min(shape[dim] - start for dim, start in first.items()))
     kept = iter(range(len(shape)))
@@ -143,9 +130,6 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     A scalar is like a vector of one element, of which there is one slice.
     """
     shape, dim = self.shape, wrap_dim(dimension, self.rank)
-    extent = shape[dim] if shape else 1
-    if not 0 <= size <= extent or step < 1:
-        raise ValueError(f"no slices of {size} elements, {step} apart, of {extent}")
     place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(len(shape))
     places = [place if d == dim else AffineExpr.dimension(d) for d in range(len(shape))]
     return self.read(places, [(n - size) // step + 1 if d == dim else n for d, n in enumerate(shape)] + [size])
@@ -173,8 +157,6 @@ def roll(self: Tensor, shifts: Ints, dims: Ints) -> Tensor:
     """Move elements along dimensions, around the end; without dimensions along all in row-major order."""
     value = self if dims else self.reshape([prod(self.shape)])
     along = [existing_dim(dim, self.rank) for dim in dims] or [0]
-    if len(along) != len(shifts):
-        raise ValueError(f"shifts {list(shifts)} and dims {list(dims)} must be equally many")
     for dim, shift in zip(along, shifts, strict=True):
         extent = value.shape[dim]
         if extent > 0 and shift % extent:
@@ -187,8 +169,6 @@ def roll(self: Tensor, shifts: Ints, dims: Ints) -> Tensor:
 def repeat(self: Tensor, repeats: Ints) -> Tensor:
     """The tensor several times along each dimension."""
     new = len(repeats) - self.rank
-    if new < 0:
-        raise ValueError(f"repeats {list(repeats)} must name every dimension of the shape {list(self.shape)}")
     shape = (*[1] * new, *self.shape)
     sources = [_modulo(d, n, times) for d, (n, times) in enumerate(zip(shape, repeats, strict=True))]
     return self.reshape(shape).read(sources, [n * times for n, times in zip(shape, repeats, strict=True)])
@@ -214,10 +194,6 @@ def cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     # PyTorch lets an empty vector stand among tensors of any rank.
     tensors = [x for x in tensors if x.shape != (0,)] or tensors[:1]
     dim = wrap_dim(dim, tensors[0].rank)
-    rest = [(*x.shape[:dim], *x.shape[dim + 1 :]) for x in tensors]
-    if not tensors[0].shape or any(other != rest[0] for other in rest):
-        shapes = " and ".join(str(list(x.shape)) for x in tensors)
-        raise ValueError(f"shapes {shapes} do not fit one after the other along dimension {dim}")
     return concat(tensors, dim)
 
 
@@ -251,17 +227,3 @@ def sliced(x: Tensor, dim: int, positions: range) -> Tensor:
     if len(positions) and positions.start:
         source = source + positions.start
     return x.along(dim, source, len(positions))
-
-
-def select_position(index: int, shape: Sequence[int], dim: int) -> int:
-    """An index into a dimension, counted from the front."""
-    if not shape or not -shape[dim] <= index < shape[dim]:
-        raise ValueError(f"the index {index} is out of range for dimension {dim} of the shape {list(shape)}")
-    return index % shape[dim]
-
-
-def slice_positions(extent: int, start: int | None, end: int | None, step: int) -> range:
-    """The positions that `start`, `end` and `step` select along a dimension."""
-    if step < 1:
-        raise ValueError(f"the step of a slice must be positive, not {step}")
-    return range(extent)[slice(start, end, step)]
