@@ -8,8 +8,8 @@ from xdsl.ir.affine import AffineExpr
 
 from deplodock.passes.torch.indexing import padded
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.shapes import Ints, with_unit
-from deplodock.passes.torch.tensors import Tensor
+from deplodock.passes.torch.shapes import with_unit
+from deplodock.passes.torch.tensors import Ints, Tensor
 from deplodock.passes.torch.windows import padded_for, spread, windows_of
 
 
@@ -24,6 +24,7 @@ def convolution(
     transposed: bool,
     output_padding: Ints,
     groups: int,
+    shape: Ints,
 ) -> Tensor:
     """`result[n, c, o..] = bias[c] + sum(input[n, g, i, o * stride + k * dilation - padding..] * weight[c, i, k..])`.
 
@@ -42,7 +43,7 @@ def convolution(
         steps, edges = [1] * spaces, [0] * spaces
     channels, inside, *sizes = weight.shape
     windows = windows_of(sizes, steps, edges, holes)
-    counts = [window.count(extent) for window, extent in zip(windows, x.shape[2:], strict=True)]
+    counts = shape[-spaces:]
     space = (x.shape[0], channels, *counts, inside, *sizes)
     dims = [AffineExpr.dimension(d) for d in range(len(space))]
     channel = dims[2 + spaces]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects import math
-from xdsl.dialects.builtin import AnyFloat, TensorType, i1
+from xdsl.dialects.builtin import AnyFloat, i1
 from xdsl.ir import Attribute, Operation
 
 from deplodock.passes.torch.lowering import lowers
@@ -129,9 +129,9 @@ def hardtanh(self: Tensor, min_val: float, max_val: float) -> Tensor:
 
 
 @lowers("_to_copy", "type_as", widens=False)
-def cast(self: Tensor, result: TensorType[Attribute]) -> Tensor:
+def cast(self: Tensor, element: Attribute) -> Tensor:
     """Convert the elements to the type of the result."""
-    return self.cast(result.element_type)
+    return self.cast(element)
 
 
 @lowers("view.dtype", widens=False)

@@ -1,4 +1,4 @@
-"""Shapes, dimensions, and the affine maps from the indices of a result to those of its source."""
+"""The affine maps from the indices of a result to those of its source."""
 
 from __future__ import annotations
 
@@ -7,19 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.dialects.shapes import broadcast_shape, check_broadcast, existing_dim, resolve_size, wrap_dim, wrap_dims
-
-__all__ = [
-    "broadcast_map",
-    "broadcast_shape",
-    "dim_map",
-    "existing_dim",
-    "permutation_map",
-    "reshape_map",
-    "resolve_size",
-    "wrap_dim",
-    "wrap_dims",
-]
+from deplodock.dialects.shapes import check_broadcast
 
 _ZERO = AffineExpr.constant(0)
 

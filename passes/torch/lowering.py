@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects.elements import FLOATS, INTEGERS, WIDE
-from deplodock.dialects.tensor import element_of
+from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.dialects.torch.aten import WIDE_NUMBERS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS
@@ -39,7 +39,9 @@ class Lowering:
         beside = {
             "name": op.schema().name.partition(".")[0],
             "operands": [Tensor(value, build) for value in op.tensors],
-            "result": op.tensor_type,
+            "shape": op.tensor_type.get_shape(),
+            "shapes": [shape_of(output) for output in op.outputs],
+            "element": op.tensor_type.element_type,
             "build": build,
         }
         given: dict[str, Any] = {name: value for name, value in beside.items() if name in kinds}
@@ -59,9 +61,10 @@ def lowers(*overloads: str, broadcasts: bool = False, widens: bool = True) -> Ca
 
     Its parameters are those of the schema by name, in any order. It may leave out some, and one that not all of the
     overloads have needs a default. A tensor is given as a `Tensor`, everything else as Python's value, None if it is
-    absent. Besides, `name` is the operation's without overload, `operands` are all tensors in order, `result` is the
-    type of the first result, and `build` the builder. The operation has been verified, so that its shapes fit; the
-    function raises a ValueError for arguments that are wrong otherwise, or not supported.
+    absent. Besides, `name` is the operation's without overload, `operands` are all tensors in order, `shape` and
+    `element` are those of the first result, `shapes` those of all, and `build` is the builder. The operation has been
+    verified, so that its shapes fit; the function raises a ValueError for arguments that are wrong otherwise, or not
+    supported.
 
     Args:
         broadcasts: whether all that is annotated as `Tensor` is broadcast to one shape; it may be a number.

@@ -10,8 +10,8 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.einsum import einsum_labels
+from deplodock.dialects.shapes import broadcast_shape
 from deplodock.dialects.tensor import ElementwiseOp
-from deplodock.passes.torch.index_maps import broadcast_shape
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import filling
 from deplodock.passes.torch.tensors import Tensor

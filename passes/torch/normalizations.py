@@ -7,10 +7,10 @@ from math import inf, prod
 
 from xdsl.dialects.builtin import f32
 
-from deplodock.passes.torch.index_maps import wrap_dims
+from deplodock.dialects.shapes import wrap_dims
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.reductions import Dims, dims_of, squared_deviations, with_dims
-from deplodock.passes.torch.tensors import Tensor, exp, log, rsqrt, where
+from deplodock.passes.torch.tensors import Ints, Tensor, exp, log, rsqrt, where
 
 
 @lowers("softmax.int")
@@ -40,7 +40,7 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 
 @lowers("rms_norm")
-def rms_norm(input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, eps: float | None) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None, eps: float | None) -> Tensor:
     """`x * rsqrt(mean(x * x) + eps) * weight` over the last dimensions; eps is that of the type unless given."""
     dims = range(input.rank)[-len(normalized_shape) :]
     square = (input * input).named("sq")
@@ -53,9 +53,7 @@ def rms_norm(input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | 
 
 
 @lowers("layer_norm")
-def layer_norm(
-    input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps) * weight + bias` over the last dimensions, in two passes."""
     normal = _normalize(input, range(input.rank)[-len(normalized_shape) :], eps)
     return _affine(normal, weight, bias)

@@ -13,9 +13,8 @@ from xdsl.ir.affine import AffineExpr
 from deplodock.passes.torch.indexing import all_of, padded
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import width_of
-from deplodock.passes.torch.shapes import Ints
-from deplodock.passes.torch.tensors import Tensor, TensorBuilder, where
-from deplodock.passes.torch.windows import counts_of, read_windows, spread, windows_of
+from deplodock.passes.torch.tensors import Ints, Tensor, TensorBuilder, where
+from deplodock.passes.torch.windows import read_windows, spread, windows_of
 
 _Read = Callable[[Tensor, float], tuple[Tensor, list[int]]]
 """The elements of all windows of a tensor, with a value for what is outside of it, and the dimensions of one window."""
@@ -23,13 +22,19 @@ _Read = Callable[[Tensor, float], tuple[Tensor, list[int]]]
 
 @lowers("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool(
-    self: Tensor, name: str, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+    self: Tensor,
+    name: str,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    shape: Ints,
 ) -> Tensor | Sequence[Tensor]:
     """The largest element of each window, and its place if asked; what is outside is smaller than all, NaN larger."""
     spaces = _spaces(name)
     size, steps, edges, holes = (spread(given, spaces) for given in (kernel_size, stride, padding, dilation))
     windows = windows_of(size, steps or size, edges, holes)
-    counts = counts_of(self, windows, ceil_mode)
+    counts = shape[-spaces:]
     extents = self.shape[self.rank - spaces :]
     has_indices = name.endswith("_with_indices")
     meet = all(w.meets(n, count) for w, n, count in zip(windows, extents, counts, strict=True))
@@ -50,13 +55,14 @@ def average_pool(
     padding: Ints,
     ceil_mode: bool,
     count_include_pad: bool,
+    shape: Ints,
     divisor_override: int | None = None,
 ) -> Tensor:
     """The sum of each window over the number of its elements, of those inside of the tensor or its padding alone."""
     spaces = _spaces(name)
     size, steps, edges = (spread(given, spaces) for given in (kernel_size, stride, padding))
     windows = windows_of(size, steps or size, edges, [1] * spaces)
-    counts = counts_of(self, windows, ceil_mode)
+    counts = shape[-spaces:]
     found, dims = read_windows(self, windows, 0, counts)
     total = found.sum(dims)
     if divisor_override is not None or (not ceil_mode and (count_include_pad or not any(edges))):
@@ -70,9 +76,9 @@ def average_pool(
 
 
 @lowers("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
-def adaptive_average_pool(self: Tensor, name: str, output_size: Ints) -> Tensor:
+def adaptive_average_pool(self: Tensor, name: str, shape: Ints) -> Tensor:
     """The mean of parts of about equal size, of which the result has so many."""
-    parts = _parts(self, output_size, _spaces(name))
+    parts = _parts(self, shape[-_spaces(name) :])
     found, dims = _read_parts(self, parts, 0)
     if all(part.is_equal for part in parts):
         return found.mean(dims)
@@ -82,9 +88,9 @@ def adaptive_average_pool(self: Tensor, name: str, output_size: Ints) -> Tensor:
 
 
 @lowers("adaptive_max_pool2d", "adaptive_max_pool3d")
-def adaptive_max_pool(self: Tensor, name: str, output_size: Ints) -> Sequence[Tensor]:
+def adaptive_max_pool(self: Tensor, name: str, shape: Ints) -> Sequence[Tensor]:
     """The largest element of each part, of which the result has so many, and its place; NaN is larger than all."""
-    parts = _parts(self, output_size, _spaces(name))
+    parts = _parts(self, shape[-_spaces(name) :])
     return _largest(self, len(parts), lambda x, outside: _read_parts(x, parts, outside))
 
 
@@ -127,8 +133,7 @@ class _Part:
         return (start + build.iota(element, space) < end).named("inside")
 
 
-def _parts(x: Tensor, output_size: Ints, spaces: int) -> list[_Part]:
-    wanted = spread(output_size, spaces)
+def _parts(x: Tensor, wanted: Ints) -> list[_Part]:
     extents = x.shape[x.rank - len(wanted) :]
     if any(count < 1 or extent < 1 for extent, count in zip(extents, wanted, strict=True)):
         raise ValueError(f"{list(extents)} elements do not fall into {list(wanted)} parts")

@@ -10,21 +10,16 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.elements import ui8
-from deplodock.passes.torch.index_maps import wrap_dims
+from deplodock.dialects.shapes import wrap_dims
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.tensors import Tensor, sqrt, where
 
 Dims: TypeAlias = int | tuple[int, ...] | None
 
 _OPERATIONS = {
-    "sum": "add",
-    "prod": "mul",
-    "max": "maximum",
-    "amax": "maximum",
-    "any": "maximum",
-    "min": "minimum",
-    "amin": "minimum",
-    "all": "minimum",
+    **{"sum": "add", "prod": "mul"},
+    **dict.fromkeys(("max", "amax", "any"), "maximum"),
+    **dict.fromkeys(("min", "amin", "all"), "minimum"),
 }
 
 _OF_BOOLEANS = {"sum": "any", "prod": "all"}

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
-from typing import TypeAlias
 
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.passes.torch.index_maps import existing_dim, permutation_map, resolve_size, wrap_dim, wrap_dims
+from deplodock.dialects.shapes import existing_dim, wrap_dim, wrap_dims
+from deplodock.passes.torch.index_maps import permutation_map
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.tensors import Tensor, concat
-
-Ints: TypeAlias = tuple[int, ...]
+from deplodock.passes.torch.tensors import Ints, Tensor, concat
 
 
 @lowers("t", widens=False)
@@ -38,30 +36,16 @@ def permute(self: Tensor, dims: Ints) -> Tensor:
     return permuted(self, wrap_dims(dims, self.rank))
 
 
-@lowers("view", "_unsafe_view", widens=False)
-def view(self: Tensor, size: Ints) -> Tensor:
+@lowers("view", "_unsafe_view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", widens=False)
+def view(self: Tensor, shape: Ints) -> Tensor:
     """Read the elements in row-major order under another shape."""
-    return self.reshape(resolve_size(size, self.shape))
-
-
-@lowers("unsqueeze", widens=False)
-def unsqueeze(self: Tensor, dim: int) -> Tensor:
-    """Add a dimension of extent 1."""
-    return with_unit(self, wrap_dim(dim, self.rank + 1))
-
-
-@lowers("squeeze", "squeeze.dim", "squeeze.dims", widens=False)
-def squeeze(self: Tensor, dim: int | Ints | None = None) -> Tensor:
-    """Drop dimensions of extent 1, among those that are named."""
-    named = range(self.rank) if dim is None else wrap_dims([dim] if isinstance(dim, int) else dim, self.rank)
-    return self.reshape([n for d, n in enumerate(self.shape) if n != 1 or d not in named])
+    return self.reshape(shape)
 
 
 @lowers("expand", widens=False)
-def expand(self: Tensor, size: Ints) -> Tensor:
+def expand(self: Tensor, shape: Ints) -> Tensor:
     """Repeat dimensions of extent 1; -1 keeps an extent."""
-    offset = len(size) - self.rank
-    return self.broadcast([self.shape[i - offset] if n == -1 else n for i, n in enumerate(size)])
+    return self.broadcast(shape)
 
 
 @lowers("clone", "detach", "alias", widens=False)
@@ -88,20 +72,12 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     return self.read(sources, [shape[d] for d in kept])
 
 
-@lowers("split.Tensor", widens=False)
-def split(self: Tensor, split_size: int, dim: int) -> list[Tensor]:
-    """The consecutive parts of a dimension, of one extent."""
-    extent = self.shape[existing_dim(dim, self.rank)]
-    sizes = [min(split_size, extent - start) for start in range(0, extent, split_size)] if extent else [0]
-    return split_with_sizes(self, sizes, dim)
-
-
-@lowers("split_with_sizes", widens=False)
-def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> list[Tensor]:
-    """The consecutive parts of a dimension, of the extents given."""
+@lowers("split.Tensor", "split_with_sizes", widens=False)
+def split(self: Tensor, dim: int, shapes: Sequence[Ints]) -> list[Tensor]:
+    """The consecutive parts of a dimension, of one extent or of the extents given."""
     dim = existing_dim(dim, self.rank)
-    ends = accumulate(split_sizes)
-    return [sliced(self, dim, range(end - size, end)) for size, end in zip(split_sizes, ends, strict=True)]
+    sizes = [shape[dim] for shape in shapes]
+    return [sliced(self, dim, range(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 @lowers("unbind.int", widens=False)
@@ -111,28 +87,26 @@ def unbind(self: Tensor, dim: int) -> list[Tensor]:
 
 
 @lowers("diagonal", widens=False)
-def diagonal(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+def diagonal(self: Tensor, offset: int, dim1: int, dim2: int, shape: Ints) -> Tensor:
     """A diagonal of two dimensions, `offset` to the right of the main one, as the last dimension."""
-    shape = self.shape
-    row, column = (wrap_dim(dim, len(shape)) for dim in (dim1, dim2))
+    row, column = (wrap_dim(dim, self.rank) for dim in (dim1, dim2))
     first = {row: max(0, -offset), column: max(0, offset)}
-    count = max(0, min(shape[dim] - start for dim, start in first.items()))
-    kept = iter(range(len(shape)))
-    along = AffineExpr.dimension(len(shape) - 2)
-    places = [along + first[d] if d in first else AffineExpr.dimension(next(kept)) for d in range(len(shape))]
-    return self.read(places, [*(n for d, n in enumerate(shape) if d not in first), count])
+    kept = map(AffineExpr.dimension, range(self.rank))
+    along = AffineExpr.dimension(self.rank - 2)
+    places = [along + first[d] if d in first else next(kept) for d in range(self.rank)]
+    return self.read(places, shape)
 
 
 @lowers("unfold", widens=False)
-def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+def unfold(self: Tensor, dimension: int, step: int, shape: Ints) -> Tensor:
     """All slices of `size` neighbours along a dimension, `step` apart; their elements are the last dimension.
 
     A scalar is like a vector of one element, of which there is one slice.
     """
-    shape, dim = self.shape, wrap_dim(dimension, self.rank)
-    place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(len(shape))
-    places = [place if d == dim else AffineExpr.dimension(d) for d in range(len(shape))]
-    return self.read(places, [(n - size) // step + 1 if d == dim else n for d, n in enumerate(shape)] + [size])
+    dim = wrap_dim(dimension, self.rank)
+    place = AffineExpr.dimension(dim) * step + AffineExpr.dimension(self.rank)
+    places = [place if d == dim else AffineExpr.dimension(d) for d in range(self.rank)]
+    return self.read(places, shape)
 
 
 @lowers("as_strided", widens=False)
@@ -166,12 +140,11 @@ def roll(self: Tensor, shifts: Ints, dims: Ints) -> Tensor:
 
 
 @lowers("repeat", widens=False)
-def repeat(self: Tensor, repeats: Ints) -> Tensor:
+def repeat(self: Tensor, repeats: Ints, shape: Ints) -> Tensor:
     """The tensor several times along each dimension."""
-    new = len(repeats) - self.rank
-    shape = (*[1] * new, *self.shape)
-    sources = [_modulo(d, n, times) for d, (n, times) in enumerate(zip(shape, repeats, strict=True))]
-    return self.reshape(shape).read(sources, [n * times for n, times in zip(shape, repeats, strict=True)])
+    x = self.reshape((*[1] * (len(repeats) - self.rank), *self.shape))
+    sources = [_modulo(d, n, times) for d, (n, times) in enumerate(zip(x.shape, repeats, strict=True))]
+    return x.read(sources, shape)
 
 
 def _modulo(dim: int, extent: int, times: int) -> AffineExpr:

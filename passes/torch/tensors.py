@@ -22,9 +22,13 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tensor
 from deplodock.dialects.elements import WIDE
+from deplodock.dialects.shapes import broadcast_shape
 from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.passes.torch.index_maps import broadcast_map, broadcast_shape, dim_map, reshape_map
+from deplodock.passes.torch.index_maps import broadcast_map, dim_map, reshape_map
 from deplodock.passes.torch.scalars import cast_op, comparison, is_nonzero, number_of, scalar_op
+
+Ints: TypeAlias = tuple[int, ...]
+"""A shape, or another list of integers of a schema."""
 
 _ROUNDING = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
@@ -68,13 +72,13 @@ class TensorBuilder:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor value, and the builder that inserts what is computed from it."""
+    """A tensor value, and the builder that inserts what is computed from it; `/` rounds integers towards zero."""
 
     ssa: SSAValue
     build: TensorBuilder
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Ints:
         """The extents of the dimensions."""
         return shape_of(self.ssa)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.dialects.shapes import window_count
 from deplodock.passes.torch.indexing import padded
 from deplodock.passes.torch.tensors import Tensor
 
@@ -21,10 +20,6 @@ class Window:
     stride: int
     padding: int
     dilation: int
-
-    def count(self, extent: int, *, ceil: bool = False) -> int:
-        """The number of windows of an extent; with `ceil` the last may reach beyond it, if it starts inside."""
-        return window_count(extent, self.size, self.stride, self.padding, self.dilation, ceil=ceil)
 
     def meets(self, extent: int, count: int) -> bool:
         """Whether each of `count` windows has an element that is not of the padding."""
@@ -67,12 +62,6 @@ def padded_for(x: Tensor, windows: Sequence[Window], counts: Sequence[int], valu
         if window.padding or after:
             pads[dim] = (window.padding, after)
     return padded(x, pads, value) if pads else x
-
-
-def counts_of(x: Tensor, windows: Sequence[Window], ceil: bool) -> list[int]:
-    """The numbers of windows along the last dimensions."""
-    extents = x.shape[x.rank - len(windows) :]
-    return [window.count(extent, ceil=ceil) for window, extent in zip(windows, extents, strict=True)]
 
 
 def read_windows(

@@ -14,7 +14,7 @@ from deplodock.passes.torch.decompose import LOWERINGS, DecomposePass
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.tensors import Tensor
 
-BESIDE = {"name", "operands", "result", "build"}
+BESIDE = {"name", "operands", "shape", "shapes", "element", "build"}
 """What a formula may ask for beside the parameters of the schema."""
 
 
@@ -42,7 +42,7 @@ def test_operators_refuse_shapes_that_do_not_broadcast() -> None:
     values = [create_ssa_value(TensorType(f32, [n])) for n in (3, 4)]
     x, y = (Tensor(value, None) for value in values)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"shapes \[3\] and \[4\] do not broadcast"):
-        x + y
+        _ = x + y
 
 
 def test_what_is_made_has_the_location_of_its_operation() -> None:
