@@ -90,7 +90,7 @@ def choice(condition: Tensor, self: Tensor, other: Tensor) -> Tensor:
 
 
 @lowers("masked_fill.Scalar", broadcasts=True, widens=False)
-def fill_with_number(self: Tensor, mask: Tensor, value: float) -> Tensor:
+def masked_fill_with_number(self: Tensor, mask: Tensor, value: float) -> Tensor:
     """`value` where the mask holds, else `self`."""
     return where(mask, filling(value, self.element), self)
 
