@@ -19,10 +19,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.target import Target
 
-from deplodock.analysis.access.alignment import MAX_BYTES, element_bytes, strides_of
+from deplodock.analysis.access.alignment import element_bytes, strides_of
 from deplodock.analysis.affine.linear import Linear, fold_map
 from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.machine.resources import alignment_of, buffer_elements, shared_memory
+from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import ancestors, position_of
 from deplodock.codegen import cluster, copies, grid, mbarrier, scalars, tma
 from deplodock.codegen.indices import IndexWriter, forms, is_int, offset, split_unrolled
@@ -255,7 +256,7 @@ class _KernelPrinter:
     def _alloc(self, op: kernel.AllocOp) -> None:
         type, name = loop.memref_of(op.result), self.names.define(op.result, "buffer")
         element, size = _c_type(type.element_type), max(1, buffer_elements(type))
-        align = f"__align__({MAX_BYTES}) "
+        align = f"__align__({ACCESS_BYTES}) "
         if memory_of(op.result) is Memory.REGISTER:
             users = (use.operation for use in op.result.uses)
             is_wide = any(isinstance(user, kernel.MoveOp) and user.elements > 1 for user in users)

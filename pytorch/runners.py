@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.errors import Error
 from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.interpreters.evaluate import evaluate
@@ -22,8 +23,6 @@ from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 _LOG = logging.getLogger("deplodock")
 _WORK = 10_000
 """The steps that comparing the addresses of two tensors may take."""
-_ALIGNMENT = 16
-"""Bytes of which the address of every buffer is a multiple, as the kernels' wide accesses assume."""
 
 
 class Runner(Protocol):
@@ -125,9 +124,9 @@ class CpuRunner:
 
 
 def aligned(value: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or a copy where it is not contiguous, negates, or starts at no multiple of 16 bytes."""
+    """The tensor itself, or a copy where it is not contiguous, negates, or is not aligned as wide accesses need it."""
     value = value.detach().resolve_neg().contiguous()
-    return value.clone() if value.data_ptr() % _ALIGNMENT else value
+    return value.clone() if value.data_ptr() % ACCESS_BYTES else value
 
 
 def distinct(results: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -13,8 +13,15 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.machine.resources import POINTER_BYTES, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
-from deplodock.analysis.machine.targets import capability, card_named, nvcc_arch, target_of
+from deplodock.analysis.machine.targets import (
+    POINTER_BYTES,
+    TENSOR_MAP_ALIGNMENT,
+    TENSOR_MAP_BYTES,
+    capability,
+    card_named,
+    nvcc_arch,
+    target_of,
+)
 from deplodock.codegen.cuda import print_module
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from deplodock.analysis.machine.resources import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
+from deplodock.analysis.machine.targets import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.errors import Error
 from deplodock.runtime.plan import TensorMapPlan
 

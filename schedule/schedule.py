@@ -23,6 +23,7 @@ from deplodock.analysis.shape.footprint import shared_footprint
 from deplodock.analysis.shape.nest import Nest, nests, side_by_side
 from deplodock.analysis.shape.roles import contraction, row_chain
 from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.contraction import contraction_options
 
 ATTRIBUTE = "deplodock.schedule"
@@ -36,9 +37,6 @@ Schedule = Mapping[str, Options]
 CTA_THREADS = 256
 """Threads of a CTA: 8 warps hide latency and leave every GPU several CTAs per SM."""
 
-MAX_CTA_THREADS = 1024
-"""The most threads of a CTA on every NVIDIA GPU (CUDA programming guide, compute capabilities)."""
-
 THREAD_VALUES = 8
 """Values of a row for each thread, two 16-byte accesses of f32, while more threads are to be had."""
 
@@ -51,9 +49,6 @@ ROW_VALUES = 32
 
 CONTRACTION_TILE = 16
 """The tile of a contraction's output, m and n, before register tiling."""
-
-CONTRACTION_CHUNK = 32
-"""Elements of k in a slab of a contraction."""
 
 PIPELINE_DEPTH = 3
 """Slabs of a reduction that are in shared memory at once: one read, one landed, one on its way."""
@@ -130,7 +125,7 @@ def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
             is_mixed = len(several) > 1 or split.get("over") == "block"
             return _with_others(schedule, nest, target_at(function).fact("sms")) if is_mixed else schedule
     nest, *_ = nests(function)
-    if (rows := _row_options(nest)) is not None:
+    if (rows := _row_options(nest, target_at(function))) is not None:
         return {
             "tileify": {},
             "cooperative-reduce": rows,
@@ -177,12 +172,12 @@ def _with_others(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
     return {rule: {**options, **added.get(rule, {})} for rule, options in schedule.items()}
 
 
-def _row_options(nest: Nest) -> dict[str, int | str] | None:
+def _row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
 
     The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
-    has about `THREAD_VALUES` values; more threads only where each would hold over `ROW_VALUES`. Masked rows get the
-    fewest threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has
+    has about `THREAD_VALUES` values; more only where each would hold over `ROW_VALUES`. Masked rows get the fewest
+    threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has
     several loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
     """
     chains = [row_chain(op) for op in nest.reductions()]
@@ -193,15 +188,15 @@ def _row_options(nest: Nest) -> dict[str, int | str] | None:
     if extent * outer < WARP or not all(_walks_memory(chain[-1]) for chain in chains):
         return None
     vector = min(_row_width(row_chain(op)[-1]) for op in nest.row_loops() if op.trips is not None)
-    threads = WARP
+    threads, most = WARP, target.fact("threads_per_block")
     values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
-    while threads < MAX_CTA_THREADS and extent > threads * (values if threads < CTA_THREADS else ROW_VALUES):
+    while threads < most and extent > threads * (values if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
     options: dict[str, int | str] = {"threads": threads, "vector": vector}
     if outer == 1:
         return options
     threads = min(threads, _power_above(-(-extent // vector)))
-    limit = CTA_THREADS if nest.axes else MAX_CTA_THREADS
+    limit = CTA_THREADS if nest.axes else most
     shared = max(1, min(limit // threads, _power_above(outer)))
     return options | {"threads": threads} | ({"outer": shared} if shared > 1 else {})
 

@@ -9,11 +9,9 @@ from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerType, MemRefType, 
 from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.dialects.swizzle import LINE_BYTES, SwizzleAttr
 from deplodock.errors import UnsupportedError
-
-MAX_BYTES = 16
-"""The widest access of a thread in bytes (PTX `ld.v4.f32`); every buffer starts at a multiple of it."""
 
 
 def element_bytes(type: Attribute) -> int:
@@ -76,7 +74,7 @@ def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], alo
         return 1
     size, row = element_bytes(type.element_type), type.get_shape()[-1]
     for width in (4, 2):
-        fits = width * size <= MAX_BYTES and (row % width == 0 if is_split else width <= row)
+        fits = width * size <= ACCESS_BYTES and (row % width == 0 if is_split else width <= row)
         if fits and extent % width == 0 and base.divisor() % width == 0:
             return width
     return 1
@@ -101,7 +99,7 @@ def lanes_along(
     for width in (4, 2):
         lanes = tuple(steps[:width])
         is_whole = extent % width == 0 and sorted(lanes) == list(range(width))
-        is_aligned = width * size <= MAX_BYTES and width <= type.get_shape()[-1] and base.divisor() % width == 0
+        is_aligned = width * size <= ACCESS_BYTES and width <= type.get_shape()[-1] and base.divisor() % width == 0
         repeated = [start + lane for start in range(0, extent, width) for lane in lanes]
         if is_whole and is_aligned and repeated == steps:
             return lanes

@@ -12,11 +12,8 @@ from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import aligned_width, element_bytes
 from deplodock.analysis.affine.linear import Linear, fold, fold_conditions
-from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.machine.targets import SECTOR_BYTES, WARP
 from deplodock.dialects import loop, tile
-
-SECTOR_BYTES = 32
-"""The bytes of global memory that are read together."""
 
 
 @dataclass(frozen=True)

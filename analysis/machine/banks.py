@@ -22,18 +22,15 @@ from itertools import takewhile
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from deplodock.analysis.access.alignment import MAX_BYTES, aligned_width, element_bytes, strides_of
+from deplodock.analysis.access.alignment import aligned_width, element_bytes, strides_of
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
 from deplodock.analysis.affine.linear import Division, Linear, extent_of, fold_conditions, fold_map, points, value_range
-from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, WARP
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.dialects.tile import Binding, Memory, memory_of
-
-BANKS = 32
-BANK_BYTES = 4
 
 SAMPLES = 16
 """The most values of the coordinates shared by all lanes that are looked at, where they matter."""
@@ -141,15 +138,15 @@ class Lanes:
 
 def warp_wavefronts(lanes: Sequence[int | None], bytes: int) -> Wavefronts:
     """The wavefronts of an access of `bytes` by the lanes of a warp, from their byte addresses; None takes no part."""
-    start = min((address for address in lanes if address is not None), default=0) // MAX_BYTES * MAX_BYTES
+    start = min((address for address in lanes if address is not None), default=0) // ACCESS_BYTES * ACCESS_BYTES
     return _warp_wavefronts(tuple(None if address is None else address - start for address in lanes), bytes)
 
 
 @lru_cache(maxsize=1 << 12)
 def _warp_wavefronts(lanes: tuple[int | None, ...], bytes: int) -> Wavefronts:
     total = Wavefronts()
-    for start in range(0, bytes, MAX_BYTES):
-        piece = min(bytes - start, MAX_BYTES)
+    for start in range(0, bytes, ACCESS_BYTES):
+        piece = min(bytes - start, ACCESS_BYTES)
         together = min(WARP, WARP * BANK_BYTES // piece)
         for first in range(0, len(lanes), together):
             served = [address + start for address in lanes[first : first + together] if address is not None]

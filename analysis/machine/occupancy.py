@@ -9,20 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deplodock.analysis.machine.resources import RESERVED, SHARED_UNIT
-from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.machine.targets import PARTITIONS, REGISTER_UNIT, RESERVED, SHARED_UNIT, WARP
 from deplodock.dialects.kernel import TargetAttr
-
-PARTITIONS = 4
-"""The parts of an SM that each hold a share of the warps and registers."""
-
-REGISTER_UNIT = 256
-"""The registers in which a warp is given them."""
 
 THREAD_UNIT = REGISTER_UNIT // WARP
 """The registers in which a thread is given them."""
-
-REGISTER_BYTES = 4
 
 
 @dataclass(frozen=True)

@@ -7,32 +7,22 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
-from deplodock.analysis.access.alignment import MAX_BYTES, element_bytes, strides_of
-from deplodock.analysis.machine.targets import target_at
+from deplodock.analysis.access.alignment import element_bytes, strides_of
+from deplodock.analysis.machine.targets import (
+    ACCESS_BYTES,
+    MBARRIER_BYTES,
+    POINTER_BYTES,
+    RESERVED,
+    SHARED_UNIT,
+    STATIC_LIMIT,
+    TENSOR_MAP_ALIGNMENT,
+    TENSOR_MAP_BYTES,
+    target_at,
+)
 from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.kernel.tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import LaunchOp, Memory, memory_of
-
-STATIC_LIMIT = 48 * 1024
-"""The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
-
-MBARRIER_BYTES = 8
-"""The bytes of a barrier with phases (PTX ISA, `mbarrier`)."""
-
-RESERVED = 1024
-"""The bytes of shared memory that the system takes for each resident CTA."""
-
-SHARED_UNIT = 128
-"""The bytes in which a CTA is given shared memory (`cuda_occupancy.h` of the CUDA toolkit)."""
-
-POINTER_BYTES = 8
-
-TENSOR_MAP_BYTES = 128
-"""The size of a CUtensorMap of the CUDA driver API."""
-
-TENSOR_MAP_ALIGNMENT = 64
-"""What its address is a multiple of, also among the parameters of a kernel, in bytes (ibid.)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ class SharedMemory:
     @property
     def alignment(self) -> int:
         """What the address of the pool is a multiple of, in bytes."""
-        return max((alignment_of(op) for op, _ in self.offsets), default=MAX_BYTES)
+        return max((alignment_of(op) for op, _ in self.offsets), default=ACCESS_BYTES)
 
     @property
     def is_static(self) -> bool:
@@ -84,14 +74,14 @@ def shared_memory(function: FuncOp) -> SharedMemory:
         if isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED:
             first = _padded(size, alignment_of(op))
             offsets.append((op, first))
-            size = first + _padded(buffer_bytes(op.result), MAX_BYTES)
+            size = first + _padded(buffer_bytes(op.result), ACCESS_BYTES)
     return SharedMemory(tuple(offsets), size, barriers)
 
 
 def alignment_of(op: AllocOp) -> int:
     """What the address of a shared buffer is a multiple of, in bytes: that of a box where it takes any."""
     takes_box = any(isinstance(use.operation, TmaLoadOp) for use in op.result.uses)
-    return box_alignment(memref_of(op.result)) if takes_box else MAX_BYTES
+    return box_alignment(memref_of(op.result)) if takes_box else ACCESS_BYTES
 
 
 def _padded(size: int, unit: int) -> int:

@@ -9,8 +9,12 @@ Facts and their units:
 * `shared_per_sm`: bytes of shared memory of an SM; each resident CTA takes 1 KB besides its own (from sm_80)
 * `l2_bytes`: bytes of L2 cache
 * `dram_gbps`: peak DRAM bandwidth, 10^9 bytes per second
+* `fp32_lanes`: FP32 instructions that an SM issues in a cycle
 * `fp32_gflops`: peak FP32 rate, 10^9 operations per second: SMs x FP32 lanes x 2 (FMA) x boost clock
-* `launch_ns`: nanoseconds from one kernel of a CUDA graph to the next
+* `launch_ns`: nanoseconds of a kernel of a CUDA graph that does next to nothing, with its start and its end
+
+What is the same on all of them stands below the imports: counts, sizes in bytes, nanoseconds. A new card is a row of
+`_CARDS`, the first of an architecture stands for it; a new architecture is a row of `_ARCHITECTURES` as well.
 
 Sources. Limits: table "Technical specifications per compute capability" of NVIDIA's CUDA C++ Programming Guide 13.0.
 Cards (SMs, lanes, boost clock, DRAM and L2):
@@ -22,8 +26,6 @@ Cards (SMs, lanes, boost clock, DRAM and L2):
 * H200 SXM: NVIDIA's H200 datasheet; SMs, clock and L2 as H100
 * B200: NVIDIA's DGX B200 datasheet; SMs, L2 and the 1965 MHz are what `cudaGetDeviceProperties` and `nvidia-smi` report
 * RTX 5090: NVIDIA's "RTX Blackwell GPU Architecture" whitepaper
-
-`launch_ns`: 1.0 to 1.5 us between small kernels of a graph on an H100, taken to hold for the other cards.
 """
 
 from __future__ import annotations
@@ -57,7 +59,73 @@ FIRST_BOXES = 90
 FIRST_TRY_WAIT = 90
 """The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""
 
-_LAUNCH_NS = 1250
+PARTITIONS = 4
+"""The parts of an SM that each hold a share of the warps and registers (`cuda_occupancy.h` of the CUDA toolkit)."""
+
+REGISTER_UNIT = 256
+"""The registers in which a warp is given them (ibid.)."""
+
+REGISTER_BYTES = 4
+"""The bytes of a register."""
+
+SHARED_UNIT = 128
+"""The bytes in which a CTA is given shared memory (`cuda_occupancy.h` of the CUDA toolkit)."""
+
+RESERVED = 1024
+"""The bytes of shared memory that the system takes for each resident CTA (CUDA C++ Programming Guide, "Compute
+Capability 8.x" and later)."""
+
+STATIC_LIMIT = 48 * 1024
+"""The bytes of shared memory that a kernel can declare statically (CUDA C++ Programming Guide, "Shared Memory")."""
+
+BANKS = 32
+"""The banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")."""
+
+BANK_BYTES = 4
+"""The bytes of a word of a bank, which it serves at once (ibid.)."""
+
+ACCESS_BYTES = 16
+"""The widest access of a thread in bytes (PTX `ld.v4.f32`); every buffer starts at a multiple of it."""
+
+SECTOR_BYTES = 32
+"""The bytes of global memory that are read together."""
+
+MBARRIER_BYTES = 8
+"""The bytes of a barrier with phases (PTX ISA, `mbarrier`)."""
+
+POINTER_BYTES = 8
+"""The bytes of an address."""
+
+TENSOR_MAP_BYTES = 128
+"""The size of a CUtensorMap of the CUDA driver API."""
+
+TENSOR_MAP_ALIGNMENT = 64
+"""What its address is a multiple of, also among the parameters of a kernel, in bytes (ibid.)."""
+
+PARAMETER_BYTES = 32764
+"""The most bytes of parameters with CUDA 12.1 or newer (CUDA C++ Programming Guide, "Function Parameters")."""
+
+OLD_PARAMETER_BYTES = 4096
+"""The same with any CUDA."""
+
+GRID_BLOCKS = 2**31 - 1
+"""The most CTAs along x, the one dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications")."""
+
+L2_BYTES_PER_CYCLE = 64
+"""The bytes that an SM reads from L2 in a cycle (NVIDIA's "A100 Tensor Core GPU Architecture" whitepaper)."""
+
+SPECIALS_PER_CYCLE = 16
+"""The special functions that an SM issues in a cycle (CUDA C++ Programming Guide 13.0, "Arithmetic Instructions")."""
+
+LAUNCH_NS = 1250
+"""The fact `launch_ns` of all cards: 1.0 to 1.5 us between small kernels of a graph, measured on an H100."""
+
+SECOND_LAUNCH_NS = 500.0
+"""What a kernel that adds the parts of a contraction takes behind it in a graph, besides its bytes.
+
+Fitted together with the contraction's own start and end (`analysis/machine/cost.py`, measured on an H100), so it is not
+`LAUNCH_NS`, the whole time of a small kernel.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,8 +167,6 @@ _CARDS = {
     "rtx5090": _Card("sm_120", 170, 2407, 96, 1792),
 }
 
-_CARD_OF_ARCHITECTURE = {"sm_80": "a100", "sm_89": "rtx4090", "sm_90": "h100", "sm_100": "b200", "sm_120": "rtx5090"}
-
 NAMES = (*_ARCHITECTURES, *_CARDS)
 """The names that `target` knows: architectures, which stand for one card each, then cards."""
 
@@ -111,7 +177,7 @@ def target(name: str) -> TargetAttr:
     Raises:
         InvalidInputError: the name is not one of `NAMES`.
     """
-    card = _CARDS.get(_CARD_OF_ARCHITECTURE.get(name, name))
+    card = _CARDS.get(name) or next((card for card in _CARDS.values() if card.arch == name), None)
     if card is None:
         raise InvalidInputError(f"unknown target '{name}'; choose one of {', '.join(NAMES)}")
     limits = _ARCHITECTURES[card.arch]
@@ -126,8 +192,9 @@ def target(name: str) -> TargetAttr:
         "shared_per_sm": limits.shared_per_sm * 1024,
         "l2_bytes": card.l2_mb << 20,
         "dram_gbps": card.dram_gbps,
+        "fp32_lanes": limits.fp32_lanes,
         "fp32_gflops": card.sms * limits.fp32_lanes * 2 * card.boost_mhz // 1000,
-        "launch_ns": _LAUNCH_NS,
+        "launch_ns": LAUNCH_NS,
     }
     return TargetAttr(card.arch, facts)
 

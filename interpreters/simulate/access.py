@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from xdsl.ir import Operation
 
+from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.dialects.kernel import ClusterBarrierOp, FuncOp, MbarrierOp, MoveOp, TmaLoadOp
 from deplodock.interpreters.evaluate.machine import outside_as_false
 from deplodock.interpreters.simulate import report as kinds
@@ -17,7 +18,7 @@ from deplodock.interpreters.simulate.checks.flight import Copies, Flight
 from deplodock.interpreters.simulate.checks.grid import Grid
 from deplodock.interpreters.simulate.checks.phases import Phases
 from deplodock.interpreters.simulate.checks.proxy import Proxies
-from deplodock.interpreters.simulate.checks.warps import WIDEST_BYTES, sectors, warps, wavefronts
+from deplodock.interpreters.simulate.checks.warps import sectors, warps, wavefronts
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer, Layout, Registers, Values, origin_at
 from deplodock.interpreters.simulate.nests import Access
@@ -394,7 +395,7 @@ class MemoryUnit:
             counters.async_sectors += touched * is_async
 
     def _check_alignment(self, access: Access, layout: Layout, place: _Place) -> None:
-        bytes = min(access.width * layout.dtype.itemsize, WIDEST_BYTES)
+        bytes = min(access.width * layout.dtype.itemsize, ACCESS_BYTES)
         wrong = place.address % bytes != 0
         if layout.strides[-1:] != (1,):
             wrong = np.ones_like(wrong)

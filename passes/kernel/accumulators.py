@@ -10,7 +10,7 @@ from itertools import takewhile
 from xdsl.ir import Operation, Use
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.machine.occupancy import REGISTER_BYTES
+from deplodock.analysis.machine.targets import REGISTER_BYTES
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import AllocOp, FuncOp, MoveOp

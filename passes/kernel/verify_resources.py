@@ -30,19 +30,22 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, threads_of_sm
-from deplodock.analysis.machine.resources import STATIC_LIMIT, SharedMemory, parameter_bytes, shared_memory
-from deplodock.analysis.machine.targets import FIRST_ASYNC_COPIES, FIRST_BOXES, FIRST_CLUSTERS, capability, target_of
+from deplodock.analysis.machine.resources import SharedMemory, parameter_bytes, shared_memory
+from deplodock.analysis.machine.targets import (
+    FIRST_ASYNC_COPIES,
+    FIRST_BOXES,
+    FIRST_CLUSTERS,
+    GRID_BLOCKS,
+    PARAMETER_BYTES,
+    STATIC_LIMIT,
+    capability,
+    target_of,
+)
 from deplodock.dialects import kernel
 from deplodock.dialects.kernel.cluster import MAX_CLUSTER
 from deplodock.errors import UnsupportedError
 from deplodock.passes.failures import ExceedsTarget, failure, located
 from deplodock.passes.kernel.accumulators import most_carried
-
-MAX_BLOCKS = 2**31 - 1
-"""The most CTAs along x, the one dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications")."""
-
-MAX_PARAMETERS = 32764
-"""The most bytes of parameters with CUDA 12.1 or newer (CUDA C++ Programming Guide, "Function Parameters")."""
 
 _FIRST: dict[type[Operation], tuple[int, str]] = {
     kernel.MoveOp: (FIRST_ASYNC_COPIES, "asynchronous copies"),
@@ -99,12 +102,12 @@ def _in_grid(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str
     arch = target.arch.data
     if (threads := function.num_threads) > (limit := target.fact("threads_per_block")):
         yield f"has {threads} threads in a CTA, {arch} allows {limit}; give a CTA fewer"
-    if (blocks := function.num_blocks) > MAX_BLOCKS:
-        yield f"has {blocks} CTAs, a grid holds {MAX_BLOCKS}; give a CTA more to do"
+    if (blocks := function.num_blocks) > GRID_BLOCKS:
+        yield f"has {blocks} CTAs, a grid holds {GRID_BLOCKS}; give a CTA more to do"
     if (size := function.cluster_size) > MAX_CLUSTER:
         yield f"has clusters of {size} CTAs, one holds {MAX_CLUSTER}"
-    if (size := parameter_bytes(function)) > MAX_PARAMETERS:
-        yield f"takes {size} bytes of parameters, {MAX_PARAMETERS} can be passed; take fewer buffers"
+    if (size := parameter_bytes(function)) > PARAMETER_BYTES:
+        yield f"takes {size} bytes of parameters, {PARAMETER_BYTES} can be passed; take fewer buffers"
 
 
 def _in_memory(memory: SharedMemory, target: kernel.TargetAttr) -> Iterator[str]:

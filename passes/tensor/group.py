@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
 from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
+from deplodock.analysis.machine.targets import OLD_PARAMETER_BYTES, POINTER_BYTES
 from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
@@ -31,8 +32,8 @@ MAX_INDICES = 8
 WORD = 4
 """Bytes of a value that a row keeps on chip."""
 
-MAX_PARAMETERS = 4096 // 8
-"""The pointers that fit in the parameters of a kernel, which are 4096 bytes on every target."""
+MAX_PARAMETERS = OLD_PARAMETER_BYTES // POINTER_BYTES
+"""The pointers that fit in the parameters of a kernel with any CUDA."""
 
 MAX_INSTRUCTIONS = 2048
 """The instructions for one element that a kernel may have, as `code_size` counts them: nvcc takes a few seconds for so

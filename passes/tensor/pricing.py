@@ -100,7 +100,7 @@ class Pricing:
 
     def _moving_ns(self, ops: Iterable[Operation]) -> float:
         """The time to move the results of operations to or from memory."""
-        return sum(bytes_of(value) for op in ops for value in op.results) / self._rates.bytes
+        return self._rates.moving_ns(sum(bytes_of(value) for op in ops for value in op.results))
 
     def _extend(self, group: Group, op: TensorOp, indices: Sequence[Index]) -> Frontier:
         """Put `op` and what it is computed from into a kernel, up to reductions and whatever is in memory."""

@@ -39,7 +39,8 @@ from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
 from deplodock.passes.tile.tile_bounds import greatest
-from deplodock.schedule.schedule import CONTRACTION_CHUNK, Options
+from deplodock.schedule.choose.tiling import CHUNK
+from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def chunk_matmul_k(function: func.FuncOp, options: Options) -> None:
 
 def _chunk(launch: tile.LaunchOp, options: Options) -> None:
     roles = contraction(launch_nest(launch))
-    bk, kv = positive(options, "bk", CONTRACTION_CHUNK), positive(options, "kv", 1)
+    bk, kv = positive(options, "bk", CHUNK), positive(options, "kv", 1)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
     reduction = roles.reduction

@@ -22,8 +22,9 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.machine.banks import BANK_BYTES, BANKS, SlabBanks, Wavefronts
+from deplodock.analysis.machine.banks import SlabBanks, Wavefronts
 from deplodock.analysis.machine.resources import buffer_bytes, buffer_elements, shared_budget
+from deplodock.analysis.machine.targets import BANK_BYTES, BANKS
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
 from deplodock.schedule.schedule import Options

@@ -34,9 +34,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.access.alignment import MAX_BYTES, element_bytes
+from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import fold_map
 from deplodock.analysis.machine.resources import buffer_elements
+from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.dialects import loop, tile
@@ -256,7 +257,7 @@ def _ring_type(slab: MemRefType[Attribute], depth: int) -> MemRefType[Attribute]
         return MemRefType(slab.element_type, shape, slab.layout, slab.memory_space)
     strides = slab.get_strides()
     assert strides is not None
-    together = MAX_BYTES // element_bytes(slab.element_type)
+    together = ACCESS_BYTES // element_bytes(slab.element_type)
     size = -(-buffer_elements(slab) // together) * together
     layout = StridedLayoutAttr([size, *strides])
     return MemRefType(slab.element_type, shape, layout, slab.memory_space)

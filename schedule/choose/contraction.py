@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import points
-from deplodock.analysis.machine.resources import RESERVED
-from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, capability
+from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
 from deplodock.analysis.shape.roles import Contraction
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.tiling import CHUNK, Tile, best_tiling

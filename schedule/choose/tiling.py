@@ -1,16 +1,13 @@
 """The CTA tile of a contraction, and into how many parts its reduction is split: those whose grid finishes first.
 
-The model adds up waves of CTAs, each at the rate of its tile and of the CTAs that share an SM, and what the parts cost:
-their way through memory, and a launch more (`block`) or the time in which the last CTA of a tile adds them (`ticket`).
-Tiles that a mask leaves less work count as the shares of the longest one that they are; those whose k ends at a mask
-level out among the SMs, and their k is not split.
-Its constants are fitted to a hundred schedules of `F.linear` with 32 to 2048 rows, measured on an H100, where the root
-mean square of the errors is 5 percent; it is 11 percent on batches of short products, as in attention.
+The time is that of the grid (`Rates.grid_ns`) and of what the parts cost: their way through memory, and a launch more
+(`block`) or the time in which the last CTA of a tile adds them (`ticket`). Tiles that a mask leaves less work count as
+the shares of the longest one that they are; those whose k ends at a mask level out among the SMs, and their k is not
+split.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +15,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import fold_map, points
-from deplodock.analysis.machine.targets import FIRST_BOXES, capability
+from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
+from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import Contraction, innermost_reduction
 from deplodock.dialects import loop
@@ -35,25 +33,6 @@ MAX_PARTS = 16
 
 MIN_STEPS = 4
 """The fewest slabs of a part: below, the ring of slabs is hardly full before it drains."""
-
-PEAK_SHARE = 0.73
-"""The share of the FP32 peak that 128x128 tiles reach."""
-
-IDLE_LOSS = 0.185
-"""What a CTA alone on an SM loses of the rate that the SM reaches with the CTAs that it is meant for."""
-
-TAIL_LOSS = 0.75
-"""The same for what is left after full waves: SMs that are done first take more of it than their share."""
-
-START_NS = 5300.0
-"""The start and the end of the first wave, when products wait for the first slabs or are stored; later waves start and
-end while other CTAs of their SMs compute."""
-
-LAUNCH_NS = 500.0
-"""A second launch in a CUDA graph, besides its memory traffic."""
-
-LAST_CTA_RATE = 61.0
-"""Bytes per nanosecond at which the last CTA of a tile reads and adds its parts."""
 
 TOLERANCE = 1.02
 """Fewer parts are taken if they are slower by no more than this factor."""
@@ -132,7 +111,7 @@ def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The extents of a contraction, and the target.
+    """The extents of a contraction, and the rates of the target.
 
     `steps` are the chunks of k, None where they are not known. It `is_uneven` where a mask ends k, so that CTAs take
     unlike times.
@@ -143,7 +122,7 @@ class _Problem:
     batch: int
     steps: int | None
     size: int
-    target: TargetAttr
+    rates: Rates
     found: Contraction
     is_uneven: bool
 
@@ -153,7 +132,9 @@ class _Problem:
         is_single = innermost_reduction(found.reduction) is found.reduction
         trips = found.reduction.trips if is_single else None
         is_uneven = bool(wheres(found.reduction.body.block))
-        return _Problem(m, n, batch, None if trips is None else -(-trips // CHUNK), size, target, found, is_uneven)
+        return _Problem(
+            m, n, batch, None if trips is None else -(-trips // CHUNK), size, Rates.of(target), found, is_uneven
+        )
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen."""
@@ -168,23 +149,16 @@ class _Problem:
         return grid + self._sum(tiling) if tiling.parts > 1 else grid
 
     def _grid(self, tile: Tile, parts: int) -> float:
-        """Nanoseconds of the contraction: full waves, then what is left, spread over the SMs."""
-        sms = self.target.fact("sms")
+        """Nanoseconds of the contraction."""
         share = work_share(self.found, tile.m, tile.n, CHUNK)
-        blocks = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
+        ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
         operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts)
-        cta = operations * sms / (self.target.fact("fp32_gflops") * PEAK_SHARE * tile.rate)
-        waves, left = (0, blocks) if self.is_uneven else divmod(blocks, sms * tile.occupancy)
-        shared = max(1, left / sms) if self.is_uneven else math.ceil(left / sms)
-        loss = (TAIL_LOSS if waves else IDLE_LOSS) * max(0, 1 - shared / tile.occupancy)
-        later = math.ceil(blocks / (sms * tile.occupancy)) - 1
-        start = START_NS * (1 + later / max(1, tile.occupancy - 1))
-        return start + cta * (waves * tile.occupancy + shared / (1 - loss))
+        return self.rates.grid_ns(ctas, operations, tile.occupancy, tile.rate, is_uneven=self.is_uneven)
 
     def _sum(self, tiling: Tiling) -> float:
         """Nanoseconds to store the parts, to read them and to add them."""
         parts = tiling.parts
-        moved = 2 * parts * self.batch * self.m * self.n * self.size / self.target.fact("dram_gbps")
+        moved = self.rates.moving_ns(2 * parts * self.batch * self.m * self.n * self.size)
         if tiling.over == "block":
-            return moved + LAUNCH_NS
+            return moved + SECOND_LAUNCH_NS
         return moved + parts * tiling.tile.m * tiling.tile.n * self.size / LAST_CTA_RATE

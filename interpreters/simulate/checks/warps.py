@@ -9,14 +9,8 @@ import math
 
 import numpy as np
 
-from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, SECTOR_BYTES, WARP
 from deplodock.interpreters.values import Array
-
-SECTOR_BYTES = 32
-BANKS = 32
-BANK_BYTES = 4
-WIDEST_BYTES = 16
-"""The most bytes that one thread accesses at once; a wider access is several."""
 
 
 def warps(address: Array, mask: Array | None, lanes: tuple[int, ...]) -> tuple[Array, int]:
@@ -47,10 +41,11 @@ def wavefronts(rows: Array, bytes: int) -> tuple[int, int]:
 
     A wavefront serves each bank once: lanes that touch the same word share it. Accesses of 8 bytes are served a half
     warp at a time and those of 16 a quarter warp: how NVIDIA GPUs are observed to behave; no document guarantees it.
+    A lane accesses 16 bytes at once, and more one after the other.
     """
     needed = ideal = 0
-    for start in range(0, bytes, WIDEST_BYTES):
-        piece = min(bytes - start, WIDEST_BYTES)
+    for start in range(0, bytes, ACCESS_BYTES):
+        piece = min(bytes - start, ACCESS_BYTES)
         together = min(WARP, WARP * BANK_BYTES // piece)
         phases = np.where(rows < 0, rows, rows + start).reshape(-1, together)
         phases = phases[(phases >= 0).any(axis=1)]

@@ -7,7 +7,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block
 
-from deplodock.analysis.machine.cost import Rates, Work, element_work
+from deplodock.analysis.machine.cost import PEAK_SHARE, START_NS, Rates, Work, element_work
 from deplodock.analysis.machine.targets import target
 from deplodock.dialects.tensor import ElementwiseOp, IotaOp, ReduceOp
 
@@ -46,6 +46,24 @@ def test_the_longest_of_the_three_counts() -> None:
 def test_a_special_function_is_an_eighth_of_the_rate_or_a_quarter(name: str) -> None:
     rates = Rates.of(target(name))
     assert rates.instructions / rates.specials == pytest.approx(4 if name == "sm_80" else 8)
+
+
+def test_a_wave_of_tiles_has_their_share_of_the_peak() -> None:
+    tiles, operations = 132 * 2, 10**9
+    wave = H100.grid_ns(tiles, operations, 2, 0.5, is_uneven=False) - START_NS
+    assert wave == pytest.approx(tiles * operations / (2 * H100.instructions * PEAK_SHARE * 0.5))
+    assert H100.grid_ns(2 * tiles, operations, 2, 0.5, is_uneven=False) == pytest.approx(2 * wave + 2 * START_NS)
+
+
+def test_tiles_alone_on_an_sm_are_slower_behind_a_wave_than_without_one() -> None:
+    one, rest = (H100.grid_ns(tiles, 10**9, 2, 1, is_uneven=False) for tiles in (132, 132 * 3))
+    wave = H100.grid_ns(132 * 2, 10**9, 2, 1, is_uneven=False)
+    assert wave / 2 < one < wave < rest - one
+
+
+def test_uneven_tiles_level_out_among_the_sms() -> None:
+    even, uneven = (H100.grid_ns(132 * 2 + 1, 10**9, 2, 1, is_uneven=uneven) for uneven in (False, True))
+    assert uneven < even
 
 
 def test_an_empty_kernel_costs_its_launch() -> None:

@@ -27,6 +27,13 @@ def test_facts_are_consistent(name: str):
     assert nvcc_arch(facts.arch.data).startswith(facts.arch.data)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_peak_is_that_of_the_lanes(name: str):
+    facts = target(name)
+    clock = facts.fact("fp32_gflops") / (2 * facts.fact("sms") * facts.fact("fp32_lanes"))
+    assert 1.4 <= round(clock, 3) <= 2.6
+
+
 def test_unknown_target_lists_the_names():
     with pytest.raises(InvalidInputError, match=r"unknown target 'sm_75'; choose one of sm_80, .*rtx5090"):
         target("sm_75")

@@ -8,8 +8,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.machine.resources import RESERVED
-from deplodock.analysis.machine.targets import target
+from deplodock.analysis.machine.targets import RESERVED, target
 from deplodock.dialects import loop, tile
 from deplodock.interpreters.simulate import Counters, simulate
 from deplodock.passes.driver import new_context
