@@ -15,7 +15,9 @@ from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import address, flips
-from deplodock.analysis.affine.linear import Atom, Division, Linear, Range, fold, fold_value, value_range
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Atom, Linear, fold, fold_value, value_range
+from deplodock.analysis.affine.ranges import Range, range_of
 from deplodock.codegen.names import Names
 from deplodock.dialects import loop
 
@@ -58,48 +60,22 @@ def _constant(value: SSAValue) -> int | None:
             return None
 
 
-def bounds(value: SSAValue) -> Range:
-    """The least and greatest value that an index can have."""
-    return form_bounds(fold_value(value))
-
-
 def form_bounds(form: Linear) -> Range:
     """The least and greatest value that a form can have."""
-    low = high = form.constant
-    for atom, coefficient in form.terms:
-        ends = [end * coefficient for end in _atom_bounds(atom)]
-        low, high = low + min(ends), high + max(ends)
-    return low, high
+    return range_of(form, bounds) or _ANY
 
 
-def _atom_bounds(atom: Atom) -> Range:
-    if not isinstance(atom, Division):
-        return value_range(atom) or _root_bounds(atom)
-    low, high = form_bounds(atom.form)
-    if not atom.remainder:
-        return low // atom.divisor, high // atom.divisor
-    return (low, high) if low >= 0 and high < atom.divisor else (0, atom.divisor - 1)
-
-
-def _root_bounds(root: SSAValue) -> Range:
-    """The range of an index that is no axis of constant extent."""
-    if (number := _constant(root)) is not None:
+def bounds(value: SSAValue) -> Range:
+    """The least and greatest value that an index can have; any of a `long long` where nothing is known."""
+    if (number := _constant(value)) is not None:
         return number, number
-    match root.owner:
+    match value.owner:
         case loop.IndexOp():
-            return bounds(root)
+            return form_bounds(fold_value(value))
         case IndexCastOp(input=source) if source.type == i32:
             return -INT_MAX - 1, INT_MAX
         case _:
-            return _loop_bounds(root)
-
-
-def _loop_bounds(root: SSAValue) -> Range:
-    parent = root.block.parent_op() if isinstance(root, BlockArgument) else None
-    if not isinstance(parent, loop.ForOp):
-        return _ANY
-    ends = [form_bounds(form)[1] for form in forms(parent.bound.data, parent.bound_operands)]
-    return 0, max(min(ends) - 1, 0)
+            return value_range(value, bounds) or _ANY
 
 
 def is_int(value: SSAValue) -> bool:
@@ -135,7 +111,7 @@ class IndexWriter:
         """The text of a sum, and whether it is a `long long`: some partial sum may not fit in an `int`."""
         if len(form.terms) == 1 and form.terms[0][1] == 1 and not form.constant:
             return self._atom(form.terms[0][0])
-        magnitudes = [abs(c) * max(abs(end) for end in _atom_bounds(atom)) for atom, c in form.terms]
+        magnitudes = [abs(c) * max(abs(end) for end in form_bounds(Linear.of(atom))) for atom, c in form.terms]
         is_wide = sum(magnitudes) + abs(form.constant) > INT_MAX
         text = ""
         for (atom, coefficient), magnitude in zip(form.terms, magnitudes, strict=True):

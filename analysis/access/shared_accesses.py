@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, fold_conditions, fold_map
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, fold_conditions, fold_map
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
 from deplodock.dialects.kernel.tma import TmaLoadOp
@@ -122,7 +123,7 @@ def conditions_of(op: loop.GuardOp) -> list[Linear]:
     return fold_conditions(op.conditions.data, op.indices)
 
 
-def slot_of(form: Linear) -> Division | None:
+def slot_of(form: Linear) -> Division[Linear] | None:
     """The remainder that a subscript is, if it is one of loop variables: the slot of a ring."""
     if len(form.terms) != 1 or form.constant:
         return None

@@ -29,21 +29,13 @@ from xdsl.ir.affine import (
     AffineSymExpr,
 )
 
-from deplodock.dialects import kernel, loop, tile
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.ranges import Range, Roots, range_of
+from deplodock.dialects import loop
 from deplodock.dialects.affine_syntax import condition_pairs
+from deplodock.dialects.index_values import IntroducesIndices
 
-
-@dataclass(frozen=True)
-class Division:
-    """The floor quotient (`remainder` false) or the remainder of a form by a positive divisor."""
-
-    form: Linear
-    divisor: int
-    remainder: bool
-
-
-Atom = SSAValue | Division
-Range = tuple[int, int]
+Atom = SSAValue | Division["Linear"]
 
 
 @dataclass(frozen=True)
@@ -118,14 +110,7 @@ class Linear:
 
     def range(self) -> Range | None:
         """The least and greatest value, or None where a root has no known range."""
-        low = high = self.constant
-        for atom, coefficient in self.terms:
-            bounds = _range(atom)
-            if bounds is None:
-                return None
-            ends = (bounds[0] * coefficient, bounds[1] * coefficient)
-            low, high = low + min(ends), high + max(ends)
-        return low, high
+        return range_of(self, value_range)
 
     def __floordiv__(self, divisor: int) -> Linear:
         """The floor quotient by a positive divisor."""
@@ -234,30 +219,10 @@ def _form(coefficients: Mapping[Atom, int], constant: int) -> Linear:
     return Linear(tuple(filter(itemgetter(1), coefficients.items())), constant)
 
 
-def _range(atom: Atom) -> Range | None:
-    if not isinstance(atom, Division):
-        return value_range(atom)
-    if atom.remainder:
-        return 0, atom.divisor - 1
-    bounds = atom.form.range()
-    return None if bounds is None else (bounds[0] // atom.divisor, bounds[1] // atom.divisor)
-
-
 def extent_of(root: SSAValue) -> int | None:
-    """The number of values of an axis, loop variable or hardware id, where it is constant."""
-    if not isinstance(root, BlockArgument):
-        return None
-    match root.block.parent_op():
-        case tile.LaunchOp() as launch:
-            return launch.extent(root)
-        case loop.ForOp() | loop.ReduceOp() as op if root.block is op.body.block:
-            return op.trips
-        case kernel.FuncOp() as op if root is op.block_id:
-            return op.num_blocks
-        case kernel.FuncOp() as op if root is op.thread_id:
-            return op.num_threads
-        case _:
-            return None
+    """The number of values of an axis, loop variable, hardware id or ticket, where it is constant."""
+    op = root.block.parent_op() if isinstance(root, BlockArgument) else root.owner
+    return op.extent(root) if isinstance(op, IntroducesIndices) else None
 
 
 def points(axes: Iterable[SSAValue]) -> int:
@@ -265,26 +230,20 @@ def points(axes: Iterable[SSAValue]) -> int:
     return math.prod(extent_of(axis) or 1 for axis in axes)
 
 
-def value_range(root: SSAValue) -> Range | None:
-    """The least and greatest value of an axis, loop variable or hardware id; of other indices, None.
+def value_range(root: SSAValue, roots: Roots | None = None) -> Range | None:
+    """The least and greatest value of an axis, loop variable, hardware id or ticket; of other indices, None.
 
-    A loop variable whose bound is not constant stays below the greatest value of the bound. A ticket is 0 or 1.
+    A loop variable whose bound is not constant stays below the greatest value of the bound, for which `roots` gives the
+    ranges of other indices.
     """
-    if isinstance(root.owner, kernel.TicketOp):
-        return 0, 1
-    extent = extent_of(root)
-    if extent is None and isinstance(root, BlockArgument):
-        extent = _greatest_bound(root)
-    return None if extent is None else (0, max(extent - 1, 0))
-
-
-def _greatest_bound(root: BlockArgument) -> int | None:
-    """The greatest value of the bound of a loop variable, where one of the bound's results has a known range."""
-    op = root.block.parent_op()
-    if not isinstance(op, loop.ForOp | loop.ReduceOp) or root.block is not op.body.block:
+    op = root.block.parent_op() if isinstance(root, BlockArgument) else root.owner
+    if not isinstance(op, IntroducesIndices):
         return None
-    ranges = [form.range() for form in fold_map(op.bound.data, op.bound_operands)]
-    return min((bounds[1] for bounds in ranges if bounds is not None), default=None)
+    extent = op.extent(root)
+    if extent is None and (bound := op.bound_of(root)) is not None:
+        ranges = [range_of(form, roots or value_range) for form in fold_map(*bound)]
+        extent = min((high for _, high in filter(None, ranges)), default=None)
+    return None if extent is None else (0, max(extent - 1, 0))
 
 
 def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> Linear:

@@ -24,7 +24,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import aligned_width, element_bytes, strides_of
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
-from deplodock.analysis.affine.linear import Division, Linear, extent_of, fold_conditions, fold_map, points, value_range
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, extent_of, fold_conditions, fold_map, points, value_range
 from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, WARP
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence

@@ -34,7 +34,9 @@ from deplodock.analysis.access.shared_accesses import (
     shared_accesses,
     slot_of,
 )
-from deplodock.analysis.affine.linear import Atom, Division, Linear, Range, fold_map, value_range
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Atom, Linear, fold_map, value_range
+from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.order.ownership import Path, thread_of

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.affine.linear import Atom, Division, Linear
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Atom, Linear
 
 Path = tuple["str | int | Path", ...]
 """How an index follows from the subscripts of an element: equal paths give equal indices for the same element."""

@@ -9,7 +9,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, fold_map
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, fold_map
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, WaitPhaseOp
 from deplodock.dialects.kernel.tma import TmaLoadOp
 
@@ -122,7 +123,7 @@ def period(form: Linear) -> int:
     return math.prod((atom.divisor for atom in _divisions(form)), start=1 if is_remainder else 2)
 
 
-def _divisions(form: Linear) -> Iterator[Division]:
+def _divisions(form: Linear) -> Iterator[Division[Linear]]:
     for atom, _ in form.terms:
         if isinstance(atom, Division):
             yield atom

@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.affine.linear import Division, Linear, extent_of, fold
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, extent_of, fold
 from deplodock.dialects import loop
 
 Index = tuple[Linear, ...]

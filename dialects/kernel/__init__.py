@@ -64,6 +64,7 @@ from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
 from deplodock.dialects.buffers import memory_of, verify_buffer
+from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
@@ -153,7 +154,7 @@ class TargetAttr(ParametrizedAttribute):
 
 
 @irdl_op_definition
-class FuncOp(IRDLOperation):
+class FuncOp(IRDLOperation, IntroducesIndices):
     """A function that every thread of a grid runs. The last two arguments of its body are the block and thread ids.
 
     The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per
@@ -219,6 +220,12 @@ class FuncOp(IRDLOperation):
     def num_threads(self) -> int:
         """The number of threads of a CTA."""
         return self.threads.value.data
+
+    def extent(self, index: SSAValue) -> int | None:
+        """The number of CTAs, or of threads of one, for their ids; None for a parameter."""
+        if index is self.block_id:
+            return self.num_blocks
+        return self.num_threads if index is self.thread_id else None
 
     @property
     def cluster_size(self) -> int:

@@ -33,6 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts
 from deplodock.dialects.buffers import memory_of, verify_buffer
+from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop import memref_of, parse_memref, print_access, verify_subscripts
 
 
@@ -96,7 +97,7 @@ class FenceOp(IRDLOperation):
 
 
 @irdl_op_definition
-class TicketOp(IRDLOperation):
+class TicketOp(IRDLOperation, IntroducesIndices):
     """Counts the CTAs that come here: 1 for all threads of the last of them, else 0; the counter is then 0 again.
 
     All threads of a CTA take part, and meet before and after as at a kernel.barrier.
@@ -118,6 +119,10 @@ class TicketOp(IRDLOperation):
             properties={"map": AffineMapAttr(map), "ctas": IntegerAttr(ctas, i64)},
             result_types=[IndexType()],
         )
+
+    def extent(self, index: SSAValue) -> int | None:
+        """It is 0 or 1."""
+        return 2
 
     def verify_(self) -> None:
         _verify_counter(self.counter)

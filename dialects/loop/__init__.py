@@ -59,6 +59,7 @@ from deplodock.dialects.affine_syntax import (
     verify_conditions,
     verify_map,
 )
+from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, parse_memref, print_access, verify_subscripts
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "InsideOp",
     "LoadOp",
     "Loop",
+    "LoopLike",
     "ReduceOp",
     "StoreOp",
     "WhereOp",
@@ -112,6 +114,31 @@ class YieldOp(AbstractYieldOperation[Attribute]):
     traits = traits_def(IsTerminator(), Pure())
 
 
+class LoopLike(IRDLOperation, IntroducesIndices):
+    """A loop over an induction variable from 0 below a bound, the minimum of the results of an affine map."""
+
+    bound_operands = var_operand_def(IndexType)
+    bound = prop_def(AffineMapAttr)
+    unroll = opt_prop_def(UnitAttr)
+    body = region_def("single_block")
+
+    @property
+    def iv(self) -> BlockArgument:
+        """The induction variable."""
+        return self.body.block.args[0]
+
+    @property
+    def trips(self) -> int | None:
+        """The number of iterations where the bound is constant, else None."""
+        return constant_bound(self.bound.data)
+
+    def extent(self, index: SSAValue) -> int | None:
+        return self.trips if index.owner is self.body.block else None
+
+    def bound_of(self, index: SSAValue) -> tuple[AffineMap, Sequence[SSAValue]] | None:
+        return (self.bound.data, self.bound_operands) if index.owner is self.body.block else None
+
+
 def _parse_header(parser: Parser) -> tuple[Parser.Argument, AffineMapAttr, list[SSAValue], bool]:
     """Parse `%iv = 0 to bound unroll?`."""
     iv = parser.parse_argument(expect_type=False).resolve(IndexType())
@@ -126,7 +153,7 @@ def _parse_header(parser: Parser) -> tuple[Parser.Argument, AffineMapAttr, list[
     return iv, AffineMapAttr(map), reader.operands, unroll
 
 
-def _print_header(printer: Printer, op: ForOp | ReduceOp) -> None:
+def _print_header(printer: Printer, op: LoopLike) -> None:
     printer.print_ssa_value(op.iv)
     printer.print_string(" = 0 to ")
     AffineWriter(printer, op.bound_operands).bound(op.bound.data.results)
@@ -134,7 +161,7 @@ def _print_header(printer: Printer, op: ForOp | ReduceOp) -> None:
         printer.print_string(" unroll")
 
 
-def _verify_header(op: ForOp | ReduceOp) -> None:
+def _verify_header(op: LoopLike) -> None:
     if [arg.type for arg in op.body.block.args] != [IndexType()]:
         raise VerifyException("a loop body takes one argument, the induction variable of type index")
     verify_map("the loop bound", op.bound.data, op.bound_operands)
@@ -143,7 +170,7 @@ def _verify_header(op: ForOp | ReduceOp) -> None:
 
 
 @irdl_op_definition
-class ForOp(IRDLOperation):
+class ForOp(LoopLike):
     """Runs its body for every value of the induction variable from 0 below the bound, in any order.
 
     The bound is the minimum of the results of an affine map; `unroll` asks for a fully unrolled loop in the printed
@@ -154,10 +181,6 @@ class ForOp(IRDLOperation):
     """
 
     name = "loop.for"
-    bound_operands = var_operand_def(IndexType)
-    bound = prop_def(AffineMapAttr)
-    unroll = opt_prop_def(UnitAttr)
-    body = region_def("single_block")
     traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
 
     def __init__(
@@ -173,16 +196,6 @@ class ForOp(IRDLOperation):
             properties={"bound": AffineMapAttr(map), "unroll": UnitAttr() if unroll else None},
             regions=[body],
         )
-
-    @property
-    def iv(self) -> BlockArgument:
-        """The induction variable."""
-        return self.body.block.args[0]
-
-    @property
-    def trips(self) -> int | None:
-        """The number of iterations where the bound is constant, else None."""
-        return constant_bound(self.bound.data)
 
     def verify_(self) -> None:
         _verify_header(self)
@@ -205,7 +218,7 @@ class ForOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ReduceOp(IRDLOperation):
+class ReduceOp(LoopLike):
     """Folds the values its body yields for each iteration with a combiner; the fold over nothing is the identity.
 
     The n results are values: the body reads memory and writes none but on-chip copies. The combiner takes n
@@ -225,11 +238,9 @@ class ReduceOp(IRDLOperation):
     """
 
     name = "loop.reduce"
-    bound_operands = var_operand_def(IndexType)
-    bound = prop_def(AffineMapAttr)
     identities = prop_def(ArrayAttr)
-    unroll = opt_prop_def(UnitAttr)
     outputs = var_result_def()
+    # Declared again because regions are counted in the order of their declaration, those of this class first.
     body = region_def("single_block")
     combiner = region_def("single_block")
     traits = traits_def(RecursiveMemoryEffect())
@@ -255,16 +266,6 @@ class ReduceOp(IRDLOperation):
             result_types=[[arg.type for arg in arguments[: len(arguments) // 2]]],
             regions=[body, combiner],
         )
-
-    @property
-    def iv(self) -> BlockArgument:
-        """The induction variable."""
-        return self.body.block.args[0]
-
-    @property
-    def trips(self) -> int | None:
-        """The number of iterations where the bound is constant, else None."""
-        return constant_bound(self.bound.data)
 
     @property
     def yielded(self) -> Sequence[SSAValue]:

@@ -53,6 +53,7 @@ from deplodock.dialects.affine_syntax import (
     verify_map,
 )
 from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
+from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
@@ -118,7 +119,7 @@ class BindingAttr(EnumAttribute[Binding]):
 
 
 @irdl_op_definition
-class LaunchOp(IRDLOperation):
+class LaunchOp(IRDLOperation, IntroducesIndices):
     """Runs its body at every point of the axes' product.
 
     `block` axes are CTAs, `cluster` axes CTAs that run together and see each other's shared memory, `thread` axes the
@@ -163,10 +164,10 @@ class LaunchOp(IRDLOperation):
         """The coordinates, one block argument an axis."""
         return self.body.block.args
 
-    def extent(self, axis: SSAValue) -> int | None:
+    def extent(self, index: SSAValue) -> int | None:
         """The extent of an axis where it is constant, else None."""
-        assert isinstance(axis, BlockArgument)
-        return constant_bound(self.extents.data[axis.index].data)
+        assert isinstance(index, BlockArgument)
+        return constant_bound(self.extents.data[index.index].data)
 
     def binding(self, axis: SSAValue) -> Binding:
         """What runs the coordinates of an axis."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, fold, fold_map
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, fold, fold_map
 from deplodock.analysis.shape.roles import summed_product
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of

@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Division, Linear, equal, fold_map, least, to_map, to_sides
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, equal, fold_map, least, to_map, to_sides
 from deplodock.analysis.shape.roles import innermost_reduction
 from deplodock.dialects import loop, tile
 

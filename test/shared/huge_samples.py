@@ -21,6 +21,7 @@ def _meta(*shape: int, dtype: str = "float32") -> str:
 
 HUGE = {
     "flat": f"{_meta(5_000_000_001)} * 2",
+    "two_rows": f"{_meta(2, 1_500_000_000)} * 2",
     "transposed": f"x = {_meta(70000, 70000)}; x + x.t()",
     "permuted": f"{_meta(1300, 1300, 1301)}.permute(2, 0, 1).contiguous() * 2",
     "outer_product": f"{_meta(70000, 1)} * {_meta(1, 70001)}",

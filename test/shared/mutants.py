@@ -1,9 +1,10 @@
-"""Small mistakes in codegen/, drawn by a seed, and whether the printed text on the host shows them.
+"""Small mistakes in the printer, drawn by a seed, and whether the printed text on the host shows them.
 
     python test/shared/mutants.py SEED COUNT
 
-A mutant is the package `deplodock.codegen` with one changed expression, number, statement, or line of a text. Passed
-over are those that change the printed text of no program here, and those that `EQUIVALENT` names.
+A mutant is the package `deplodock.codegen`, with the ranges of indices that it asks for, and one changed expression,
+number, statement, or line of a text. Passed over are those that change the printed text of no program here, and those
+that `EQUIVALENT` names.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.parser import Parser
 
 from deplodock import codegen
+from deplodock.analysis import affine
 from deplodock.analysis.host.arguments import entry_function
 from deplodock.dialects import kernel
 from deplodock.errors import CompileError
@@ -38,6 +40,10 @@ from deplodock.runtime.host.harness import HostFault, HostProgram, build
 
 FOLDER = Path(codegen.__file__).parent
 PACKAGE = "deplodock.codegen"
+RANGES = Path(affine.__file__).parent / "ranges.py"
+"""The interval arithmetic by which the printer declares an index `int` or `long long`."""
+FILES = {path.name: path for path in (*sorted(FOLDER.glob("*.py")), RANGES)}
+"""The files that a mutant may change, by name."""
 LIT = Path(__file__).parent.parent / "codegen"
 
 Printer = Callable[[ModuleOp], str]
@@ -74,7 +80,7 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file of codegen/ with one mistake: where, what was there and what is now, and which of the file's changes."""
+    """One of `FILES` with one mistake: where, what was there and what is now, and which of the file's changes."""
 
     file: str
     line: int
@@ -83,11 +89,11 @@ class Mutant:
     number: int
 
     def __str__(self) -> str:
-        return f"codegen/{self.file}:{self.line}: {self.before!r} becomes {self.after!r}"
+        return f"{FILES[self.file].parent.name}/{self.file}:{self.line}: {self.before!r} becomes {self.after!r}"
 
     def printer(self) -> Printer:
         """`print_module` of a copy of the package with the mistake."""
-        tree = ast.parse((FOLDER / self.file).read_text(encoding="utf-8"))
+        tree = ast.parse(FILES[self.file].read_text(encoding="utf-8"))
         *_, apply = list(_changes(tree))[self.number]
         apply()
         return printer_of(self.file, ast.unparse(tree))
@@ -95,31 +101,37 @@ class Mutant:
 
 def printer_of(file: str, source: str) -> Printer:
     """`print_module` of a copy of the package in which one file has another text."""
-    kept = {name: module for name, module in sys.modules.items() if name.startswith(f"{PACKAGE}.")}
-    for name in kept:
-        del sys.modules[name]
-        delattr(codegen, name.rsplit(".", 1)[1])
+    package = affine if FILES[file] == RANGES else codegen
+    name = f"{package.__name__}.{file.removesuffix('.py')}"
+    kept = {other: module for other, module in sys.modules.items() if _is_copied(other, name)}
+    for other in kept:
+        del sys.modules[other]
+        delattr(sys.modules[other.rpartition(".")[0]], other.rpartition(".")[2])
     try:
-        name = f"{PACKAGE}.{file.removesuffix('.py')}"
         spec = importlib.util.spec_from_loader(name, None)
         assert spec is not None
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        setattr(codegen, file.removesuffix(".py"), module)
+        setattr(package, file.removesuffix(".py"), module)
         exec(compile(source, file, "exec"), module.__dict__)
         return importlib.import_module(f"{PACKAGE}.cuda").print_module
     finally:
-        for name in [name for name in sys.modules if name.startswith(f"{PACKAGE}.")]:
-            del sys.modules[name]
+        for other in [other for other in sys.modules if _is_copied(other, name)]:
+            del sys.modules[other]
         sys.modules.update(kept)
-        for name, module in kept.items():
-            setattr(codegen, name.rsplit(".", 1)[1], module)
+        for other, module in kept.items():
+            setattr(sys.modules[other.rpartition(".")[0]], other.rpartition(".")[2], module)
+
+
+def _is_copied(module: str, changed: str) -> bool:
+    """Whether a mutant has its own copy of a module: the printer and what changes, not what else uses that."""
+    return module.startswith(f"{PACKAGE}.") or module == changed
 
 
 def mutants() -> list[Mutant]:
     """All mutants of all files, in the order of the text."""
     return [
         Mutant(path.name, line, before, after, number)
-        for path in sorted(FOLDER.glob("*.py"))
+        for path in FILES.values()
         for number, (line, before, after, _) in enumerate(_changes(ast.parse(path.read_text(encoding="utf-8"))))
     ]
 
@@ -206,7 +218,7 @@ RUN = {
     *("contraction_split_ticket", "contraction_split_cluster", "contraction_boxes", "contraction_boxes_swizzled"),
     *("masked_mbarrier_ring",),
 }
-ADDRESSED = ("flat", "transposed", "flipped", "sliced", "matmul_of_a_large_result", "rolled", "padded")
+ADDRESSED = ("flat", "two_rows", "transposed", "flipped", "sliced", "matmul_of_a_large_result", "rolled", "padded")
 
 
 def _printer_tests() -> list[Program]:
@@ -252,13 +264,14 @@ EQUIVALENT = {
     },
     ("scalars.py", "({U}){0} >= ({U}){1} ? {0} : {1}"): "either of two equal numbers is the larger",
     ("scalars.py", "value != -(1 << bits - 1)"): "another literal of the same number",
-    ("indices.py", "low * atom.divisor"): "a quotient counts as farther from 0 than it can be",
+    ("ranges.py", "bounds[0] * atom.divisor"): "a quotient counts as farther from 0 than it can be",
+    ("ranges.py", "bounds[1] * atom.divisor"): "a quotient counts as farther from 0 than it can be",
     ("cuda.py", "op.unroll is None"): "says whether a loop is unrolled",
     ("cuda.py", "not op.unroll is not None"): "says whether a loop is unrolled",
     ("cuda.py", "not turn.terms"): "a position in one part or in two",
     ("cuda.py", "max(2, buffer_elements(type))"): "a buffer of one element has two",
     ("indices.py", "low > -INT_MAX - 1"): "an index that can be -2^31 is a long long",
-    ("indices.py", "atom.divisor + 1"): "a remainder counts as larger than it can be",
+    ("ranges.py", "atom.divisor + 1"): "a remainder counts as larger than it can be",
     ("indices.py", "2 ** 31 - 2"): "an index that can be 2^31 - 1 is a long long",
     ("indices.py", "not factor.isidentifier()"): "-(a / 4) or -a / 4, which are the same in C",
     (

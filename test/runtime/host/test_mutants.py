@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from mutants import FOLDER, drawn, printer_of, programs, verdict
+from mutants import FILES, drawn, printer_of, programs, verdict
 
 from deplodock.codegen.cuda import print_module
 
@@ -25,6 +25,12 @@ PLANTED = {
         "if form_bounds(atom.form)[0] < 0:",
         "if form_bounds(atom.form)[0] < -1:",
         "",
+    ),
+    "a sum that counts as smaller than it can be": (
+        "ranges.py",
+        "low + min(ends), high + max(ends)",
+        "low + min(ends), high",
+        "signed integer overflow",
     ),
     "a quotient that truncates": (
         "scalars.py",
@@ -51,7 +57,7 @@ PLANTED = {
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_planted_in_the_printer(mistake: str) -> None:
     file, before, after, found = PLANTED[mistake]
-    source = (FOLDER / file).read_text(encoding="utf-8")
+    source = FILES[file].read_text(encoding="utf-8")
     assert source.count(before) == 1
     printer = printer_of(file, source.replace(before, after))
     changed = sorted((p for p in programs() if printer(p.module) != p.text), key=lambda program: len(program.text))
