@@ -84,7 +84,7 @@ class Linear:
         return root in self.roots()
 
     def split(self, keep: Callable[[SSAValue], bool]) -> tuple[Linear, Linear]:
-        """The part whose roots all satisfy `keep`, and the rest; the constant goes with the first."""
+        """Split the form into terms over roots that satisfy `keep`, with the constant, and all other terms."""
         kept: dict[Atom, int] = {}
         rest: dict[Atom, int] = {}
         for atom, coefficient in self.terms:
@@ -114,15 +114,19 @@ class Linear:
 
     def __floordiv__(self, divisor: int) -> Linear:
         """The floor quotient by a positive divisor."""
+        # (whole * d + rest) // d == whole + rest // d, and rest // d is a number if it is the same at both ends.
         whole, rest = self._divide(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
             return whole + bounds[0] // divisor
+        # With 0 <= below < step and a step that divides d: (steps * step + below) // d == steps // (d // step).
         step, rest, _ = rest._digits(divisor)
         divisor //= step
+        # (others + f // a) // d == ((others * a + f) // a) // d == (others * a + f) // (a * d).
         for atom, coefficient in rest.terms:
             if isinstance(atom, Division) and not atom.remainder and coefficient == 1:
                 others = rest - Linear.of(atom)
                 return whole + (others * atom.divisor + atom.form) // (atom.divisor * divisor)
+        # If d divides a, then (f mod a) // d == f // d mod (a // d).
         match rest.terms, rest.constant:
             case ((Division(form, inner, True), 1),), 0 if inner % divisor == 0:
                 return whole + form // divisor % (inner // divisor)
@@ -131,9 +135,12 @@ class Linear:
 
     def __mod__(self, divisor: int) -> Linear:
         """The remainder, from 0 below a positive divisor."""
+        # (whole * d + rest) mod d == rest mod d, which is rest - c * d if rest // d is the number c at both ends.
         _, rest = self._divide(divisor)
         if (bounds := rest.range()) is not None and bounds[0] // divisor == bounds[1] // divisor:
             return rest - bounds[0] // divisor * divisor
+        # With the digits of __floordiv__: (steps * step + below) mod d == (steps mod (d // step)) * step + below; and
+        # (f mod a) mod d == f mod d if d divides a.
         step, rest, below = rest._digits(divisor)
         divisor //= step
         match rest.terms, rest.constant:
@@ -149,6 +156,7 @@ class Linear:
             if not isinstance(atom, Division) or not atom.remainder:
                 continue
             times = coefficient * atom.divisor
+            # Some term is a piece of the quotient, with a multiple of its coefficient; else save the work.
             if all(step % times for step in steps):
                 continue
             quotient = atom.form // atom.divisor
@@ -159,6 +167,7 @@ class Linear:
 
     def _digits(self, divisor: int) -> tuple[int, Linear, Linear]:
         """`step`, `steps` and `below` so that the form is `steps * step + below`, and `below` stays below `step`."""
+        # Any common divisor of d and a coefficient may be a digit's place; the largest leaves the smallest quotient.
         for step in sorted({math.gcd(divisor, coefficient) for _, coefficient in self.terms} - {1}, reverse=True):
             steps, below = self._divide(step)
             if (bounds := below.range()) is not None and bounds[0] >= 0 and bounds[1] < step:
@@ -181,6 +190,7 @@ class Linear:
         result = self
         for atom, coefficient in self.terms:
             if isinstance(atom, Division) and not atom.remainder and coefficient % atom.divisor == 0:
+                # x - (x floordiv d) * d, times a factor: the coefficient of the quotient is -d times that factor.
                 whole, times = atom.form, -(coefficient // atom.divisor)
                 if all(result.coefficient(inner) == outer * times for inner, outer in whole.terms):
                     rest = result - whole * times - Linear.of(atom, coefficient)

@@ -8,18 +8,38 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.shape.dependence import Dependence, without
-from deplodock.analysis.shape.nest import Nest, only_loop
-from deplodock.dialects import loop, scalar_regions
+from deplodock.analysis.shape.nest import Nest, launch_nest, only_loop
+from deplodock.dialects import loop, scalar_regions, tile
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """A reduction of a product: `m` axes only the left factor varies along, `n` only the right one, `batch` both."""
+    """A reduction of a product: `m` axes only the left factor varies along, `n` only the right one, `batch` both.
+
+    `reduction` is the outermost of the loops that run through k together.
+    """
 
     reduction: loop.ReduceOp
     m: tuple[SSAValue, ...]
     n: tuple[SSAValue, ...]
     batch: tuple[SSAValue, ...]
+
+    @property
+    def innermost(self) -> loop.ReduceOp:
+        """The innermost loop along k, which yields the products; `reduction` itself unless k runs in chunks."""
+        return innermost_reduction(self.reduction)
+
+    @property
+    def factors(self) -> tuple[SSAValue, SSAValue]:
+        """The two factors of the product, in their order in the program."""
+        product = summed_product(self.reduction)
+        assert product is not None
+        return product.lhs, product.rhs
+
+
+def contraction_of(launch: tile.LaunchOp) -> Contraction | None:
+    """The contraction of a launch, or None, as `contraction`."""
+    return contraction(launch_nest(launch))
 
 
 def contraction(nest: Nest) -> Contraction | None:

@@ -20,8 +20,7 @@ from xdsl.traits import ConstantLike
 
 from deplodock.analysis.affine.linear import Linear, fold_value, to_sides
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -79,7 +78,7 @@ class Emitter:
         self._last_constant: Operation | None = None
 
     def _register_tile(self) -> set[SSAValue]:
-        roles = contraction(launch_nest(self.launch))
+        roles = contraction_of(self.launch)
         if roles is None or not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):
             return set()
         return set(self.axes_of(roles.reduction.results))

@@ -44,8 +44,7 @@ from deplodock.analysis.affine.linear import (
     to_map,
     to_sides,
 )
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import Contraction, contraction
+from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
@@ -94,7 +93,7 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
-    roles = contraction(launch_nest(launch))
+    roles = contraction_of(launch)
     options = _own_options(launch, options, is_contraction=roles is not None)
     sizes = _tile_sizes(launch, options, roles)
     chosen = dict(sizes)

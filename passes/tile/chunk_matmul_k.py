@@ -32,8 +32,7 @@ from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction, innermost_reduction
+from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import split_loop
@@ -66,12 +65,12 @@ def chunk_matmul_k(function: func.FuncOp, options: Options) -> None:
 
 
 def _chunk(launch: tile.LaunchOp, options: Options) -> None:
-    roles = contraction(launch_nest(launch))
+    roles = contraction_of(launch)
     bk, kv = positive(options, "bk", CHUNK), positive(options, "kv", 1)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
     reduction = roles.reduction
-    if innermost_reduction(reduction) is not reduction:
+    if roles.innermost is not reduction:
         raise Skip("the contraction runs in chunks, or over several axes, already")
     if staged(launch):
         raise Skip("inputs are staged; chunk-matmul-k runs before stage-inputs")

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction, innermost_reduction
+from deplodock.analysis.shape.roles import contraction_of, innermost_reduction
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
@@ -53,7 +53,7 @@ def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
     reductions = nest.reductions()
     if not reductions:
         raise Skip("no reduction stands in the launch")
-    if contraction(nest) is not None:
+    if contraction_of(launch) is not None:
         raise Skip("the reduction is a contraction; chunk-matmul-k divides those")
     if staged(launch):
         raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")

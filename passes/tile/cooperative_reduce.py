@@ -31,7 +31,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction, row_chain
+from deplodock.analysis.shape.roles import contraction_of, row_chain
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
@@ -116,7 +116,7 @@ def _rows(launch: tile.LaunchOp) -> list[loop.ForOp | loop.ReduceOp]:
         raise Skip("the rows are shared by threads already")
     if not nest.reductions():
         raise Skip("no reduction stands in the launch")
-    if contraction(nest) is not None:
+    if contraction_of(launch) is not None:
         raise Skip("the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those")
     if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):
         raise Skip("inputs are staged; cooperative-reduce runs before stage-inputs")

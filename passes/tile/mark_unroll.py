@@ -23,8 +23,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction, shares_accumulator
+from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.instructions import Instructions
@@ -94,7 +93,7 @@ class Marking:
 
     def _is_chunk(self, op: loop.ReduceOp) -> bool:
         """Whether a reduction is a contraction that runs in one chunk, or a chunk of one."""
-        roles = contraction(launch_nest(self.launch))
+        roles = contraction_of(self.launch)
         if roles is None or not roles.reduction.is_ancestor(op):
             return False
         outer = op.parent_op()

@@ -30,8 +30,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.affine.linear import Linear, fold
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import Contraction, contraction
+from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
@@ -91,7 +90,7 @@ def permute_register_tile(function: func.FuncOp, options: Options) -> None:
 
 
 def _permute(launch: tile.LaunchOp, options: Options, lanes: str) -> None:
-    roles = contraction(launch_nest(launch))
+    roles = contraction_of(launch)
     if roles is None:
         raise Skip("the launch has no contraction")
     if not launch.bound_to(Binding.REGISTER):

@@ -24,8 +24,7 @@ from xdsl.passes import ModulePass
 from deplodock.analysis.access.alignment import address
 from deplodock.analysis.affine.linear import fold_map
 from deplodock.analysis.shape.dependence import Dependence, bound_along
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
@@ -78,7 +77,7 @@ def _tile(launch: tile.LaunchOp, options: Options) -> None:
 
 def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
     """The thread axes to split and the coordinates of each that one thread takes, more than one."""
-    roles = contraction(launch_nest(launch))
+    roles = contraction_of(launch)
     is_tile, is_vector = "m" in options or "n" in options, "vector" in options
     has_both = is_tile and is_vector and is_mixed(launch)
     if roles is None:

@@ -49,8 +49,7 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.machine.targets import FIRST_CLUSTERS, capability, target_at
 from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
@@ -90,7 +89,7 @@ def split_matmul_k(function: func.FuncOp, options: Options) -> None:
 
 
 def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
-    roles = contraction(launch_nest(launch))
+    roles = contraction_of(launch)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction")
     reduction = roles.reduction

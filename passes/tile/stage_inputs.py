@@ -38,8 +38,8 @@ from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.footprint import Footprint, Reader, register_footprint, shared_footprint
-from deplodock.analysis.shape.nest import launch_nest, launches
-from deplodock.analysis.shape.roles import contraction, shares_accumulator
+from deplodock.analysis.shape.nest import launches
+from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.rule import Skip, apply_rule, shared_slabs
@@ -152,7 +152,7 @@ def _reduction(launch: tile.LaunchOp, group: Group) -> Operation | None:
     combines = [op for op in launch.body.block.ops if isinstance(op, tile.CombineOp)]
     if group.block is not launch.body.block or not any(op.is_before_in_block(anchor) for op in combines):
         return None
-    if any(axis in launch.ctas for op in combines for axis in op.axes) or contraction(launch_nest(launch)) is not None:
+    if any(axis in launch.ctas for op in combines for axis in op.axes) or contraction_of(launch) is not None:
         return None
     return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
 
@@ -230,7 +230,7 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
 
 def _k_first(launch: tile.LaunchOp, group: Group, slab: Footprint, transpose: str) -> Footprint:
     """The slab with the dimensions of k first where it is of a contraction's operand that is to be transposed."""
-    roles = contraction(launch_nest(launch)) if transpose != "never" else None
+    roles = contraction_of(launch) if transpose != "never" else None
     if roles is None or not all(roles.reduction.is_ancestor(load) for load in group.loads):
         return slab
     wanted = {"m": roles.m, "n": roles.n}.get(transpose, (*roles.m, *roles.n))

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import fold_map, points
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.roles import Contraction, innermost_reduction
+from deplodock.analysis.shape.roles import Contraction
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import UNIT_BYTES
@@ -93,10 +93,8 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
 
 def _takes_boxes(found: Contraction) -> bool:
     """Whether both factors are read from memory along k, in rows of whole units of a box."""
-    innermost = innermost_reduction(found.reduction)
-    product = innermost.yielded[0].owner
-    assert isinstance(product, Operation)
-    return innermost is found.reduction and all(_is_boxable(value, innermost.iv) for value in product.operands)
+    k = found.innermost
+    return k is found.reduction and all(_is_boxable(factor, k.iv) for factor in found.factors)
 
 
 def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
@@ -129,7 +127,7 @@ class _Problem:
     @staticmethod
     def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
         m, n, batch = map(points, (found.m, found.n, found.batch))
-        is_single = innermost_reduction(found.reduction) is found.reduction
+        is_single = found.innermost is found.reduction
         trips = found.reduction.trips if is_single else None
         is_uneven = bool(wheres(found.reduction.body.block))
         return _Problem(

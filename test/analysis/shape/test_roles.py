@@ -7,10 +7,12 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.nest import nests
-from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.nest import launches, nests
+from deplodock.analysis.shape.roles import contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.passes.driver import new_context
+from deplodock.passes.tile.chunk_matmul_k import chunk_matmul_k
+from deplodock.passes.tile.tileify import tileify
 from deplodock.schedule.schedule import format_schedule, parse_schedule
 
 
@@ -85,6 +87,22 @@ def test_contraction(left, right, wanted) -> None:
 def test_no_contraction(combine, reduce) -> None:
     """Two buffers that are read do not make a contraction: it sums products of two factors."""
     assert roles(product("%m, %k", "%k, %n", combine, reduce)) is None
+
+
+def test_a_contraction_in_chunks() -> None:
+    """It is that of the launch, its innermost loop yields the products, and its factors are theirs."""
+    function = next(op for op in parse(product("%m, %k", "%k, %n")).walk() if isinstance(op, func.FuncOp))
+    tileify(function, {})
+    (launch,) = launches(function)
+    whole = contraction_of(launch)
+    assert whole is not None
+    assert whole.innermost is whole.reduction
+    chunk_matmul_k(function, {"bk": 4})
+    chunked = contraction_of(launch)
+    assert chunked is not None
+    assert chunked.innermost.parent_op() is chunked.reduction
+    assert [factor.name_hint for factor in chunked.factors] == ["a", "b0"]
+    assert (chunked.m, chunked.n) == (whole.m, whole.n)
 
 
 DEPENDENCE = """
