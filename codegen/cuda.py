@@ -27,7 +27,7 @@ from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import ancestors, position_of
 from deplodock.codegen import cluster, copies, grid, mbarrier, scalars, tma
 from deplodock.codegen.indices import IndexWriter, forms, is_int, offset, split_unrolled
-from deplodock.codegen.names import Names, declared_names, identifier
+from deplodock.codegen.names import Identifiers, declared_names, identifier
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
@@ -116,7 +116,7 @@ class _KernelPrinter:
 
     def __init__(self, function: kernel.FuncOp) -> None:
         self.function = function
-        self.names = Names(_RESERVED)
+        self.names = Identifiers(_RESERVED)
         self.indices = IndexWriter(self.names)
         self.lines: list[str] = []
         self.depth = 0

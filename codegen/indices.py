@@ -18,7 +18,7 @@ from deplodock.analysis.access.alignment import address, flips
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Atom, Linear, fold, fold_value, value_range
 from deplodock.analysis.affine.ranges import Range, range_of
-from deplodock.codegen.names import Names
+from deplodock.codegen.names import Identifiers
 from deplodock.dialects import loop
 
 INT_MAX = 2**31 - 1
@@ -88,7 +88,7 @@ def is_int(value: SSAValue) -> bool:
 class IndexWriter:
     """Prints forms with the names of their atoms."""
 
-    names: Names
+    names: Identifiers
 
     def text(self, form: Linear) -> str:
         """The form as a C expression."""

@@ -36,7 +36,7 @@ def declared_names() -> frozenset[str]:
     return frozenset(Path(__file__).with_name("cuda_names.txt").read_text(encoding="utf-8").split())
 
 
-class Names:
+class Identifiers:
     """Gives each SSA value a C identifier that is unique in the function, in the order of definition."""
 
     def __init__(self, reserved: Iterable[str]) -> None:

@@ -92,7 +92,7 @@ def numbers_to_positions(graph: fx.Graph) -> None:
             position = _position(node.args[at])
             if position is not None:
                 with graph.inserting_before(node):
-                    node.replace_all_uses_with(made(_Calls(node), position, *node.args))
+                    node.replace_all_uses_with(made(_CallBuilder(node), position, *node.args))
                 graph.erase_node(node)
     for node in graph.find_nodes(op="call_function", target=_ATEN._assert_scalar.default):
         if _is_offset(node.args[0]):
@@ -116,7 +116,7 @@ def _position(number: object) -> fx.Node | None:
 
 
 @dataclass(frozen=True)
-class _Calls:
+class _CallBuilder:
     """Calls operations where a graph inserts, on behalf of a node."""
 
     node: fx.Node
@@ -134,12 +134,12 @@ class _Calls:
         return position if is_long else self(_ATEN._to_copy.default, position, dtype=torch.int64)
 
 
-def _taken(call: _Calls, position: fx.Node, x: fx.Node, dim: int, _: object) -> fx.Node:
+def _taken(call: _CallBuilder, position: fx.Node, x: fx.Node, dim: int, _: object) -> fx.Node:
     """The slice of `x` at a position."""
     return call(_ATEN.index.Tensor, x, [*[None] * (dim % x.meta["val"].dim()), call.long(position)])
 
 
-def _written(call: _Calls, position: fx.Node, x: fx.Node, source: fx.Node, dim: int, _: object) -> fx.Node:
+def _written(call: _CallBuilder, position: fx.Node, x: fx.Node, source: fx.Node, dim: int, _: object) -> fx.Node:
     """`x` with `source` in the place of the slice at a position."""
     value, position = x.meta["val"], call.long(position)
     dim %= value.dim()

@@ -53,7 +53,7 @@ _UNDEFINED_IN_C = ("division by zero", "shift exponent")
 CONTEXT = new_context()
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """What can go wrong with a case."""
 
     CRASH = "a crash"
@@ -84,7 +84,7 @@ class Case:
 class Failure(Exception):
     """A case that shows a mistake: what kind, where, and a key that is the same for the same mistake."""
 
-    def __init__(self, kind: Kind, where: str, message: str, key: str) -> None:
+    def __init__(self, kind: FaultKind, where: str, message: str, key: str) -> None:
         super().__init__(f"{kind.value} {where}: {message}")
         self.kind = kind
         self.where = where
@@ -139,10 +139,10 @@ class Checker:
         except (DiagnosticException, ParseError) as error:
             if self._doing == "capture" and any(text in str(error) for text in _REFUSED_BY_PYTORCH):
                 raise NotDrawn("PyTorch refuses the program") from error
-            kind = Kind.NVCC if isinstance(error, CompileError) else Kind.REFUSED
+            kind = FaultKind.NVCC if isinstance(error, CompileError) else FaultKind.REFUSED
             raise Failure(kind, f"in {self._doing}", str(error), _key(error)) from error
         except Exception as error:
-            raise Failure(Kind.CRASH, f"in {self._doing}", traceback.format_exc(), _key(error)) from error
+            raise Failure(FaultKind.CRASH, f"in {self._doing}", traceback.format_exc(), _key(error)) from error
         return self.facts
 
     def _run(self) -> None:
@@ -190,11 +190,11 @@ class Checker:
     def _simulate(self) -> None:
         steps = lane_steps(self.module)
         if steps > STEP_LIMIT:
-            raise Failure(Kind.HANG, "in simulation", f"{steps} lane steps", "steps")
+            raise Failure(FaultKind.HANG, "in simulation", f"{steps} lane steps", "steps")
         simulation = simulate(self.module, self.results.inputs, order=self.case.seed)
         if simulation.findings:
             finding = simulation.findings[0]
-            raise Failure(Kind.FINDING, "in simulation", str(finding), finding.kind)
+            raise Failure(FaultKind.FINDING, "in simulation", str(finding), finding.kind)
         self._compare(simulation.outputs)
 
     def _print(self) -> None:
@@ -221,7 +221,7 @@ class Checker:
         except (CompileError, HostFault) as error:
             if any(text in str(error) for text in _UNDEFINED_IN_C):
                 return
-            raise Failure(Kind.HOST, f"in {self._doing}", str(error), _key(error)) from error
+            raise Failure(FaultKind.HOST, f"in {self._doing}", str(error), _key(error)) from error
         self._compare(outputs)
         self.facts.reached.add("host")
 
@@ -230,11 +230,11 @@ class Checker:
         for position, (got, wanted, own) in enumerate(zip(outputs, results.reference, results.eager, strict=True)):
             if np.asarray(got).dtype != own.dtype:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
-                raise Failure(Kind.WRONG, f"after {self._done}", message, f"dtype after {self._done}")
+                raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"dtype after {self._done}")
             verdict = compare(np.asarray(got), wanted, own, self._extent, lambda at=position: self._sensitivity[at])
             if not verdict.passed:
                 message = f"output {position}: {verdict}"
-                raise Failure(Kind.WRONG, f"after {self._done}", message, f"value after {self._done}")
+                raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"value after {self._done}")
 
     @cached_property
     def _sensitivity(self) -> list[Array]:

@@ -3,7 +3,7 @@
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 
-class Names:
+class Symbols:
     """The symbols of a module, to name new ones apart from them."""
 
     def __init__(self, module: ModuleOp) -> None:

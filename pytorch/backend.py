@@ -18,7 +18,7 @@ from torch._guards import TracingContext
 from deplodock.frontend.capture import describe, kept_composites
 from deplodock.frontend.decompositions import without_python_kernels
 from deplodock.frontend.retrace import at_shapes, is_static
-from deplodock.pytorch.parts import PartsRunner
+from deplodock.pytorch.partition import PartsRunner
 from deplodock.pytorch.runners import overlaps_of
 
 _DIFFERENTIATES = ("autograd", "_functorch", "requires_grad", "vmap")
@@ -33,7 +33,7 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..
     call with each set of shapes. Operations that deplodock does not support are left to PyTorch, with one warning that
     names them.
     """
-    report = _Report()
+    report = _LeftToPyTorch()
 
     def compile_graph(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(_ByShapes(graph, report))
@@ -84,7 +84,7 @@ def _is_differentiated(graph: fx.GraphModule, args: Sequence[Any]) -> bool:
     return any(word in name for name in names for word in _DIFFERENTIATES)
 
 
-class _Report:
+class _LeftToPyTorch:
     """Warns of what is left to PyTorch, of each operation once."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _Report:
 class _ByShapes:
     """A graph of AOTAutograd, compiled on the first call with each set of shapes, strides and numbers."""
 
-    def __init__(self, graph: fx.GraphModule, report: _Report) -> None:
+    def __init__(self, graph: fx.GraphModule, report: _LeftToPyTorch) -> None:
         self._graph = graph
         self._report = report
         self._is_static = is_static(graph)

@@ -20,12 +20,11 @@ from deplodock.analysis.host.program import HostProgram, Step, host_program
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel
 from deplodock.errors import Error
-from deplodock.interpreters.evaluate import Memory, call
+from deplodock.interpreters.evaluate import BufferState, call
 from deplodock.interpreters.simulate import Finding
-from deplodock.interpreters.simulate.memory import Buffer, Layout
-from deplodock.interpreters.simulate.memory import Written as Flags
+from deplodock.interpreters.simulate.memory import Buffer, Layout, Written
 from deplodock.interpreters.simulate.report import UNWRITTEN_OUTPUT, Counters
-from deplodock.interpreters.simulate.sample import Sampler, TooManyCtas, Written
+from deplodock.interpreters.simulate.sample import SampledWrites, Sampler, TooManyCtas
 from deplodock.interpreters.values import Array
 from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT, steps_of_cta
@@ -86,7 +85,7 @@ class _Samples:
         self,
         steps: Sequence[Step],
         buffers: Mapping[int, Buffer],
-        verdict: Callable[[int, Written], Verdict | None],
+        verdict: Callable[[int, SampledWrites], Verdict | None],
         outputs: Sequence[int],
     ) -> None:
         """Run samples of some launches, and compare what they write to each of the buffers `outputs`."""
@@ -157,7 +156,9 @@ def sample_functions(
     functions = kernels(loops)
     high, low, samples = host_program(loops, functions), host_program(module), _Samples(module, seed)
     pairs = _Pairs(high, low, counts)
-    memory: dict[int, Memory | None] = {number: Memory(a) for number, a in zip(high.inputs, inputs, strict=True)}
+    memory: dict[int, BufferState | None] = {
+        number: BufferState(a) for number, a in zip(high.inputs, inputs, strict=True)
+    }
     last = {number: place for place, step in enumerate(high.steps) for number in step.buffers}
     for place, step in enumerate(high.steps):
         function = step.function
@@ -182,8 +183,8 @@ def _compare_function(
     pairs: _Pairs,
     step: Step,
     segment: Sequence[Step],
-    before: Sequence[Memory | None],
-    after: tuple[Sequence[Memory], Sequence[Memory]],
+    before: Sequence[BufferState | None],
+    after: tuple[Sequence[BufferState], Sequence[BufferState]],
     extent: int,
 ) -> None:
     """Sample the launches of one function of loop level, called on memory `before`, and compare with `after`."""
@@ -198,7 +199,7 @@ def _compare_function(
         for number, role in _roles_of(segment, {pairs.low_of[n]: r for n, r in zip(step.buffers, roles, strict=True)})
     }
 
-    def verdict(number: int, written: Written) -> Verdict | None:
+    def verdict(number: int, written: SampledWrites) -> Verdict | None:
         own, truth = native[number], exact[number]
         wanted = np.ones(own.data.size, np.bool_) if own.initialised is None else own.initialised.reshape(-1)
         if written.by_any is not None and number not in reported:
@@ -225,13 +226,13 @@ def sample_whole(
     """
     start = time.perf_counter()
     program, samples = host_program(module), _Samples(module, seed)
-    given = {number: Memory(value) for number, value in zip(program.inputs, inputs, strict=True)}
+    given = {number: BufferState(value) for number, value in zip(program.inputs, inputs, strict=True)}
     used = {number for step in program.steps for number in step.buffers}
     buffers = {number: _buffer(program, number, given.get(number)) for number in used}
     written = {number for step in program.steps for number in _writes(step)}
     outputs = [number for number in dict.fromkeys(program.outputs) if number in written]
 
-    def judge(number: int, result: Written) -> Verdict | None:
+    def judge(number: int, result: SampledWrites) -> Verdict | None:
         if result.by_any is not None and number not in reported:
             reported.add(number)
             writer = next(step for step in reversed(program.steps) if number in _writes(step))
@@ -272,7 +273,7 @@ def _roles_of(segment: Sequence[Step], known: Mapping[int, Role]) -> list[tuple[
     return [(number, known.get(number, Role.OUT)) for number in sorted(used)]
 
 
-def _buffer(program: HostProgram, number: int, held: Memory | None) -> Buffer:
+def _buffer(program: HostProgram, number: int, held: BufferState | None) -> Buffer:
     layout = Layout.of(program.values[number])
     if number in program.counters:
         return Buffer.of(layout, np.zeros(layout.shape, layout.dtype))
@@ -280,20 +281,20 @@ def _buffer(program: HostProgram, number: int, held: Memory | None) -> Buffer:
         return Buffer.unwritten(layout)
     buffer = Buffer.of(layout, held.data)
     if held.initialised is not None:
-        buffer.written = Flags((buffer.data.size,))
+        buffer.written = Written((buffer.data.size,))
         buffer.written.flags[: layout.size] = held.initialised.reshape(-1)
     return buffer
 
 
-def _merged(before: Memory | None, after: Memory) -> Memory:
+def _merged(before: BufferState | None, after: BufferState) -> BufferState:
     """What a buffer holds after a function that may have left elements of it as they were."""
     if before is None or after.initialised is None or after.initialised.all():
         return after
     data = np.where(after.initialised, after.data, before.data)
-    return Memory(data, None if before.initialised is None else before.initialised | after.initialised)
+    return BufferState(data, None if before.initialised is None else before.initialised | after.initialised)
 
 
-def _data(held: Memory | None) -> Array:
+def _data(held: BufferState | None) -> Array:
     if held is None or (held.initialised is not None and not held.initialised.all()):
         raise Error("the evaluation leaves elements of an output unwritten")
     return held.data

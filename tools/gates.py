@@ -81,7 +81,7 @@ accesses, in bits. The last three are of the loop with the most FFMAs, as in `de
 
 
 @dataclass(frozen=True)
-class Program:
+class GatedProgram:
     """A program of a file, and the figures expected of its kernels."""
 
     name: str
@@ -91,17 +91,17 @@ class Program:
     kernels: Kernels
 
 
-def read(path: Path) -> list[Program]:
+def read(path: Path) -> list[GatedProgram]:
     """The programs of a file."""
-    programs: list[Program] = []
+    programs: list[GatedProgram] = []
     for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
         if isinstance(entry, dict):
             kernels = {key: value for key, value in entry.items() if isinstance(value, dict)}
-            programs.append(Program(name, entry["expression"], entry["target"], entry.get("schedule"), kernels))
+            programs.append(GatedProgram(name, entry["expression"], entry["target"], entry.get("schedule"), kernels))
     return programs
 
 
-def written(programs: Sequence[Program], found: Sequence[Kernels]) -> str:
+def written(programs: Sequence[GatedProgram], found: Sequence[Kernels]) -> str:
     """The text of a file of these programs with the figures found."""
     lines = ["# Written by `python -m deplodock.tools.gates --update`.", f"nvcc = {json.dumps(compiler())}"]
     for program, kernels in zip(programs, found, strict=True):
@@ -121,7 +121,7 @@ def compiler() -> str:
     return version[1] if version is not None else ""
 
 
-def measured(programs: Sequence[Program]) -> list[Kernels]:
+def measured(programs: Sequence[GatedProgram]) -> list[Kernels]:
     """The figures of each program's kernels, compiled on all cores or found among cubins kept.
 
     Raises:
@@ -137,7 +137,7 @@ def measured(programs: Sequence[Program]) -> list[Kernels]:
     return [_kernels(module, binary) for module, binary in zip(modules, found, strict=True) if binary is not None]
 
 
-def differences(program: Program, found: Kernels) -> Iterator[tuple[str, bool]]:
+def differences(program: GatedProgram, found: Kernels) -> Iterator[tuple[str, bool]]:
     """What differs from the figures expected of a program, and whether it is a regression."""
     if list(found) != list(program.kernels):
         yield f"{program.name}: kernels {', '.join(found)}, expected {', '.join(program.kernels) or 'none'}", True
@@ -153,7 +153,7 @@ def differences(program: Program, found: Kernels) -> Iterator[tuple[str, bool]]:
             yield f"{program.name}.{name}: {measure.name} {now}, expected {before}: {verdict}", is_worse
 
 
-def _lowered(program: Program) -> ModuleOp:
+def _lowered(program: GatedProgram) -> ModuleOp:
     context = new_context()
     module = read_expression(program.expression).module
     lower(module, context, Level.KERNEL, target=program.target, schedule=program.schedule)

@@ -17,7 +17,7 @@ from deplodock.dialects.tile import Memory, memory_of
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class SharedAccess:
     """One operation's read or write of a shared buffer: a box of elements from the subscripts on.
 
     A walk makes one object for equal accesses, so that they are told apart quickly.
@@ -42,8 +42,8 @@ class Access:
 class MissingFence:
     """A write of shared memory by a thread itself that a copy of a box may not see."""
 
-    first: Access
-    second: Access
+    first: SharedAccess
+    second: SharedAccess
 
     @property
     def op(self) -> Operation:
@@ -62,8 +62,8 @@ class MissingFence:
 class Hazard:
     """Two accesses that need a barrier between them, in the order they run; or a wait, if the first is in flight."""
 
-    first: Access
-    second: Access
+    first: SharedAccess
+    second: SharedAccess
     is_in_flight: bool = False
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Hazard:
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 
-def shared_accesses(op: Operation) -> list[Access]:
+def shared_accesses(op: Operation) -> list[SharedAccess]:
     """The accesses of shared memory that one operation makes; one of a barrier with phases reads or makes it."""
     match op:
         case loop.LoadOp() | kernel.ClusterLoadOp():
@@ -88,17 +88,17 @@ def shared_accesses(op: Operation) -> list[Access]:
                 (op.destination, True, op.destination_map.data, op.destination_indices, op.elements),
             ]
         case MbarrierOp():
-            return [Access(op, op.result, True, (), (), op)]
+            return [SharedAccess(op, op.result, True, (), (), op)]
         case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
-            return [Access(op, op.barrier, False, (), (), op)]
+            return [SharedAccess(op, op.barrier, False, (), (), op)]
         case TmaLoadOp():
             subscripts = tuple(fold_map(op.destination_map.data, op.destination_indices))
-            box = Access(op, op.destination, True, subscripts, _box(op), op)
-            return [Access(op, op.barrier, False, (), (), op), box]
+            box = SharedAccess(op, op.destination, True, subscripts, _box(op), op)
+            return [SharedAccess(op, op.barrier, False, (), (), op), box]
         case _:
             return []
     return [
-        Access(op, buffer, writes, tuple(fold_map(map, indices)), _row(len(map.results), width), op)
+        SharedAccess(op, buffer, writes, tuple(fold_map(map, indices)), _row(len(map.results), width), op)
         for buffer, writes, map, indices, width in sides
         if memory_of(buffer) is Memory.SHARED
     ]

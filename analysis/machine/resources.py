@@ -26,7 +26,7 @@ from deplodock.dialects.tile import LaunchOp, Memory, memory_of
 
 
 @dataclass(frozen=True)
-class SharedMemory:
+class SharedLayout:
     """The shared memory of a kernel.
 
     `offsets` holds each allocation in order with its first byte; `size` is their sum in bytes, each padded to the
@@ -64,7 +64,7 @@ class SharedMemory:
         return self.static_bytes + self.dynamic_bytes
 
 
-def shared_memory(function: FuncOp) -> SharedMemory:
+def shared_memory(function: FuncOp) -> SharedLayout:
     """The layout of a kernel's shared memory. Raises UnsupportedError for elements without a size."""
     offsets: list[tuple[AllocOp, int]] = []
     size = barriers = 0
@@ -75,7 +75,7 @@ def shared_memory(function: FuncOp) -> SharedMemory:
             first = _padded(size, alignment_of(op))
             offsets.append((op, first))
             size = first + _padded(buffer_bytes(op.result), ACCESS_BYTES)
-    return SharedMemory(tuple(offsets), size, barriers)
+    return SharedLayout(tuple(offsets), size, barriers)
 
 
 def alignment_of(op: AllocOp) -> int:

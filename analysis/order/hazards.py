@@ -27,9 +27,9 @@ from typing import TypeAlias
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.access.shared_accesses import (
-    Access,
     Hazard,
     MissingFence,
+    SharedAccess,
     conditions_of,
     shared_accesses,
     slot_of,
@@ -72,8 +72,8 @@ class _Walk:
         boxes = [op for op in function.walk() if isinstance(op, TmaLoadOp)]
         self._boxed = {buffer for op in boxes for buffer in (op.destination, op.barrier)}
         """The memory that copies of boxes use."""
-        self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], Access] = {}
-        self._placed: dict[tuple[Operation, tuple[int, ...]], list[Access]] = {}
+        self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
+        self._placed: dict[tuple[Operation, tuple[int, ...]], list[SharedAccess]] = {}
         self._repeats: dict[Operation, int | None] = {}
         self._fixed: dict[SSAValue, int] = {}
         self._endless: set[SSAValue] = set()
@@ -82,14 +82,14 @@ class _Walk:
         """The bounds of the loops with phases around whose length varies from CTA to CTA, and the length now."""
         self._around: list[SSAValue] = []
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
-        self._issued: set[Access] = set()
+        self._issued: set[SharedAccess] = set()
         """The copies issued in those loops so far."""
         waits = [op.pending.value.data for op in function.walk() if isinstance(op, kernel.WaitGroupOp)]
         self._most_pending = max(waits, default=0)
         self._relevant: dict[Block, list[Operation]] = {}
-        self._owners: dict[Access, Path | None] = {}
-        self._told: dict[tuple[Access, SSAValue], bool] = {}
-        self._ranges: dict[Access, list[Range | None]] = {}
+        self._owners: dict[SharedAccess, Path | None] = {}
+        self._told: dict[tuple[SharedAccess, SSAValue], bool] = {}
+        self._ranges: dict[SharedAccess, list[Range | None]] = {}
 
     def block(self, block: Block, state: State) -> Iterator[Fault]:
         """The hazards of a block after `state`, which becomes what it leaves."""
@@ -146,7 +146,7 @@ class _Walk:
             if self._around:
                 self._issued.add(access)
 
-    def _happen(self, access: Access, state: State) -> None:
+    def _happen(self, access: SharedAccess, state: State) -> None:
         """Let an access of a thread itself take effect."""
         state.pending[access] = state.now
         if access.writes and access.buffer in self._boxed:
@@ -350,14 +350,14 @@ class _Walk:
                 form = form if rest else form - (bound - length) * factor
         return form
 
-    def _accesses_now(self, op: Operation) -> list[Access]:
+    def _accesses_now(self, op: Operation) -> list[SharedAccess]:
         """The accesses of an operation in this iteration: a ring's slot, and where a box goes, are numbers."""
         now = (op, tuple(self._fixed.values()))
         if now not in self._placed:
             self._placed[now] = [self._one(self._access_now(access)) for access in self._accesses[op]]
         return self._placed[now]
 
-    def _access_now(self, access: Access) -> Access:
+    def _access_now(self, access: SharedAccess) -> SharedAccess:
         if not self._fixed or not access.subscripts:
             return access
         first, *rest = access.subscripts
@@ -365,7 +365,7 @@ class _Walk:
             rest = [self._now(form) for form in rest]
         return replace(access, subscripts=(self._now(first, is_slot=slot_of(first) is not None), *rest))
 
-    def _one(self, access: Access) -> Access:
+    def _one(self, access: SharedAccess) -> SharedAccess:
         """The object that stands for all equal accesses."""
         return self._known.setdefault((access.op, access.since, access.writes, access.subscripts), access)
 
@@ -379,33 +379,33 @@ class _Walk:
                 form = form.substitute(root, Linear(constant=value))
         return form
 
-    def _conflict(self, first: Access, second: Access) -> bool:
+    def _conflict(self, first: SharedAccess, second: SharedAccess) -> bool:
         if not (first.writes or second.writes) or not self._meet(first, second):
             return False
         owner = self._owner(first)
         return owner is None or owner != self._owner(second)
 
-    def _meet(self, first: Access, second: Access) -> bool:
+    def _meet(self, first: SharedAccess, second: SharedAccess) -> bool:
         """Whether two accesses may touch the same element: the same buffer, and no subscript that is never equal."""
         if first.buffer is not second.buffer:
             return False
         pairs = zip(self._range(first), self._range(second), strict=True)
         return not any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs)
 
-    def _is_repeated(self, first: Access, second: Access) -> bool:
+    def _is_repeated(self, first: SharedAccess, second: SharedAccess) -> bool:
         """Whether two walks of one operation are of different iterations, which their elements tell."""
         if first is not second:
             return False
         roots = [self._thread, *self._around]
         return all(self._tells(second, root) for root in roots)
 
-    def _tells(self, access: Access, root: SSAValue) -> bool:
+    def _tells(self, access: SharedAccess, root: SSAValue) -> bool:
         """Whether the elements of an access tell the value of a coordinate."""
         if (access, root) not in self._told:
             self._told[access, root] = thread_of(root, access.subscripts, access.width) is not None
         return self._told[access, root]
 
-    def _range(self, access: Access) -> list[Range | None]:
+    def _range(self, access: SharedAccess) -> list[Range | None]:
         """The least and greatest subscript along each dimension."""
         if access not in self._ranges:
             found = [form.range() for form in access.subscripts]
@@ -415,7 +415,7 @@ class _Walk:
             ]
         return self._ranges[access]
 
-    def _owner(self, access: Access) -> Path | None:
+    def _owner(self, access: SharedAccess) -> Path | None:
         if access not in self._owners and not isinstance(access.op, kernel.ClusterLoadOp):
             subscripts = () if isinstance(access.op, TmaLoadOp) else access.subscripts
             self._owners[access] = thread_of(self._thread, subscripts, access.width, _zeros(access.op))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation
 
-from deplodock.analysis.access.shared_accesses import Access
+from deplodock.analysis.access.shared_accesses import SharedAccess
 from deplodock.analysis.order.phases import Slot
 
 
@@ -15,16 +15,18 @@ from deplodock.analysis.order.phases import Slot
 class State:
     """What happened since the last barrier, and the groups of copies in flight, oldest first."""
 
-    pending: dict[Access, int] = field(default_factory=dict[Access, int])
+    pending: dict[SharedAccess, int] = field(default_factory=dict[SharedAccess, int])
     """The accesses that not all threads know to be over, with the time of the last one."""
-    groups: list[dict[Access, None]] = field(default_factory=list[dict[Access, None]])
-    opened: dict[Access, None] = field(default_factory=dict[Access, None])
-    slots: dict[tuple[Operation, int], Slot[Access]] = field(default_factory=dict[tuple[Operation, int], Slot[Access]])
+    groups: list[dict[SharedAccess, None]] = field(default_factory=list[dict[SharedAccess, None]])
+    opened: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
+    slots: dict[tuple[Operation, int], Slot[SharedAccess]] = field(
+        default_factory=dict[tuple[Operation, int], Slot[SharedAccess]]
+    )
     """The barriers with phases, by what makes them and their subscripts."""
     now: int = 0
-    unfenced: dict[Access, None] = field(default_factory=dict[Access, None])
+    unfenced: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
     """Writes that their threads have not fenced from copies of boxes."""
-    exposed: dict[Access, None] = field(default_factory=dict[Access, None])
+    exposed: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
     """Those among them that threads have handed over, so that their fence comes too late."""
 
     def copy(self) -> State:
@@ -42,7 +44,7 @@ class State:
     def join(self, other: State) -> None:
         """Be what either state may be; groups are matched from the latest on. Phases stay those of this state."""
         count = max(len(self.groups), len(other.groups))
-        none: dict[Access, None] = {}
+        none: dict[SharedAccess, None] = {}
         mine, theirs = ([none] * (count - len(groups)) + groups for groups in (self.groups, other.groups))
         self.groups = [{**a, **b} for a, b in zip(mine, theirs, strict=True)]
         for access, time in other.pending.items():
@@ -60,7 +62,7 @@ class State:
         """Threads let others go on; what they did not fence stays so."""
         self.exposed, self.unfenced = self.exposed | self.unfenced, {}
 
-    def in_flight(self) -> Iterator[Access]:
+    def in_flight(self) -> Iterator[SharedAccess]:
         """The copies that have not landed."""
         for group in (*self.groups, self.opened):
             yield from group
@@ -68,7 +70,7 @@ class State:
             yield from slot.arriving
             yield from slot.landed
 
-    def take(self) -> list[Access]:
+    def take(self) -> list[SharedAccess]:
         """Take all copies that no phase has yet out of the groups."""
         taken = [access for group in (*self.groups, self.opened) for access in group]
         self.groups, self.opened = [], {}
@@ -86,7 +88,7 @@ class State:
             first, second, *rest = self.groups
             self.groups = [{**first, **second}, *rest]
 
-    def wait(self, pending: int) -> list[Access]:
+    def wait(self, pending: int) -> list[SharedAccess]:
         """Land all groups but the `pending` last ones. Returns what they copy."""
         count = max(0, len(self.groups) - pending)
         landed, self.groups = self.groups[:count], self.groups[count:]

@@ -18,7 +18,7 @@ from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
 from deplodock.dialects.torch import ATEN_OPS
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.evaluate import loop, tensor, tile
-from deplodock.interpreters.evaluate.machine import Buffer, Handler, Machine, Space, Value, element, uninitialised
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, Value, element, uninitialised
 from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.values import Array, Precision, dtype_of
 
@@ -79,11 +79,11 @@ def run(
             _check_written(value, f"@{function.sym_name.data}: argument {position}")
     if not function.function_type.outputs.data:
         results = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
-    return Run([value.data if isinstance(value, Buffer) else value for value in results], machine.exact)
+    return Run([value.data if isinstance(value, PointBuffer) else value for value in results], machine.exact)
 
 
 @dataclass(frozen=True)
-class Memory:
+class BufferState:
     """What a buffer holds: its elements, and which of them hold a value, None for all."""
 
     data: Array
@@ -92,10 +92,10 @@ class Memory:
 
 def call(
     function: FuncOp,
-    arguments: Sequence[Memory | None],
+    arguments: Sequence[BufferState | None],
     precision: Precision = "native",
     most_steps: int | None = None,
-) -> list[Memory]:
+) -> list[BufferState]:
     """Run one function of loop or tile level on the memory of its arguments; gives theirs after it.
 
     None stands for memory that nobody has written; what the function leaves unwritten comes out as such. Sums of
@@ -109,12 +109,12 @@ def call(
             values.append(_output(function, cast(MemRefType[Attribute], type), precision))
             continue
         value = _input(function, position, given.data, type, precision)
-        if isinstance(value, Buffer) and given.initialised is not None:
+        if isinstance(value, PointBuffer) and given.initialised is not None:
             value.initialised = given.initialised.copy()
         values.append(value)
     with np.errstate(all="ignore"):
         _call(machine, function, values)
-    return [Memory(v.data, v.initialised) if isinstance(v, Buffer) else Memory(v) for v in values]
+    return [BufferState(v.data, v.initialised) if isinstance(v, PointBuffer) else BufferState(v) for v in values]
 
 
 def input_types(function: Function) -> list[Attribute]:
@@ -147,7 +147,7 @@ def _arguments(function: FuncOp, inputs: Sequence[Array], precision: Precision) 
     return arguments
 
 
-def _output(function: FuncOp, type: MemRefType[Attribute], precision: Precision) -> Buffer:
+def _output(function: FuncOp, type: MemRefType[Attribute], precision: Precision) -> PointBuffer:
     if not type.has_static_shape():
         raise UnsupportedError(f"@{function.sym_name.data}: the output {type} needs a static shape")
     return uninitialised(type.get_shape(), dtype_of(type.element_type, precision))
@@ -164,7 +164,7 @@ def _input(function: FuncOp, position: int, given: Array, type: Attribute, preci
             f"input {position} of @{function.sym_name.data} must be {type}, got {array.dtype}{list(array.shape)}"
         )
     array = np.array(array, dtype_of(element_type, precision), order="C")
-    return Buffer(array, array.ndim) if isinstance(type, MemRefType) else array
+    return PointBuffer(array, array.ndim) if isinstance(type, MemRefType) else array
 
 
 def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
@@ -174,7 +174,7 @@ def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> lis
     roles = argument_roles(function)
     outputs = [value for value, role in zip(arguments, roles, strict=True) if role is not Role.IN]
     for buffer, role in zip(arguments, roles, strict=True):
-        if isinstance(buffer, Buffer) and role is Role.OUT:
+        if isinstance(buffer, PointBuffer) and role is Role.OUT:
             buffer.initialised = np.zeros(buffer.data.shape, np.bool_)
     if any(sum(value is other for other in arguments) > 1 for value in outputs):
         raise Error(f"@{function.sym_name.data}: an argument that it writes is passed twice; buffers must not overlap")
@@ -190,7 +190,7 @@ def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> lis
 
 
 def _check_written(value: Value, what: str) -> None:
-    if isinstance(value, Buffer) and value.initialised is not None and not value.initialised.all():
+    if isinstance(value, PointBuffer) and value.initialised is not None and not value.initialised.all():
         where = element(value, int(value.initialised.reshape(-1).argmin()))
         raise Error(f"{what}: nobody writes element {where}; every element of an output needs one writer")
 

@@ -71,7 +71,7 @@ class Space:
 
 
 @dataclass(eq=False)
-class Buffer:
+class PointBuffer:
     """A memory: an array of the logical shape, preceded by the dimensions of the points that own a copy of it."""
 
     data: Array
@@ -124,13 +124,13 @@ class TooLong(Error):
         )
 
 
-Value: TypeAlias = Array | Buffer
+Value: TypeAlias = Array | PointBuffer
 Handler: TypeAlias = Callable[["Machine", Any, Space], None]
 
 
-def uninitialised(shape: Sequence[int], dtype: DType) -> Buffer:
+def uninitialised(shape: Sequence[int], dtype: DType) -> PointBuffer:
     """A buffer whose elements nobody has written; they read as poison."""
-    return Buffer(np.full(shape, poison(dtype)), len(shape), np.zeros(shape, np.bool_))
+    return PointBuffer(np.full(shape, poison(dtype)), len(shape), np.zeros(shape, np.bool_))
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Machine:
     most_steps: int | None = None
     """How many iterations, at all points together, may run; None: any number."""
     _steps: int = 0
-    _written: list[Buffer] = field(default_factory=list[Buffer])
+    _written: list[PointBuffer] = field(default_factory=list[PointBuffer])
     _launching: bool = False
     _orders: dict[Block, list[Operation]] = field(default_factory=dict[Block, list[Operation]])
     _stepwise: dict[Block, bool] = field(default_factory=dict[Block, bool])
@@ -162,17 +162,17 @@ class Machine:
     def array(self, value: SSAValue) -> Array:
         """The array of a scalar, index or tensor value."""
         found = self.values[value]
-        assert not isinstance(found, Buffer)
+        assert not isinstance(found, PointBuffer)
         return found
 
     def arrays(self, values: Sequence[SSAValue]) -> list[Array]:
         """The arrays of these values."""
         return [self.array(value) for value in values]
 
-    def buffer(self, value: SSAValue) -> Buffer:
+    def buffer(self, value: SSAValue) -> PointBuffer:
         """The buffer of a memref value."""
         found = self.values[value]
-        assert isinstance(found, Buffer)
+        assert isinstance(found, PointBuffer)
         return found
 
     def run(self, block: Block, space: Space, *, without: Operation | None = None) -> Space:
@@ -213,7 +213,7 @@ class Machine:
         """Where all conditions `lhs < rhs` hold."""
         return holds(conditions, self.arrays(indices))
 
-    def load(self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], space: Space) -> Array:
+    def load(self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space) -> Array:
         """The elements at the subscripts; poison at inactive points.
 
         Raises Error if an active point reads outside the buffer, or an element that nobody wrote.
@@ -226,7 +226,7 @@ class Machine:
         return value
 
     def copy(
-        self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], space: Space
+        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space
     ) -> tuple[Array, Array | None]:
         """As `load`, but elements that nobody wrote may be copied: the second array says which are, None: none.
 
@@ -249,7 +249,9 @@ class Machine:
         missing = None if missing is None else missing & space.active
         return np.where(space.active, value, poison(value.dtype)), missing
 
-    def store(self, op: Operation, value: Array, buffer: Buffer, subscripts: Sequence[Array], space: Space) -> None:
+    def store(
+        self, op: Operation, value: Array, buffer: PointBuffer, subscripts: Sequence[Array], space: Space
+    ) -> None:
         """Store at the active points.
 
         Raises Error if one is outside the buffer, or if an element gets two different values.
@@ -343,7 +345,7 @@ class Machine:
         self._written.clear()
 
     def _check_inside(
-        self, op: Operation, buffer: Buffer, subscripts: Sequence[Array], inside: Array, space: Space
+        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], inside: Array, space: Space
     ) -> None:
         outside = ~inside if space.active is None else space.active & ~inside
         if not outside.any():
@@ -352,7 +354,7 @@ class Machine:
         at = ", ".join(str(point.reshape(-1)[outside.argmax()]) for point in points)
         raise Error(f"{describe(op)}: the element [{at}] is outside the buffer of shape {list(buffer.shape)}")
 
-    def _check_launch(self, op: Operation, buffer: Buffer, address: Array, space: Space) -> None:
+    def _check_launch(self, op: Operation, buffer: PointBuffer, address: Array, space: Space) -> None:
         if buffer.written is None or not self._launching:
             return
         bad = buffer.written.reshape(-1)[address]
@@ -364,7 +366,7 @@ class Machine:
                 f"{describe(op)}: reads element {where}, which was written in this launch; launches order memory"
             )
 
-    def _start_writing(self, buffer: Buffer) -> Array:
+    def _start_writing(self, buffer: PointBuffer) -> Array:
         if buffer.written is None:
             self._written.append(buffer)
             buffer.written = np.zeros(buffer.data.shape, np.bool_)
@@ -466,7 +468,7 @@ def outside_as_false(subscripts: Sequence[Array], shape: Sequence[int]) -> Array
     return result
 
 
-def element(buffer: Buffer, address: int | Array) -> list[int]:
+def element(buffer: PointBuffer, address: int | Array) -> list[int]:
     """The subscripts of an offset into a buffer."""
     index = np.unravel_index(address, buffer.data.shape)
     return [int(i) for i in index[buffer.data.ndim - buffer.rank :]]

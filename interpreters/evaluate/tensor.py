@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 from deplodock.dialects import tensor
 from deplodock.dialects.tensor import element_of, shape_of, tensor_of
 from deplodock.errors import UnsupportedError
-from deplodock.interpreters.evaluate.machine import Buffer, Handler, Machine, Space
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
 
@@ -54,7 +54,7 @@ def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
 def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp, indices: Sequence[Array]) -> None:
     """Read the source through the map, whose symbols are `indices`."""
     source, shape = machine.array(op.source), shape_of(op.result)
-    buffer = Buffer(np.array(source, order="C", copy=None), source.ndim)
+    buffer = PointBuffer(np.array(source, order="C", copy=None), source.ndim)
     if 0 in shape:
         machine.values[op.result] = np.empty(shape, source.dtype)
         return

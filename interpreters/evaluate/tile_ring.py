@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects import tile
 from deplodock.errors import Error
-from deplodock.interpreters.evaluate.machine import Buffer, Handler, Machine, Space, affine, uninitialised
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, affine, uninitialised
 from deplodock.interpreters.evaluate.rings import Ring
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import describe
@@ -58,14 +58,14 @@ def _check(op: Operation, wrong: str | None) -> None:
         raise Error(f"{describe(op)}: {wrong}")
 
 
-def _filled(buffer: Buffer, slot: int, slab: Buffer) -> Buffer:
+def _filled(buffer: PointBuffer, slot: int, slab: PointBuffer) -> PointBuffer:
     """The buffer with the elements of a slab, of all points that own one, in a slot."""
     rank, data = slab.rank, slab.data
     owners = np.broadcast_shapes(buffer.data.shape[: buffer.data.ndim - rank - 1], data.shape[: data.ndim - rank])
     shape = (*owners, *buffer.shape)
     initialised = buffer.initialised
     assert initialised is not None
-    result = Buffer(_grown(buffer.data, shape), rank + 1, _grown(initialised, shape))
+    result = PointBuffer(_grown(buffer.data, shape), rank + 1, _grown(initialised, shape))
     assert result.initialised is not None
     at = (..., slot, *(slice(None),) * rank)
     result.data[at] = data

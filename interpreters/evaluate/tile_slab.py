@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
-from deplodock.interpreters.evaluate.machine import Buffer, Machine, Space, holds, outside_as_false
+from deplodock.interpreters.evaluate.machine import Machine, PointBuffer, Space, holds, outside_as_false
 from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 
@@ -22,7 +22,7 @@ def slab_of(
     slab: Sequence[int],
     space: Space,
     copied: Array | None = None,
-) -> Buffer:
+) -> PointBuffer:
     """The elements of a slab, preceded by the dimensions of the points that own one; zeros where nothing is read.
 
     `copied` says which points copy theirs. What nobody wrote is copied, and remains what nobody wrote.
@@ -52,7 +52,7 @@ def slab_of(
         data = np.where(inside, data, np.zeros((), data.dtype))
     data = np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(shape, data.shape)))
     written = None if missing is None else np.ascontiguousarray(~np.broadcast_to(missing, data.shape))
-    return Buffer(data, len(slab), written)
+    return PointBuffer(data, len(slab), written)
 
 
 def _owned(value: Array, space: Space) -> Array:

@@ -66,7 +66,7 @@ _IN_ORDER = (
 
 
 @dataclass(frozen=True)
-class Nest:
+class Batch:
     """Loops that run as one step: how many are nested, and the number of their iterations together."""
 
     depth: int
@@ -86,15 +86,15 @@ class Nests:
         """`identity` tells buffers apart; nests have at most `most_points` points, to bound the size of arrays."""
         self._identity = identity
         self._most_points = most_points
-        self._nests: dict[ForOp, Nest | None] = {}
+        self._nests: dict[ForOp, Batch | None] = {}
 
-    def of(self, loop: ForOp) -> Nest | None:
+    def of(self, loop: ForOp) -> Batch | None:
         """The nest that starts at `loop`, or None if its iterations must run in order."""
         if loop not in self._nests:
             self._nests[loop] = self._nest(loop)
         return self._nests[loop]
 
-    def _nest(self, loop: ForOp) -> Nest | None:
+    def _nest(self, loop: ForOp) -> Batch | None:
         if not loop.trips or any(isinstance(op, _IN_ORDER) for op in loop.body.walk()):
             return None
         by_buffer: dict[Hashable, list[Access]] = {}
@@ -109,7 +109,7 @@ class Nests:
         inner = [nest for op in loop.body.walk() if isinstance(op, ForOp) and (nest := self.of(op)) is not None]
         depth = 1 + max((nest.depth for nest in inner), default=0)
         points = loop.trips * max((nest.points for nest in inner), default=1)
-        return Nest(depth, points) if points <= self._most_points else None
+        return Batch(depth, points) if points <= self._most_points else None
 
     def _alone(self, loop: ForOp, group: Sequence[Access]) -> bool:
         """Whether the buffer is only written, by one op, and all loops around it inside `loop` run as one step."""

@@ -79,7 +79,7 @@ class Counters:
     widest: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
 
-class Names(Printer):
+class ValueNames(Printer):
     """The text of each op (without its regions) and the name of each value, as the printed module has them."""
 
     def __init__(self, module: ModuleOp) -> None:
@@ -117,7 +117,7 @@ class Report:
 
     def __init__(self, module: ModuleOp) -> None:
         self._module = module
-        self._names: Names | None = None
+        self._names: ValueNames | None = None
         self._findings: dict[tuple[str, Operation], Finding] = {}
 
     @property
@@ -126,10 +126,10 @@ class Report:
         return list(self._findings.values())
 
     @property
-    def names(self) -> Names:
+    def names(self) -> ValueNames:
         """The names of the module's ops and values."""
         if self._names is None:
-            self._names = Names(self._module)
+            self._names = ValueNames(self._module)
         return self._names
 
     def add(self, kind: str, op: Operation, count: int, message: Callable[[], str]) -> None:

@@ -38,7 +38,7 @@ class TooManyCtas(Error):
 
 
 @dataclass(frozen=True)
-class Written:
+class SampledWrites:
     """What the CTAs that ran did to a buffer, flat: its elements, which of them they wrote, and which any CTA writes.
 
     The last is None where it cannot be told.
@@ -72,7 +72,9 @@ class Sampler:
         self._most_steps = most_steps
         self._random = np.random.default_rng(seed)
 
-    def run(self, steps: Sequence[Step], buffers: Mapping[int, Buffer], outputs: Collection[int]) -> dict[int, Written]:
+    def run(
+        self, steps: Sequence[Step], buffers: Mapping[int, Buffer], outputs: Collection[int]
+    ) -> dict[int, SampledWrites]:
         """Run samples of launches in order, on buffers by number. Gives what happened to the buffers `outputs`.
 
         Raises TooManyCtas if what has to run together is too much.
@@ -194,7 +196,7 @@ class Sampler:
 
     def _written(
         self, number: int, planned: Sequence[_Planned], buffer: Buffer, before: tuple[Array, Array]
-    ) -> Written:
+    ) -> SampledWrites:
         size, (data, flags) = buffer.layout.size, _state(buffer)
         mask, by_any = (bits(data) != bits(before[0])) | (flags & ~before[1]), np.zeros(buffer.data.size, np.bool_)
         is_known = True
@@ -209,7 +211,7 @@ class Sampler:
                 ran[launch.ctas] = True
                 mask |= ran[launch.writers.owners[position]]
                 by_any |= launch.writers.owners[position] != NOBODY
-        return Written(buffer.data[:size], mask[:size], by_any[:size] if is_known else None)
+        return SampledWrites(buffer.data[:size], mask[:size], by_any[:size] if is_known else None)
 
     def _report_overlap(self, launch: _Planned) -> None:
         overlap = None if launch.writers is None else launch.writers.overlap

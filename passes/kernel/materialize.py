@@ -36,7 +36,7 @@ from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import Workspace, allocate, constant_extent
-from deplodock.passes.names import Names
+from deplodock.passes.names import Symbols
 from deplodock.schedule.schedule import ATTRIBUTE
 
 _HOST_CODE = (memref.AllocOp, kernel.CountersOp, kernel.TensorMapOp, kernel.LaunchOp, func.CallOp, func.ReturnOp)
@@ -64,7 +64,7 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
         raise failure(function, f"@{function.sym_name.data} holds no launch; run tileify first")
     base = function.sym_name.data
     for number, launch in enumerate(found):
-        name = base if len(found) == 1 else Names(module).fresh(f"{base}_{number}")
+        name = base if len(found) == 1 else Symbols(module).fresh(f"{base}_{number}")
         workspaces, maps = allocate(launch, function), tensor_maps(launch)
         buffers = _buffers(function, launch, workspaces, maps)
         outlined = lower_launch(launch, name, buffers, workspaces, maps)
@@ -159,7 +159,7 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
             raise failure(op, "it stands beside a launch, where only calls and allocations can")
     calls = [op for op in module.walk() if isinstance(op, func.CallOp) and op.callee.root_reference.data == name]
     if not calls:
-        function.properties["sym_name"] = StringAttr(Names(module).fresh(f"run_{name}"))
+        function.properties["sym_name"] = StringAttr(Symbols(module).fresh(f"run_{name}"))
         return
     for call in calls:
         mapping: dict[SSAValue, SSAValue] = dict(zip(function.body.block.args, call.operands, strict=True))

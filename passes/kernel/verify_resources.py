@@ -30,7 +30,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, threads_of_sm
-from deplodock.analysis.machine.resources import SharedMemory, parameter_bytes, shared_memory
+from deplodock.analysis.machine.resources import SharedLayout, parameter_bytes, shared_memory
 from deplodock.analysis.machine.targets import (
     FIRST_ASYNC_COPIES,
     FIRST_BOXES,
@@ -110,7 +110,7 @@ def _in_grid(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str
         yield f"takes {size} bytes of parameters, {PARAMETER_BYTES} can be passed; take fewer buffers"
 
 
-def _in_memory(memory: SharedMemory, target: kernel.TargetAttr) -> Iterator[str]:
+def _in_memory(memory: SharedLayout, target: kernel.TargetAttr) -> Iterator[str]:
     if memory.static_bytes > STATIC_LIMIT:
         yield f"declares {memory.static_bytes} bytes of barriers, {STATIC_LIMIT} can be static; make fewer"
     if memory.total and memory.total > (limit := target.fact("shared_per_block")):

@@ -38,8 +38,8 @@ from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import KernelOp
 from deplodock.passes.failures import failure
 from deplodock.passes.loop.kernel_identity import structure
-from deplodock.passes.loop.nest_builder import Constants, Nest, Target
-from deplodock.passes.names import Names
+from deplodock.passes.loop.nest_builder import Constants, Destination, NestBuilder
+from deplodock.passes.names import Symbols
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LowerToLoopsPass(ModulePass):
     name = "lower-to-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names, shared = Names(op), _Shared()
+        names, shared = Symbols(op), _Shared()
         for function in list(op.ops):
             if isinstance(function, func.FuncOp) and _has_tensors(function):
                 _lower_function(function, names, shared)
@@ -79,7 +79,7 @@ class _Shared:
         return first, [passed[i] for i in range(len(passed))]
 
 
-def _lower_function(function: func.FuncOp, names: Names, shared: _Shared) -> None:
+def _lower_function(function: func.FuncOp, names: Symbols, shared: _Shared) -> None:
     """Make a function on tensors a host function on buffers, followed by the functions of its kernels."""
     if len(function.body.blocks) != 1:
         raise failure(function, f"@{function.sym_name.data} has tensors and needs a body of one block")
@@ -140,10 +140,10 @@ def _lower_kernel(kernel: KernelOp) -> func.FuncOp:
     constants = Constants()
     demand = Demand(dependence(body))
     outputs = zip(yielded, arguments[len(body.args) :], strict=True)
-    left = [part for value, buffer in outputs for part in Target.at_origin(value, buffer).parts()]
+    left = [part for value, buffer in outputs for part in Destination.at_origin(value, buffer).parts()]
     blocks: list[Block] = []
     while left:
-        nest = Nest(demand, buffers, left)
+        nest = NestBuilder(demand, buffers, left)
         blocks.append(nest.build(list(body.ops), constants))
         placed = [output.target for output in nest.outputs]
         left = [target for target in left if target not in placed]

@@ -49,7 +49,7 @@ def site_of(value: SSAValue) -> Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class Destination:
     """Where a value goes: its element `[i, j]` to `buffer[i + offsets[0], j + offsets[1]]`."""
 
     value: SSAValue
@@ -57,20 +57,20 @@ class Target:
     offsets: tuple[int, ...]
 
     @staticmethod
-    def at_origin(value: SSAValue, buffer: SSAValue) -> Target:
+    def at_origin(value: SSAValue, buffer: SSAValue) -> Destination:
         """A whole buffer for a value."""
-        return Target(value, buffer, (0,) * len(shape_of(value)))
+        return Destination(value, buffer, (0,) * len(shape_of(value)))
 
-    def parts(self) -> list[Target]:
+    def parts(self) -> list[Destination]:
         """The target itself, or those of the tensors that a concat lays side by side there."""
         op = self.value.owner
         if not isinstance(op, ConcatOp):
             return [self]
         dim, offset = op.dim.value.data, 0
-        parts: list[Target] = []
+        parts: list[Destination] = []
         for value in op.inputs:
             moved = [start + offset if d == dim else start for d, start in enumerate(self.offsets)]
-            parts += Target(value, self.buffer, tuple(moved)).parts()
+            parts += Destination(value, self.buffer, tuple(moved)).parts()
             offset += shape_of(value)[dim]
         return parts
 
@@ -79,7 +79,7 @@ class Target:
 class Output:
     """A value's place in a nest: the index of the element that a point stores, and where to."""
 
-    target: Target
+    target: Destination
     index: Index
 
 
@@ -157,14 +157,14 @@ class Scope:
     depth: int
 
 
-class Nest:
+class NestBuilder:
     """One loop nest: the loops over the space of its largest output, and every output that has a place in them.
 
     A value is computed in the outermost scope where its axes are there. The loops that no reduction or smaller output
     separates form one scope, so that free loops stay perfectly nested.
     """
 
-    def __init__(self, demand: Demand, buffers: Mapping[SSAValue, SSAValue], targets: Sequence[Target]) -> None:
+    def __init__(self, demand: Demand, buffers: Mapping[SSAValue, SSAValue], targets: Sequence[Destination]) -> None:
         main = max(targets, key=lambda target: _size(target.value))
         value = main.value
         self._needs = Needs(demand)
@@ -180,7 +180,7 @@ class Nest:
         self._scopes: dict[SSAValue, Scope] = {}
         self._base = Scope(Block(), 0)
 
-    def _place_others(self, others: Sequence[Target]) -> None:
+    def _place_others(self, others: Sequence[Destination]) -> None:
         """Find places for the other outputs: those with all axes, then, as these fix the loop order, smaller ones."""
         axes: list[SSAValue] = [free.iv for free in self._loops]
         found = [(target, self._index_of(target.value)) for target in others]
@@ -199,7 +199,7 @@ class Nest:
             if set(axes_in(index)) == {free.iv for free in self._loops[: len(axes_in(index))]}:
                 self._add_output(target, index)
 
-    def _add_output(self, target: Target, index: Index) -> None:
+    def _add_output(self, target: Destination, index: Index) -> None:
         self.outputs.append(Output(target, index))
         self._needs.add(target.value, index)
 

@@ -40,7 +40,7 @@ from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
-from deplodock.passes.names import Names
+from deplodock.passes.names import Symbols
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping
 from deplodock.passes.tensor.prepare import prepare
@@ -53,7 +53,7 @@ class FormKernelsPass(ModulePass):
     name = "form-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names, rates = Names(op), Rates.of(target_of(op))
+        names, rates = Symbols(op), Rates.of(target_of(op))
         for function in op.walk():
             if isinstance(function, func.FuncOp) and any(map(_on_tensors, function.body.blocks)):
                 _form_kernels(function, names, rates)
@@ -63,7 +63,7 @@ def _on_tensors(block: Block) -> bool:
     return any(isinstance(value.type, TensorType) for op in block.ops for value in (*op.operands, *op.results))
 
 
-def _form_kernels(function: func.FuncOp, names: Names, rates: Rates) -> None:
+def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates) -> None:
     if len(function.body.blocks) != 1:
         raise failure(function, "form-kernels takes functions of one block")
     block = function.body.block
@@ -138,7 +138,9 @@ def _ordered(
     return order
 
 
-def _outline(group: Group, positions: dict[Operation, int], stored: dict[SSAValue, SSAValue], names: Names) -> KernelOp:
+def _outline(
+    group: Group, positions: dict[Operation, int], stored: dict[SSAValue, SSAValue], names: Symbols
+) -> KernelOp:
     """Build the kernel of a group and note where its outputs are."""
     ops = sorted(group.indices, key=lambda op: positions[op])
     outputs = sorted(group.outputs, key=lambda value: _position(value, positions))

@@ -62,7 +62,7 @@ class PermuteRegisterTilePass(ModulePass):
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """One dimension of a register tile: its thread coordinate, register axis, and the index computed from them."""
 
     thread: SSAValue
@@ -116,7 +116,7 @@ def _permute(launch: tile.LaunchOp, options: Options, lanes: str) -> None:
     reorder(launch, axes)
 
 
-def _tile_along(launch: tile.LaunchOp, axes: Sequence[SSAValue], name: str) -> Tile | None:
+def _tile_along(launch: tile.LaunchOp, axes: Sequence[SSAValue], name: str) -> RegisterTile | None:
     """The register tile along the axes of a role, None where a thread has one coordinate or all of them."""
     registers = [axis for axis in axes if launch.binding(axis) is Binding.REGISTER]
     if not registers:
@@ -134,7 +134,7 @@ def _tile_along(launch: tile.LaunchOp, axes: Sequence[SSAValue], name: str) -> T
         if not (register.has_one_use() and others[0].has_one_use()):
             raise Skip(f"the threads and registers along {name} are used apart from the coordinate they make")
         assert isinstance(index, loop.IndexOp)
-        return Tile(others[0], threads, register, cells, index)
+        return RegisterTile(others[0], threads, register, cells, index)
     return None
 
 
@@ -148,7 +148,7 @@ def _thread_count(value: SSAValue, launch: tile.LaunchOp) -> int | None:
     return None if bounds is None else bounds[1] + 1
 
 
-def _changes(found: Tile, placement: str, vec: int) -> bool:
+def _changes(found: RegisterTile, placement: str, vec: int) -> bool:
     """Whether a placement differs from the one that is; Skip where it cannot be made."""
     if placement == "strips" and found.registers % vec:
         raise Skip(f"strips of {vec} do not divide {found.registers} registers")
@@ -157,7 +157,7 @@ def _changes(found: Tile, placement: str, vec: int) -> bool:
     return placement == "strided" or (placement == "strips" and found.registers > vec)
 
 
-def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: Tile, placement: str, vec: int) -> None:
+def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: RegisterTile, placement: str, vec: int) -> None:
     """Give a coordinate another placement; `axes` are those of the launch in the order they are to have."""
     t, first, second = (AffineExpr.dimension(i) for i in range(3))
     if placement == "strided":

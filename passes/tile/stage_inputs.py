@@ -93,7 +93,7 @@ def _word(options: Options, name: str, words: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Group:
+class LoadGroup:
     """The loads of one buffer whose innermost loops stand in one block, or that stand in it themselves."""
 
     block: Block
@@ -109,9 +109,9 @@ class Group:
         return next(op for op in self.block.ops if any(op.is_ancestor(load) for load in self.loads))
 
 
-def _groups(launch: tile.LaunchOp) -> list[Group]:
+def _groups(launch: tile.LaunchOp) -> list[LoadGroup]:
     """The loads of read-only global buffers that could share a slab, in program order."""
-    groups: list[Group] = []
+    groups: list[LoadGroup] = []
     for op in launch.body.walk():
         if not isinstance(op, loop.LoadOp) or tile.memory_of(op.source) is not None or _is_written(op.source):
             continue
@@ -123,7 +123,7 @@ def _groups(launch: tile.LaunchOp) -> list[Group]:
                 groups[i] = replace(group, loads=(*group.loads, op))
                 break
         else:
-            groups.append(Group(block, (op,)))
+            groups.append(LoadGroup(block, (op,)))
     return groups
 
 
@@ -146,7 +146,7 @@ def _loops_inside(op: Operation) -> list[loop.ForOp | loop.ReduceOp]:
     return loops[:-1] or loops
 
 
-def _reduction(launch: tile.LaunchOp, group: Group) -> Operation | None:
+def _reduction(launch: tile.LaunchOp, group: LoadGroup) -> Operation | None:
     """The first reduction of a row, where threads combine what its loops give before anything reads the buffer."""
     anchor = group.anchor()
     combines = [op for op in launch.body.block.ops if isinstance(op, tile.CombineOp)]
@@ -157,7 +157,7 @@ def _reduction(launch: tile.LaunchOp, group: Group) -> Operation | None:
     return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
 
 
-def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> str | None:
+def _stage(launch: tile.LaunchOp, group: LoadGroup, memory: str, transpose: str) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
     reduction = _reduction(launch, group)
     registers, reason = _in_registers(launch, group, is_late=reduction is not None)
@@ -176,7 +176,7 @@ def _stage(launch: tile.LaunchOp, group: Group, memory: str, transpose: str) -> 
     return f"{group.name}: {'; '.join(dict.fromkeys(filter(None, (reason, shared_reason))))}"
 
 
-def _in_registers(launch: tile.LaunchOp, group: Group, *, is_late: bool) -> tuple[Footprint | None, str]:
+def _in_registers(launch: tile.LaunchOp, group: LoadGroup, *, is_late: bool) -> tuple[Footprint | None, str]:
     """The slab of one thread, or why registers do not serve ("" where a thread reads nothing twice or late)."""
     footprints: list[Footprint] = []
     for load in group.loads:
@@ -199,7 +199,7 @@ def _in_registers(launch: tile.LaunchOp, group: Group, *, is_late: bool) -> tupl
     return merged, ""
 
 
-def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, str]:
+def _in_shared(launch: tile.LaunchOp, group: LoadGroup) -> tuple[Footprint | None, str]:
     """The slab of a CTA, or the reason why shared memory does not serve."""
     if (around := _divergent_loop(launch, group)) is not None:
         return None, f"not all threads run the loop over %{around.iv.name_hint or '?'} alike"
@@ -228,7 +228,7 @@ def _in_shared(launch: tile.LaunchOp, group: Group) -> tuple[Footprint | None, s
     return merged, ""
 
 
-def _k_first(launch: tile.LaunchOp, group: Group, slab: Footprint, transpose: str) -> Footprint:
+def _k_first(launch: tile.LaunchOp, group: LoadGroup, slab: Footprint, transpose: str) -> Footprint:
     """The slab with the dimensions of k first where it is of a contraction's operand that is to be transposed."""
     roles = contraction_of(launch) if transpose != "never" else None
     if roles is None or not all(roles.reduction.is_ancestor(load) for load in group.loads):
@@ -246,7 +246,7 @@ def _varies(slab: Footprint, dim: int, roots: Sequence[SSAValue]) -> bool:
     return any(reader.subscripts[dim].depends_on(root) for reader in slab.readers for root in roots)
 
 
-def _divergent_loop(launch: tile.LaunchOp, group: Group) -> loop.ForOp | loop.ReduceOp | None:
+def _divergent_loop(launch: tile.LaunchOp, group: LoadGroup) -> loop.ForOp | loop.ReduceOp | None:
     """The innermost loop around the place of a slab whose bound differs between threads or registers, or None."""
     dependence = Dependence()
     lanes = [axis for axis in launch.axes if axis not in launch.ctas]
@@ -277,7 +277,7 @@ def _free_shared_bytes(launch: tile.LaunchOp) -> int:
     return target_at(launch).fact("shared_per_block") - used
 
 
-def _rewrite(group: Group, footprint: Footprint, memory: Memory, anchor: Operation) -> None:
+def _rewrite(group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Operation) -> None:
     """Fill the slab before `anchor` and read it instead of the buffer."""
     source = group.loads[0].source
     element = loop.memref_of(source).element_type

@@ -51,7 +51,7 @@ ORDERS = (Order(is_reversed=False, lands_early=True), Order(is_reversed=True, la
 
 
 @dataclass(frozen=True)
-class Access:
+class GlobalAccess:
     """An access of global memory by a thread that runs alone: the buffer's number, its first byte, bytes, direction."""
 
     buffer: int
@@ -61,7 +61,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class HostProgram:
+class BuiltProgram:
     """A compiled program: its plan, and its number in an executable."""
 
     plan: ProgramPlan
@@ -84,19 +84,19 @@ class HostProgram:
                     raise HostFault(f"output {number} depends on the order in which threads run")
         return results[0]
 
-    def accesses(self, threads: Sequence[tuple[int, int, int]]) -> list[list[Access]]:
+    def accesses(self, threads: Sequence[tuple[int, int, int]]) -> list[list[GlobalAccess]]:
         """What each of some threads, given as (launch, block, thread), accesses when it runs alone.
 
         It reads zeros, and its buffers take no memory.
         """
         data = self._execute([f"alone {launch} {block} {thread}" for launch, block, thread in threads], None)
         rows = np.frombuffer(data, np.int64).reshape(-1, 4)
-        found: list[list[Access]] = []
+        found: list[list[GlobalAccess]] = []
         for buffer, first, bytes, is_store in rows.tolist():
             if buffer < 0:
                 found.append([])
             else:
-                found[-1].append(Access(buffer, first, bytes, bool(is_store)))
+                found[-1].append(GlobalAccess(buffer, first, bytes, bool(is_store)))
         return found
 
     def _execute(self, runs: Sequence[str], inputs: Sequence[Array] | None) -> bytes:
@@ -139,7 +139,7 @@ class HostProgram:
         return outputs
 
 
-def build(modules: Sequence[ModuleOp], printer: Callable[[ModuleOp], str] = print_module) -> list[HostProgram]:
+def build(modules: Sequence[ModuleOp], printer: Callable[[ModuleOp], str] = print_module) -> list[BuiltProgram]:
     """Compile modules at kernel level together.
 
     Args:
@@ -153,7 +153,7 @@ def build(modules: Sequence[ModuleOp], printer: Callable[[ModuleOp], str] = prin
     folder = tempfile.TemporaryDirectory(prefix="deplodock-")
     executable = Path(folder.name) / "programs"
     toolchain().build(translation_unit(texts), executable)
-    return [HostProgram(program_plan(module), number, executable, folder) for number, module in enumerate(modules)]
+    return [BuiltProgram(program_plan(module), number, executable, folder) for number, module in enumerate(modules)]
 
 
 def _host_text(module: ModuleOp, text: str) -> HostText:

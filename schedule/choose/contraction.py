@@ -7,7 +7,7 @@ from deplodock.analysis.affine.linear import points
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
 from deplodock.analysis.shape.roles import Contraction
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.schedule.choose.tiling import CHUNK, Tile, best_tiling
+from deplodock.schedule.choose.tiling import CHUNK, CtaTile, best_tiling
 from deplodock.schedule.choose.uneven_tiles import ends_together
 
 PAD = 4
@@ -70,7 +70,7 @@ def contraction_options(
     return rules
 
 
-def _pipeline(tile: Tile, depth: int, target: TargetAttr) -> dict[str, int | str]:
+def _pipeline(tile: CtaTile, depth: int, target: TargetAttr) -> dict[str, int | str]:
     """How far copies run ahead, and what keeps the steps in order.
 
     Tiles with long steps release a slot one step late, by phases: warps that drift apart gain 10 percent over a barrier
@@ -82,7 +82,7 @@ def _pipeline(tile: Tile, depth: int, target: TargetAttr) -> dict[str, int | str
     return {"distance": depth - 1}
 
 
-def _ring(tile: Tile, steps: int, size: int, target: TargetAttr) -> tuple[int, int]:
+def _ring(tile: CtaTile, steps: int, size: int, target: TargetAttr) -> tuple[int, int]:
     """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
     if steps == 1:
         return tile.occupancy, 1

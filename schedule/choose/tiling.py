@@ -39,7 +39,7 @@ TOLERANCE = 1.02
 
 
 @dataclass(frozen=True)
-class Tile:
+class CtaTile:
     """A CTA tile of m x n outputs, cells_m x cells_n for each thread, meant for `occupancy` CTAs per SM.
 
     `depth` is how many slabs of k are best in shared memory at once, and `rate` the share of the largest tile's speed
@@ -58,14 +58,14 @@ class Tile:
 
 
 TILES = (
-    Tile(128, 128, 16, 8, 2, 3, 1.0),
-    Tile(64, 128, 8, 8, 3, 2, 0.88),
-    Tile(64, 64, 8, 4, 4, 2, 0.82),
-    Tile(32, 128, 4, 8, 4, 3, 0.585),
-    Tile(32, 64, 4, 4, 4, 2, 0.61),
-    Tile(32, 64, 4, 4, 4, 3, 0.785, is_boxed=True),
-    Tile(32, 32, 4, 4, 8, 3, 0.55),
-    Tile(16, 16, 1, 1, 2, 3, 0.165),
+    CtaTile(128, 128, 16, 8, 2, 3, 1.0),
+    CtaTile(64, 128, 8, 8, 3, 2, 0.88),
+    CtaTile(64, 64, 8, 4, 4, 2, 0.82),
+    CtaTile(32, 128, 4, 8, 4, 3, 0.585),
+    CtaTile(32, 64, 4, 4, 4, 2, 0.61),
+    CtaTile(32, 64, 4, 4, 4, 3, 0.785, is_boxed=True),
+    CtaTile(32, 32, 4, 4, 8, 3, 0.55),
+    CtaTile(16, 16, 1, 1, 2, 3, 0.165),
 )
 
 
@@ -73,7 +73,7 @@ TILES = (
 class Tiling:
     """A tile, the parts of k, and how they are combined: `block` or `ticket`, as split-matmul-k has it."""
 
-    tile: Tile
+    tile: CtaTile
     parts: int
     over: str
 
@@ -146,7 +146,7 @@ class _Problem:
         grid = self._grid(tiling.tile, tiling.parts)
         return grid + self._sum(tiling) if tiling.parts > 1 else grid
 
-    def _grid(self, tile: Tile, parts: int) -> float:
+    def _grid(self, tile: CtaTile, parts: int) -> float:
         """Nanoseconds of the contraction."""
         share = work_share(self.found, tile.m, tile.n, CHUNK)
         ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share

@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.resources import buffer_elements
 from deplodock.codegen.indices import IndexWriter
-from deplodock.codegen.names import Names
+from deplodock.codegen.names import Identifiers
 from deplodock.dialects.buffers import Memory, MemoryAttr, verify_buffer
 from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.swizzle import SPANS, SwizzleAttr
@@ -59,7 +59,7 @@ def buffers(draw: st.DrawFn) -> MemRefType[Attribute]:
 
 def printed(type: MemRefType[Attribute], place: tuple[int, ...]) -> int:
     """The position of an element in the printed CUDA."""
-    text = IndexWriter(Names(())).position(AllocOp(type).result, [Linear(constant=index) for index in place])
+    text = IndexWriter(Identifiers(())).position(AllocOp(type).result, [Linear(constant=index) for index in place])
     return eval(text)
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.fuzz import case as case_module
 from deplodock.fuzz import run
-from deplodock.fuzz.case import Case, Failure, Kind, NotDrawn, check
+from deplodock.fuzz.case import Case, Failure, FaultKind, NotDrawn, check
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
 from deplodock.fuzz.schema_calls import DRAWN, UNSPECIFIED
@@ -98,7 +98,7 @@ def test_values_that_pytorch_leaves_open_are_not_drawn() -> None:
 def test_a_refusal_is_a_failure() -> None:
     with pytest.raises(Failure, match="a refusal in capture") as caught:
         check(Case("torch.fft.fft(torch.randn(8)).real", 0))
-    assert caught.value.kind is Kind.REFUSED
+    assert caught.value.kind is FaultKind.REFUSED
 
 
 def test_a_planted_mistake_is_shrunk_and_blamed(
@@ -152,7 +152,7 @@ def test_the_host_runs_a_tenth_of_the_cases(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_each_kind_of_failure_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(case: Case) -> None:
-        raise Failure(Kind.WRONG, "after", "", f"value after {case.seed // 2}")
+        raise Failure(FaultKind.WRONG, "after", "", f"value after {case.seed // 2}")
 
     monkeypatch.setattr(run, "check", fail)
     reported: list[int] = []

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import deplodock
 from deplodock.frontend import retrace
 from deplodock.pytorch import backend as backend_module
-from deplodock.pytorch.parts import PartsRunner
+from deplodock.pytorch.partition import PartsRunner
 
 Tensor = torch.Tensor
 
@@ -258,7 +258,7 @@ def broken(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["deplodock.passes.torch.decompose.DecomposePass.apply", "deplodock.pytorch.parts.make_runner"]
+    "place", ["deplodock.passes.torch.decompose.DecomposePass.apply", "deplodock.pytorch.partition.make_runner"]
 )
 def test_a_fault_of_the_compiler_leaves_its_calls_to_pytorch(
     runners: list[PartsRunner], monkeypatch: pytest.MonkeyPatch, place: str
@@ -296,7 +296,7 @@ def test_what_is_no_fault_of_the_compiler_ends_the_program(
         raise error
 
     monkeypatch.delenv("DEPLODOCK_DEBUG")
-    monkeypatch.setattr("deplodock.pytorch.parts.make_runner", fail)
+    monkeypatch.setattr("deplodock.pytorch.partition.make_runner", fail)
     with pytest.raises(type(error)):
         compiled(torch.sin)(torch.ones(3))
 

@@ -21,7 +21,7 @@ from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import is_float
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.tile.choose_schedule import write_schedule
-from deplodock.runtime.host.harness import ORDERS, HostProgram, Order
+from deplodock.runtime.host.harness import ORDERS, BuiltProgram, Order
 from deplodock.schedule.schedule import schedule_of
 
 Array = np.ndarray[Any, Any]
@@ -68,7 +68,7 @@ class Sample:
         """Its CUDA."""
         return print_module(self.module)
 
-    def complaint(self, program: HostProgram, orders: Sequence[Order] = ORDERS) -> str | None:
+    def complaint(self, program: BuiltProgram, orders: Sequence[Order] = ORDERS) -> str | None:
         """What is wrong with the results of a compiled form of it, None if nothing is. Raises HostFault for a fault."""
         calls_elementary = any(op.name in ELEMENTARY for op in self.module.walk())
         for number, (got, wanted) in enumerate(zip(program.run(self.inputs, orders), self.expected, strict=True)):

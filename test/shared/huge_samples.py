@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.runtime.host.harness import HostProgram
+from deplodock.runtime.host.harness import BuiltProgram
 from deplodock.runtime.plan import LaunchPlan, TensorMapPlan
 
 
@@ -57,7 +57,7 @@ class Huge:
         """Its CUDA."""
         return print_module(self.module)
 
-    def complaint(self, program: HostProgram) -> str | None:
+    def complaint(self, program: BuiltProgram) -> str | None:
         """The first access of a thread that the compiled text makes and the IR does not, or the reverse."""
         functions = {function.sym_name.data: function for function in kernel.functions(self.module)}
         threads = [thread for number in range(len(program.plan.launches)) for thread in sampled(program, number)]
@@ -74,7 +74,7 @@ class Huge:
         return None
 
 
-def sampled(program: HostProgram, number: int) -> list[tuple[int, int, int]]:
+def sampled(program: BuiltProgram, number: int) -> list[tuple[int, int, int]]:
     """Threads of a launch, as (launch, block, thread)."""
     launch = program.plan.launches[number]
     blocks = {0, 1, launch.blocks // 3, launch.blocks // 2 + 1, launch.blocks - 2, launch.blocks - 1}

@@ -36,7 +36,7 @@ from deplodock.errors import CompileError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import input_types
 from deplodock.passes.driver import new_context
-from deplodock.runtime.host.harness import HostFault, HostProgram, build
+from deplodock.runtime.host.harness import BuiltProgram, HostFault, build
 
 FOLDER = Path(codegen.__file__).parent
 PACKAGE = "deplodock.codegen"
@@ -75,7 +75,7 @@ class Program(Protocol):
     @property
     def text(self) -> str: ...
 
-    def complaint(self, program: HostProgram) -> str | None: ...
+    def complaint(self, program: BuiltProgram) -> str | None: ...
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from deplodock.interpreters.scalars import TABLE
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import dtype_of, is_float
 from deplodock.passes.driver import new_context
-from deplodock.runtime.host.harness import HostProgram
+from deplodock.runtime.host.harness import BuiltProgram
 
 Array = np.ndarray[Any, Any]
 
@@ -166,7 +166,7 @@ class ScalarSample:
         """Its CUDA."""
         return print_module(self.module)
 
-    def complaint(self, program: HostProgram) -> str | None:
+    def complaint(self, program: BuiltProgram) -> str | None:
         """What is wrong with the results of a compiled form of it, None if nothing is. Raises HostFault for a fault."""
         outputs = program.run([column for group in self.columns for column in group])
         results = zip(self.keys, outputs, self.expected, self.columns, strict=True)

@@ -16,7 +16,7 @@ from deplodock.tools import gates
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None or find_nvdisasm() is None, reason="needs nvcc and nvdisasm")
 
 KEPT = {"launch": "8 x 128", "registers": 100, "spills": 0, "slots_per_ffma": 1.15, "lds_to_use": 60.0}
-PROGRAM = gates.Program("p", "torch.relu(torch.randn(8))", "sm_90", None, {"k_relu": KEPT})
+PROGRAM = gates.GatedProgram("p", "torch.relu(torch.randn(8))", "sm_90", None, {"k_relu": KEPT})
 
 
 @needs_nvcc

@@ -34,7 +34,7 @@ Launches = Callable[[Any, Sequence[torch.Tensor], torch.Tensor], Callable[[], No
 
 
 @dataclass(frozen=True)
-class Case:
+class HandWritten:
     """A program, the variants of hand-written kernels that it takes, and how they are launched."""
 
     text: str
@@ -42,7 +42,7 @@ class Case:
     launches: Launches
 
 
-def linear(m: int, n: int, k: int, variant: str, parts: int, mode: int, group: int = 16) -> Case:
+def linear(m: int, n: int, k: int, variant: str, parts: int, mode: int, group: int = 16) -> HandWritten:
     """A linear layer; the modes split k over clusters, over a workspace and a second kernel, or over tickets."""
 
     def launches(tk: Any, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> Callable[[], None]:
@@ -50,17 +50,17 @@ def linear(m: int, n: int, k: int, variant: str, parts: int, mode: int, group: i
         return tk.gemm(variant, *inputs, out, parts, mode, workspace, group)
 
     text = f"F.linear(torch.randn({m}, {k}), torch.randn({n}, {k}))"
-    return Case(text, (variant, "a0b1") if mode == 1 else (variant,), launches)
+    return HandWritten(text, (variant, "a0b1") if mode == 1 else (variant,), launches)
 
 
-def rows(text: str, kernel: str, threads: int, *scalars: float) -> Case:
+def rows(text: str, kernel: str, threads: int, *scalars: float) -> HandWritten:
     """A kernel with a CTA for each row of its output."""
 
     def launches(tk: Any, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> Callable[[], None]:
         arguments = [*map(tk.P, inputs), tk.P(out), *map(ctypes.c_float, scalars)]
         return tk.Launch(tk.fn("membound", kernel), (out.shape[0], 1, 1), threads, 0, arguments)
 
-    return Case(text, ("membound",), launches)
+    return HandWritten(text, ("membound",), launches)
 
 
 CASES = (
@@ -88,7 +88,7 @@ CASES = (
 )
 
 
-def measure(case: Case, tk: Any) -> tuple[str, bool]:
+def measure(case: HandWritten, tk: Any) -> tuple[str, bool]:
     """A line of the table, and whether ours and theirs are right."""
     program = read_expression(case.text).on("cuda")
     context = new_context()

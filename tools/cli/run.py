@@ -69,7 +69,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class _Report:
+class _RunReport:
     """Whether a program is right, what it was compared with, the CTAs of each kernel that ran, and what was measured.
 
     `compiled` counts the CUDA texts that were compiled, not found in the cache.
@@ -128,7 +128,9 @@ def run(
     return report.outcome
 
 
-def _run(session: Session, program: Program, ir: Level | None, replacement: str | None, options: RunOptions) -> _Report:
+def _run(
+    session: Session, program: Program, ir: Level | None, replacement: str | None, options: RunOptions
+) -> _RunReport:
     module = program.module
     task = make_task(session, program, options.device)
     if replacement is not None:
@@ -157,7 +159,7 @@ def _run(session: Session, program: Program, ir: Level | None, replacement: str 
         bench, profile = _measure(session, program, module, task, executable, options)
     session.finish(module)
     compared = None if task.reference is None else task.source
-    return _Report(outcome, compared, execution.kernels, judged, compiled, bench, profile)
+    return _RunReport(outcome, compared, execution.kernels, judged, compiled, bench, profile)
 
 
 def _judge(

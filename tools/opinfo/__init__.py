@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 
 from deplodock.tools.opinfo import file as opinfo_file
-from deplodock.tools.opinfo.samples import FAILURES, Kind, Outcome
+from deplodock.tools.opinfo.samples import FAILURES, SampleKind, SampleOutcome
 from deplodock.tools.opinfo.workers import SAMPLES, TYPES, Choice, database, run
 
 FILE = Path(__file__).parents[2] / "test" / "tools" / "opinfo" / "opinfo.txt"
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
         return _refuse("--update writes the outcomes of all samples: leave --types, --samples and --part out")
     if options.update and options.names and made_with != version:
         return _refuse(f"the file was made with PyTorch {made_with or '(none)'}: update all of it for {version}")
-    report = _Report(expected if made_with == version and not options.update else None)
+    report = _Findings(expected if made_with == version and not options.update else None)
     with _quiet():
         for name, types in run(chosen, choice, options.jobs):
             report.add(name, types)
@@ -79,28 +79,28 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-class _Report:
+class _Findings:
     """What was found, and where it differs from what is expected, if anything is."""
 
     def __init__(self, expected: opinfo_file.Outcomes | None) -> None:
-        self.outcomes: dict[str, dict[str, list[Outcome]]] = {}
+        self.outcomes: dict[str, dict[str, list[SampleOutcome]]] = {}
         self.exit_code = 0
         self._expected = expected
-        self._counts: Counter[Kind] = Counter()
+        self._counts: Counter[SampleKind] = Counter()
         self._reasons: Counter[str] = Counter()
 
-    def add(self, name: str, types: Mapping[str, Mapping[int, Outcome]]) -> None:
+    def add(self, name: str, types: Mapping[str, Mapping[int, SampleOutcome]]) -> None:
         """Take in the outcomes of an operation, by element type and number of the sample; print what is not right."""
         self.outcomes[name] = {kind: list(found.values()) for kind, found in types.items()}
         for kind, found in types.items():
             self._counts.update(outcome.kind for outcome in found.values())
-            self._reasons.update(outcome.reason for outcome in found.values() if outcome.kind is Kind.REFUSED)
+            self._reasons.update(outcome.reason for outcome in found.values() if outcome.kind is SampleKind.REFUSED)
             for number, outcome in found.items():
                 if text := self._difference(name, kind, number, outcome):
                     print(f"{name} {kind} sample {number}: {text}", flush=True)
                     self.exit_code = 1
 
-    def _difference(self, name: str, kind: str, number: int, outcome: Outcome) -> str:
+    def _difference(self, name: str, kind: str, number: int, outcome: SampleOutcome) -> str:
         if outcome.kind in FAILURES:
             return f"{outcome.kind.value}: {outcome.reason}"
         if self._expected is None or kind not in TYPES or number >= SAMPLES:
@@ -116,14 +116,14 @@ class _Report:
         if with_reasons:
             for reason, count in self._reasons.most_common():
                 print(f"{count:6} {reason}")
-        print(", ".join(f"{self._counts[kind]} {kind.value}" for kind in Kind))
-        captured = self._counts.total() - self._counts[Kind.LEFT_OUT]
+        print(", ".join(f"{self._counts[kind]} {kind.value}" for kind in SampleKind))
+        captured = self._counts.total() - self._counts[SampleKind.LEFT_OUT]
         if captured:
-            share = self._counts[Kind.RIGHT] / captured
+            share = self._counts[SampleKind.RIGHT] / captured
             print(f"{share:.1%} of the {captured} samples that torch.export captures are right")
 
 
-def _shown(outcome: Outcome) -> str:
+def _shown(outcome: SampleOutcome) -> str:
     return outcome.kind.value + (f" ({outcome.reason})" if outcome.reason else "")
 
 

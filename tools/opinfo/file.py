@@ -12,9 +12,9 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Mapping, Sequence
 
-from deplodock.tools.opinfo.samples import FAILURES, Kind, Outcome
+from deplodock.tools.opinfo.samples import FAILURES, SampleKind, SampleOutcome
 
-Outcomes = Mapping[str, Mapping[str, Sequence[Outcome]]]
+Outcomes = Mapping[str, Mapping[str, Sequence[SampleOutcome]]]
 """The outcomes of the samples of an element type of an operation."""
 
 _HEADING = """\
@@ -23,7 +23,11 @@ _HEADING = """\
 # `.` right, `-` left out, `!` a failure, or the letter of the reason for which it is refused.
 """
 _VERSION = "# PyTorch "
-_MARKS = {".": Outcome(Kind.RIGHT), "-": Outcome(Kind.LEFT_OUT), "!": Outcome(Kind.WRONG)}
+_MARKS = {
+    ".": SampleOutcome(SampleKind.RIGHT),
+    "-": SampleOutcome(SampleKind.LEFT_OUT),
+    "!": SampleOutcome(SampleKind.WRONG),
+}
 
 
 def written(version: str, outcomes: Outcomes) -> str:
@@ -34,15 +38,15 @@ def written(version: str, outcomes: Outcomes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read(text: str) -> tuple[str, dict[str, dict[str, list[Outcome]]]]:
+def read(text: str) -> tuple[str, dict[str, dict[str, list[SampleOutcome]]]]:
     """The version of PyTorch that a file was made with, and its outcomes as `kept` leaves them.
 
     Raises ValueError if the text is no such file.
     """
     version = ""
-    outcomes: dict[str, dict[str, list[Outcome]]] = {}
+    outcomes: dict[str, dict[str, list[SampleOutcome]]] = {}
     reasons: dict[str, str] = {}
-    marks: list[tuple[dict[str, list[Outcome]], str, str, dict[str, str]]] = []
+    marks: list[tuple[dict[str, list[SampleOutcome]], str, str, dict[str, str]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         head, colon, rest = line.partition(": ")
         if line.startswith("#") or not line:
@@ -57,26 +61,26 @@ def read(text: str) -> tuple[str, dict[str, dict[str, list[Outcome]]]]:
                 *names, marked = part.split()
                 marks += [(types, name, marked, reasons) for name in names]
     for types, name, marked, why in marks:
-        types[name] = [_MARKS.get(mark) or Outcome(Kind.REFUSED, why[mark]) for mark in marked]
+        types[name] = [_MARKS.get(mark) or SampleOutcome(SampleKind.REFUSED, why[mark]) for mark in marked]
     return version, outcomes
 
 
-def kept(outcome: Outcome) -> Outcome:
+def kept(outcome: SampleOutcome) -> SampleOutcome:
     """What a file keeps of an outcome: of those that are not refused, no reason."""
-    return outcome if outcome.kind is Kind.REFUSED else _MARKS[_mark(outcome)]
+    return outcome if outcome.kind is SampleKind.REFUSED else _MARKS[_mark(outcome)]
 
 
-def _mark(outcome: Outcome) -> str:
-    return "!" if outcome.kind in FAILURES else "." if outcome.kind is Kind.RIGHT else "-"
+def _mark(outcome: SampleOutcome) -> str:
+    return "!" if outcome.kind in FAILURES else "." if outcome.kind is SampleKind.RIGHT else "-"
 
 
-def _entry(name: str, types: Mapping[str, Sequence[Outcome]]) -> Iterator[str]:
+def _entry(name: str, types: Mapping[str, Sequence[SampleOutcome]]) -> Iterator[str]:
     """The lines of an operation; types of the same outcomes share a place."""
-    refused = [outcome for found in types.values() for outcome in found if outcome.kind is Kind.REFUSED]
+    refused = [outcome for found in types.values() for outcome in found if outcome.kind is SampleKind.REFUSED]
     letters = dict(zip(dict.fromkeys(outcome.reason for outcome in refused), string.ascii_letters, strict=False))
     shared: dict[str, list[str]] = {}
     for kind, found in types.items():
-        marks = "".join(letters[o.reason] if o.kind is Kind.REFUSED else _mark(o) for o in found)
+        marks = "".join(letters[o.reason] if o.kind is SampleKind.REFUSED else _mark(o) for o in found)
         shared.setdefault(marks, []).append(kind)
     yield f"{name}: " + ", ".join(" ".join([*kinds, marks]) for marks, kinds in shared.items())
     yield from (f"  {letter}: {reason}" for reason, letter in letters.items())

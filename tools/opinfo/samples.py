@@ -30,7 +30,7 @@ _DIMS = {"topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0, "sort
 """Operations that may find any of equal elements, and where in their arguments behind the tensor the dimension is."""
 
 
-class Kind(Enum):
+class SampleKind(Enum):
     """What became of a sample."""
 
     RIGHT = "right"
@@ -41,14 +41,14 @@ class Kind(Enum):
     TIMEOUT = "timeout"
 
 
-FAILURES = (Kind.WRONG, Kind.TRACEBACK, Kind.TIMEOUT)
+FAILURES = (SampleKind.WRONG, SampleKind.TRACEBACK, SampleKind.TIMEOUT)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SampleOutcome:
     """What became of a sample, and why; a sample that is right has no reason."""
 
-    kind: Kind
+    kind: SampleKind
     reason: str = ""
 
 
@@ -125,9 +125,9 @@ def samples(entry: Any, dtype: torch.dtype, count: int) -> Iterator[Sample]:
         yield Sample(entry.op, pytree.tree_unflatten(kept, form), tuple(value.detach() for value in tensors))
 
 
-def judge(sample: Sample) -> Outcome:
+def judge(sample: Sample) -> SampleOutcome:
     """Run a sample in PyTorch and in the simulator, and compare what both give and what they write."""
-    calls = _Calls()
+    calls = _OverloadRecorder()
     eager_tensors, others = _clones(sample.tensors), _clones(sample.tensors)
     try:
         with torch.no_grad():
@@ -136,28 +136,28 @@ def judge(sample: Sample) -> Outcome:
             with calls:
                 sample.program(*others)
     except Exception as raised:
-        return Outcome(Kind.LEFT_OUT, f"PyTorch raises {type(raised).__name__}")
+        return SampleOutcome(SampleKind.LEFT_OUT, f"PyTorch raises {type(raised).__name__}")
     if reason := calls.reason_to_leave_out():
-        return Outcome(Kind.LEFT_OUT, reason)
+        return SampleOutcome(SampleKind.LEFT_OUT, reason)
     try:
         compiled = compile(lambda *tensors: sample.program(*tensors), _clones(sample.tensors))
         tensors = _clones(sample.tensors)
         got = compiled(*tensors)
     except (UnsupportedError, InvalidInputError) as error:
         if not _can_export(sample):
-            return Outcome(Kind.LEFT_OUT, "torch.export cannot capture it")
-        return Outcome(Kind.REFUSED, _short(str(error)))
+            return SampleOutcome(SampleKind.LEFT_OUT, "torch.export cannot capture it")
+        return SampleOutcome(SampleKind.REFUSED, _short(str(error)))
     except Error as error:
-        return Outcome(Kind.WRONG, _short(str(error)))
+        return SampleOutcome(SampleKind.WRONG, _short(str(error)))
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}:{frame.lineno}: {frame.name}"
-        return Outcome(Kind.TRACEBACK, f"{type(error).__name__}: {_short(str(error))} ({place})")
+        return SampleOutcome(SampleKind.TRACEBACK, f"{type(error).__name__}: {_short(str(error))} ({place})")
     reason = _difference(sample, (got, tensors), (eager, eager_tensors))
-    return Outcome(Kind.WRONG, reason) if reason else Outcome(Kind.RIGHT)
+    return SampleOutcome(SampleKind.WRONG, reason) if reason else SampleOutcome(SampleKind.RIGHT)
 
 
-class _Calls(TorchDispatchMode):
+class _OverloadRecorder(TorchDispatchMode):
     """Records the overloads that a program calls."""
 
     def __init__(self) -> None:

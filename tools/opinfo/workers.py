@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 
 from deplodock.pytorch.compiled import compile
-from deplodock.tools.opinfo.samples import Kind, Outcome, judge, samples
+from deplodock.tools.opinfo.samples import SampleKind, SampleOutcome, judge, samples
 
 TYPES = ("float32", "bfloat16", "int64", "bool")
 SAMPLES = 6
@@ -75,7 +75,7 @@ class _Batch:
 
     entries: Mapping[str, Any]
     choice: Choice
-    outcomes: dict[Job, Outcome] = field(default_factory=dict)
+    outcomes: dict[Job, SampleOutcome] = field(default_factory=dict)
 
     def start(self) -> None:
         """Fork a process for the samples that have no outcome yet."""
@@ -111,7 +111,9 @@ class _Batch:
                 code = self.process.exitcode
                 late, died = f"it took more than {LIMIT:g} s", f"the process ended with {code}"
                 is_late = code == -signal.SIGPROF
-                return self._failed(Outcome(Kind.TIMEOUT, late) if is_late else Outcome(Kind.TRACEBACK, died))
+                return self._failed(
+                    SampleOutcome(SampleKind.TIMEOUT, late) if is_late else SampleOutcome(SampleKind.TRACEBACK, died)
+                )
             if message is None:
                 self.process.join()
                 return False
@@ -122,18 +124,20 @@ class _Batch:
         if time.monotonic() > self.deadline:
             self.process.kill()
             self.process.join()
-            return self._failed(Outcome(Kind.TIMEOUT, f"it took more than {LIMIT * PATIENCE:g} s on the clock"))
+            return self._failed(
+                SampleOutcome(SampleKind.TIMEOUT, f"it took more than {LIMIT * PATIENCE:g} s on the clock")
+            )
         return True
 
-    def _failed(self, outcome: Outcome) -> bool:
+    def _failed(self, outcome: SampleOutcome) -> bool:
         assert self.running is not None
         self.outcomes[self.running] = outcome
         self.start()
         return True
 
-    def results(self) -> Iterator[tuple[str, dict[str, dict[int, Outcome]]]]:
+    def results(self) -> Iterator[tuple[str, dict[str, dict[int, SampleOutcome]]]]:
         """The outcomes of each operation, by element type and number of the sample."""
-        found: dict[str, dict[str, dict[int, Outcome]]] = {}
+        found: dict[str, dict[str, dict[int, SampleOutcome]]] = {}
         for (name, kind, number), outcome in self.outcomes.items():
             found.setdefault(name, {}).setdefault(kind, {})[number] = outcome
         yield from found.items()
@@ -145,7 +149,9 @@ def _announce(sender: Connection, job: Job) -> None:
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
 
 
-def run(entries: Mapping[str, Any], choice: Choice, jobs: int) -> Iterator[tuple[str, dict[str, dict[int, Outcome]]]]:
+def run(
+    entries: Mapping[str, Any], choice: Choice, jobs: int
+) -> Iterator[tuple[str, dict[str, dict[int, SampleOutcome]]]]:
     """The outcomes of each operation, by element type and number of the sample, in the order in which they end.
 
     Batches of operations run in forks of this process, which has imported all that is needed; `jobs` of them at once.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.func import FuncOp
 
-from deplodock.interpreters.evaluate import Memory, call, contraction, loop
+from deplodock.interpreters.evaluate import BufferState, call, contraction, loop
 from deplodock.interpreters.evaluate.machine import Machine, Space
 from deplodock.passes.driver import new_context
 from deplodock.tools.source import LocatingParser
@@ -54,10 +54,10 @@ MAXIMUM = MATMUL.replace("{arith.addf}", "{arith.maximumf}")
 SUM = MATMUL.replace("%p = arith.mulf", "%p = arith.subf")
 
 
-def arguments(function: FuncOp) -> list[Memory | None]:
+def arguments(function: FuncOp) -> list[BufferState | None]:
     random = np.random.default_rng(0)
     types = cast(Any, function.function_type.inputs.data)
-    return [*(Memory(random.standard_normal(type.get_shape()).astype(np.float32)) for type in types[:-1]), None]
+    return [*(BufferState(random.standard_normal(type.get_shape()).astype(np.float32)) for type in types[:-1]), None]
 
 
 def function_of(text: str) -> FuncOp:

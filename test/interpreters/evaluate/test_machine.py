@@ -306,5 +306,5 @@ def test_inactive_loads_yield_poison() -> None:
     load = next(op for op in module.walk() if isinstance(op, LoadOp))
     space = machine.Space((4,), np.array([True, False, True, False]))
     for values, unspecified in ((np.ones(4, F32), np.nan), (np.ones(4, np.int32), 0x5A5A5A5A)):
-        loaded = machine.Machine({}).load(load, machine.Buffer(values, 1), [np.arange(4) * 3 % 5], space)
+        loaded = machine.Machine({}).load(load, machine.PointBuffer(values, 1), [np.arange(4) * 3 % 5], space)
         assert np.array_equal(loaded, [1, unspecified, 1, unspecified], equal_nan=values.dtype.kind == "f")

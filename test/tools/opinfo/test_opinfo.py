@@ -20,7 +20,7 @@ from deplodock.tools import opinfo  # noqa: E402
 from deplodock.tools.opinfo import file as opinfo_file  # noqa: E402
 from deplodock.tools.opinfo import samples as opinfo_samples  # noqa: E402
 from deplodock.tools.opinfo import workers as opinfo_workers  # noqa: E402
-from deplodock.tools.opinfo.samples import Kind, Outcome, Sample, judge, samples  # noqa: E402
+from deplodock.tools.opinfo.samples import Sample, SampleKind, SampleOutcome, judge, samples  # noqa: E402
 
 
 def test_a_fixed_part_is_as_expected(process: Callable[..., Any]) -> None:
@@ -71,12 +71,12 @@ def die(x: Any) -> Any:
 
 def test_a_sample_is_right() -> None:
     x = torch.randn(4, 5)
-    assert judge(sample(torch.add, x, torch.ones(5), alpha=2)) == Outcome(Kind.RIGHT)
-    assert judge(sample(lambda xs, dim: torch.cat(xs, dim), [x, x], 1)) == Outcome(Kind.RIGHT)
-    assert judge(sample(lambda x: (x.t(), x.view(-1), x), x)) == Outcome(Kind.RIGHT)
-    assert judge(sample(lambda x: x.add_(1).view(-1), x)) == Outcome(Kind.RIGHT)
-    assert judge(sample(lambda x: x / 0, torch.zeros(3))) == Outcome(Kind.RIGHT)
-    assert judge(sample(torch.sum, torch.randn(1000), dtype=torch.bfloat16)) == Outcome(Kind.RIGHT)
+    assert judge(sample(torch.add, x, torch.ones(5), alpha=2)) == SampleOutcome(SampleKind.RIGHT)
+    assert judge(sample(lambda xs, dim: torch.cat(xs, dim), [x, x], 1)) == SampleOutcome(SampleKind.RIGHT)
+    assert judge(sample(lambda x: (x.t(), x.view(-1), x), x)) == SampleOutcome(SampleKind.RIGHT)
+    assert judge(sample(lambda x: x.add_(1).view(-1), x)) == SampleOutcome(SampleKind.RIGHT)
+    assert judge(sample(lambda x: x / 0, torch.zeros(3))) == SampleOutcome(SampleKind.RIGHT)
+    assert judge(sample(torch.sum, torch.randn(1000), dtype=torch.bfloat16)) == SampleOutcome(SampleKind.RIGHT)
 
 
 def test_any_of_equal_elements_is_right_where_pytorch_leaves_that_open() -> None:
@@ -97,7 +97,7 @@ def test_any_of_equal_elements_is_right_where_pytorch_leaves_that_open() -> None
 
 def test_a_sample_is_refused_by_name() -> None:
     outcome = judge(sample(torch.linalg.eigvalsh, torch.eye(3)))
-    assert outcome.kind is Kind.REFUSED
+    assert outcome.kind is SampleKind.REFUSED
     assert outcome.reason.startswith("aten.")
 
 
@@ -112,7 +112,7 @@ def test_a_sample_is_refused_by_name() -> None:
     ],
 )
 def test_a_sample_is_left_out(operation: Callable[..., Any], reason: str) -> None:
-    assert judge(sample(operation, torch.full((3,), 0.5))) == Outcome(Kind.LEFT_OUT, reason)
+    assert judge(sample(operation, torch.full((3,), 0.5))) == SampleOutcome(SampleKind.LEFT_OUT, reason)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_sample_is_left_out(operation: Callable[..., Any], reason: str) -> Non
 )
 def test_a_sample_is_wrong(change: Callable[[Any], Any], reason: str) -> None:
     outcome = judge(sample(inconsistent(change), torch.randn(3)))
-    assert outcome.kind is Kind.WRONG
+    assert outcome.kind is SampleKind.WRONG
     assert reason in outcome.reason
 
 
@@ -138,12 +138,12 @@ def test_a_write_that_is_lost_is_wrong() -> None:
         return x.add_(1) if next(calls) == 0 or x.dtype == torch.float64 else x + 1
 
     outcome = judge(sample(add, torch.randn(3)))
-    assert outcome.kind is Kind.WRONG
+    assert outcome.kind is SampleKind.WRONG
 
 
 def test_integers_are_exact() -> None:
     outcome = judge(sample(inconsistent(lambda x: x + (x > 1_000_000)), torch.tensor([1, 2_000_000])))
-    assert outcome.kind is Kind.WRONG
+    assert outcome.kind is SampleKind.WRONG
 
 
 def test_other_exceptions_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +152,13 @@ def test_other_exceptions_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(opinfo_samples, "compile", broken)
     outcome = judge(sample(torch.abs, torch.randn(3)))
-    assert outcome.kind is Kind.TRACEBACK
+    assert outcome.kind is SampleKind.TRACEBACK
     assert "IndexError: tuple index out of range (" in outcome.reason
 
 
 def test_the_file_reads_back() -> None:
-    right, out = Outcome(Kind.RIGHT), Outcome(Kind.LEFT_OUT)
-    refused, other = Outcome(Kind.REFUSED, "aten.x: no, never"), Outcome(Kind.REFUSED, "aten.y")
+    right, out = SampleOutcome(SampleKind.RIGHT), SampleOutcome(SampleKind.LEFT_OUT)
+    refused, other = SampleOutcome(SampleKind.REFUSED, "aten.x: no, never"), SampleOutcome(SampleKind.REFUSED, "aten.y")
     outcomes = {
         "add": {"float32": [right, right], "bool": [right, right], "int64": [right, refused, out]},
         "sort.stable": {"float32": [other, refused, other]},

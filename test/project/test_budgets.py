@@ -1,0 +1,46 @@
+"""What keeps the code easy to find one's way in, as budgets."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DIALECTS = "dialects"
+OTHERS = (
+    *("analysis", "schedule", "passes", "codegen", "interpreters"),
+    *("frontend", "runtime", "pytorch", "fuzz", "tools"),
+)
+
+
+def classes(folder: str) -> Iterator[tuple[str, str]]:
+    """The name and the file of each class of a folder."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, str(path.relative_to(ROOT))
+
+
+def namesakes(*folders: str) -> dict[str, list[str]]:
+    """The class names that occur more than once in some folders, with their files."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for folder in folders:
+        for name, file in classes(folder):
+            found[name].append(file)
+    return {name: files for name, files in found.items() if len(files) > 1}
+
+
+def test_class_names_are_unique_outside_dialects() -> None:
+    """One word has one meaning."""
+    assert not namesakes(*OTHERS)
+
+
+def test_no_class_outside_of_dialects_is_called_as_one_in_them() -> None:
+    names = dict(classes(DIALECTS))
+    assert not {name: file for folder in OTHERS for name, file in classes(folder) if name in names}
+
+
+def test_namesakes_are_found() -> None:
+    assert namesakes("analysis", "analysis")["Linear"] == ["analysis/affine/linear.py"] * 2
