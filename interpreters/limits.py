@@ -37,7 +37,7 @@ def check_limits(function: Operation) -> None:
 
 
 def _check(op: Operation, around: int) -> None:
-    own = len(op.bindings) if isinstance(op, tile.LaunchOp) else isinstance(op, loop.ForOp | loop.ReduceOp)
+    own = len(op.bindings) if isinstance(op, tile.LaunchOp) else isinstance(op, loop.LoopLike)
     inside = around + own
     if inside > MAX_DIMS - _LANES:
         raise _refusal(op, f"more than {MAX_DIMS - _LANES} nested loops are not evaluated: numpy has no such arrays")

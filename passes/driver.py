@@ -170,7 +170,7 @@ def _level_of_op(op: Operation) -> Level | None:
             return Level.KERNEL
         case tile.LaunchOp():
             return Level.TILE
-        case loop.ForOp() | loop.ReduceOp() | loop.StoreOp():
+        case loop.LoopLike() | loop.StoreOp():
             below = any(isinstance(parent, tile.LaunchOp | kernel.FuncOp) for parent in ancestors(op))
             return None if below else Level.LOOP
         case _:

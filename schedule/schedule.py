@@ -258,7 +258,7 @@ def _free_width(nest: Nest, sms: int) -> int:
     return min(widths)
 
 
-def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[MemRefType[Attribute], Sequence[Linear]]]:
+def _accesses(op: loop.LoopLike) -> list[tuple[MemRefType[Attribute], Sequence[Linear]]]:
     """The buffers' types and the subscripts of the accesses in a loop's body that depend on its variable."""
     found: list[tuple[MemRefType[Attribute], Sequence[Linear]]] = []
     for inner in op.body.walk():
@@ -270,12 +270,12 @@ def _accesses(op: loop.ForOp | loop.ReduceOp) -> list[tuple[MemRefType[Attribute
     return found
 
 
-def _walks_memory(op: loop.ForOp | loop.ReduceOp) -> bool:
+def _walks_memory(op: loop.LoopLike) -> bool:
     """Whether a loop's accesses step through contiguous memory, or it has none."""
     return all(address(type, forms).coefficient(op.iv) == 1 for type, forms in _accesses(op))
 
 
-def _row_width(op: loop.ForOp | loop.ReduceOp) -> int:
+def _row_width(op: loop.LoopLike) -> int:
     """The widest access that suits all accesses of a loop along its variable; 1 where an inner bound depends on it."""
     if varying_bound(op) is not None:
         return 1

@@ -17,7 +17,9 @@ import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Protocol
 
+from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -235,9 +237,14 @@ def extent_of(root: SSAValue) -> int | None:
     return op.extent(root) if isinstance(op, IntroducesIndices) else None
 
 
-def points(axes: Iterable[SSAValue]) -> int:
-    """The number of points of some axes, where an extent that is not constant counts as 1."""
-    return math.prod(extent_of(axis) or 1 for axis in axes)
+def extent_or_one(root: SSAValue) -> int:
+    """The number of values of a root, and 1 where it has none or it is not constant: what divides by it stays whole."""
+    return extent_of(root) or 1
+
+
+def known_points(axes: Iterable[SSAValue]) -> int:
+    """The number of points of those axes whose extents are known."""
+    return math.prod(map(extent_or_one, axes))
 
 
 def value_range(root: SSAValue, roots: Roots | None = None) -> Range | None:
@@ -296,6 +303,25 @@ def fold_value(value: SSAValue) -> Linear:
 def fold_map(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
     """The forms of all results of a map over `operands`."""
     return [fold(expr, operands) for expr in map.results]
+
+
+class Subscripted(Protocol):
+    """An operation at a place: the element of a buffer, or the slot of a ring, that its map gives over its indices."""
+
+    @property
+    def map(self) -> AffineMapAttr: ...
+    @property
+    def indices(self) -> Sequence[SSAValue]: ...
+
+
+def subscripts_of(op: Subscripted) -> list[Linear]:
+    """The forms of the subscripts of an operation."""
+    return fold_map(op.map.data, op.indices)
+
+
+def bounds_of(op: loop.LoopLike) -> list[Linear]:
+    """The forms whose least is the bound of a loop."""
+    return fold_map(op.bound.data, op.bound_operands)
 
 
 def fold_conditions(map: AffineMap, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> list[Linear]:

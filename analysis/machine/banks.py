@@ -247,7 +247,7 @@ class SlabBanks:
     def _loops_around(self, load: loop.LoadOp) -> list[SSAValue]:
         """The variables of the loops between the stage and a reader."""
         inside = takewhile(lambda around: not around.is_ancestor(self._stage), ancestors(load))
-        return [around.iv for around in inside if isinstance(around, loop.ForOp | loop.ReduceOp)]
+        return [around.iv for around in inside if isinstance(around, loop.LoopLike)]
 
 
 def kernel_wavefronts(function: kernel.FuncOp) -> dict[Operation, Wavefronts]:

@@ -115,7 +115,7 @@ def faults(ring: RingOp) -> Iterator[Fault]:
         return
     (wait,) = waits
     around = wait.parent_op()
-    if not isinstance(around, loop.ForOp | loop.ReduceOp) or not equal(step_of(wait), Linear.of(around.iv)):
+    if not isinstance(around, loop.LoopLike) or not equal(step_of(wait), Linear.of(around.iv)):
         yield Fault(wait, "it must stand in a loop and wait for the step of the loop's variable")
         return
     releases = [op for op in users if isinstance(op, ReleaseOp) and op.parent is wait.parent]
@@ -139,7 +139,7 @@ class _Loop:
     """The loop that reads a ring."""
 
     ring: RingOp
-    op: loop.ForOp | loop.ReduceOp
+    op: loop.LoopLike
     wait: WaitOp
     release: ReleaseOp
 

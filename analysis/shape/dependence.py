@@ -61,7 +61,7 @@ class Dependence:
         """The indices of the conditions that decide which points of its axes a combine folds."""
         found: list[SSAValue] = []
         parent = op.parent_op()
-        while isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp):
+        while isinstance(parent, loop.LoopLike | tile.LaunchOp):
             for where in wheres(parent.body.block):
                 if any(axis in self.of(*where.indices) for axis in op.axes):
                     found += where.indices
@@ -69,16 +69,16 @@ class Dependence:
         return found
 
 
-def varying_bound(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
+def varying_bound(op: loop.LoopLike) -> loop.LoopLike | None:
     """The first loop inside a loop whose bound depends on the outer variable, or None."""
     return bound_along(op.iv, op.body)
 
 
-def bound_along(coordinate: SSAValue, body: Region) -> loop.ForOp | loop.ReduceOp | None:
+def bound_along(coordinate: SSAValue, body: Region) -> loop.LoopLike | None:
     """The first loop of a region whose bound depends on a coordinate, or None."""
     dependence = Dependence()
     for inner in body.walk():
-        if isinstance(inner, loop.ForOp | loop.ReduceOp) and coordinate in dependence.of(*inner.bound_operands):
+        if isinstance(inner, loop.LoopLike) and coordinate in dependence.of(*inner.bound_operands):
             return inner
     return None
 
@@ -95,7 +95,7 @@ def is_coordinate(value: SSAValue) -> bool:
     if not isinstance(value, BlockArgument) or value.type != IndexType():
         return False
     parent = value.block.parent_op()
-    if isinstance(parent, loop.ReduceOp | loop.ForOp):
+    if isinstance(parent, loop.LoopLike):
         return value.block is parent.body.block
     return isinstance(parent, tile.LaunchOp)
 

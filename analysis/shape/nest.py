@@ -22,9 +22,9 @@ class Nest:
     axes: tuple[BlockArgument, ...]
     body: Block
 
-    def row_loops(self) -> list[loop.ForOp | loop.ReduceOp]:
+    def row_loops(self) -> list[loop.LoopLike]:
         """The loops that stand directly in the body."""
-        return [op for op in self.body.ops if isinstance(op, loop.ForOp | loop.ReduceOp)]
+        return [op for op in self.body.ops if isinstance(op, loop.LoopLike)]
 
     def reductions(self) -> list[loop.ReduceOp]:
         """The reductions that stand directly in the body."""
@@ -40,7 +40,7 @@ def kernels(module: ModuleOp) -> list[func.FuncOp]:
         op
         for op in module.ops
         if isinstance(op, func.FuncOp)
-        and any(isinstance(inner, loop.ForOp | loop.ReduceOp | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
+        and any(isinstance(inner, loop.LoopLike | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
     ]
     if (jumping := next((function for function in found if len(function.body.blocks) != 1), None)) is not None:
         raise UnsupportedError(f"@{jumping.sym_name.data} has several blocks; a kernel is one block of loops")

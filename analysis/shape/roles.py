@@ -88,7 +88,7 @@ def accumulating_loops(reduction: loop.ReduceOp) -> list[loop.ReduceOp]:
     return loops
 
 
-def row_chain(op: loop.ForOp | loop.ReduceOp) -> list[loop.ForOp | loop.ReduceOp]:
+def row_chain(op: loop.LoopLike) -> list[loop.LoopLike]:
     """The loops that run through one row together, outermost first: perfectly nested, all of constant bounds."""
     chain = [op]
     while (inner := _next_in_row(chain[-1])) is not None and inner.trips is not None:
@@ -96,8 +96,8 @@ def row_chain(op: loop.ForOp | loop.ReduceOp) -> list[loop.ForOp | loop.ReduceOp
     return chain
 
 
-def _next_in_row(op: loop.ForOp | loop.ReduceOp) -> loop.ForOp | loop.ReduceOp | None:
-    if isinstance(op, loop.ForOp):
+def _next_in_row(op: loop.LoopLike) -> loop.LoopLike | None:
+    if not isinstance(op, loop.ReduceOp):
         return only_loop(op.body.block.ops)
     inner = op.yielded[0].owner
     return inner if isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, op) else None

@@ -227,7 +227,7 @@ def lower_body(emitter: Emitter, block: Block) -> None:
     emitter.conditions = outer
 
 
-def _enter_loop(emitter: Emitter, op: loop.ForOp | loop.ReduceOp) -> None:
+def _enter_loop(emitter: Emitter, op: loop.LoopLike) -> None:
     """Emit into a copy of a loop from now on. Raises PassFailedException if registers of a thread bound it unlike."""
     if axes := emitter.axes_of(op.bound_operands):
         raise failure(

@@ -170,6 +170,6 @@ def _fill(block: Block, constants: Constants, nests: Sequence[Block]) -> None:
             op.detach()
             block.add_op(op)
     block.add_op(func.ReturnOp())
-    loops = [op for op in block.walk() if isinstance(op, loop.ForOp | loop.ReduceOp)]
+    loops = [op for op in block.walk() if isinstance(op, loop.LoopLike)]
     for number, op in enumerate(loops):
         op.iv.name_hint = f"a{number}"

@@ -149,7 +149,7 @@ class Masks:
         return (
             ops is not None
             and ops[0].name == f"arith.{name}"
-            and isinstance(around, loop.ForOp | loop.ReduceOp)
+            and isinstance(around, loop.LoopLike)
             and op.bound == around.bound
             and tuple(op.bound_operands) == tuple(around.bound_operands)
             and _same(op.yielded[0], element, op.iv, mask.along)

@@ -122,7 +122,7 @@ def _rounded(mask: Mask, op: loop.ReduceOp) -> Linear | None:
 def _conditions(load: loop.LoadOp) -> Iterator[AffineExpr]:
     """The conditions under which a load counts, over its subscripts."""
     subscripts, parent = fold_map(load.map.data, load.indices), load.parent_op()
-    while isinstance(parent, loop.ForOp | loop.ReduceOp):
+    while isinstance(parent, loop.LoopLike):
         exprs = (over_subscripts(condition_of(where), subscripts) for where in wheres(parent.body.block))
         yield from (expr for expr in exprs if expr is not None)
         parent = parent.parent_op()

@@ -178,7 +178,7 @@ def _settle(launch: tile.LaunchOp) -> None:
     """Rewrite bounds and conditions that are the same for all threads of a CTA, so that they name blocks alone."""
     lanes = {axis for axis in launch.axes if axis not in launch.ctas}
     for op in list(launch.body.walk()):
-        if isinstance(op, loop.ForOp | loop.ReduceOp) and op.bound_operands:
+        if isinstance(op, loop.LoopLike) and op.bound_operands:
             map, op.operands = to_map(fold_map(op.bound.data, op.bound_operands))
             op.properties["bound"] = AffineMapAttr(map)
         elif isinstance(op, loop.WhereOp):
@@ -192,7 +192,7 @@ def _settle(launch: tile.LaunchOp) -> None:
 def _runs_longer(launch: tile.LaunchOp, rows: SSAValue) -> bool:
     """Whether the bound of a loop grows along an axis."""
     extent = launch.extent(rows) or 1
-    loops = [op for op in launch.body.walk() if isinstance(op, loop.ForOp | loop.ReduceOp)]
+    loops = [op for op in launch.body.walk() if isinstance(op, loop.LoopLike)]
     forms = [form for op in loops for form in fold_map(op.bound.data, op.bound_operands) if form.depends_on(rows)]
     ends = [[form.substitute(rows, Linear(constant=at)) for at in (0, extent - 1)] for form in forms]
     ranges = [(last - first).range() for first, last in ends]

@@ -89,9 +89,7 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
         vector.properties["unroll"] = UnitAttr()
 
 
-def _leave_out(
-    outer: loop.ForOp | loop.ReduceOp, inner: loop.ForOp | loop.ReduceOp, bk: int, sizes: Mapping[SSAValue, int]
-) -> None:
+def _leave_out(outer: loop.LoopLike, inner: loop.LoopLike, bk: int, sizes: Mapping[SSAValue, int]) -> None:
     """Let the loop over chunks end where the conditions of its elements fail for all of a chunk at once.
 
     The points of a tile, which takes `sizes` of each axis, run it together; conditions that they do not share stay.

@@ -108,7 +108,7 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
         reorder(launch, [*launch.axes[known:], *launch.axes[:known]])
 
 
-def _rows(launch: tile.LaunchOp) -> list[loop.ForOp | loop.ReduceOp]:
+def _rows(launch: tile.LaunchOp) -> list[loop.LoopLike]:
     """The row loops of a launch that reduces rows. Raises Skip with the reason where threads cannot share them."""
     nest = launch_nest(launch)
     rows = nest.row_loops()
@@ -125,7 +125,7 @@ def _rows(launch: tile.LaunchOp) -> list[loop.ForOp | loop.ReduceOp]:
     return rows
 
 
-def _check_axes(rows: Sequence[loop.ForOp | loop.ReduceOp]) -> None:
+def _check_axes(rows: Sequence[loop.LoopLike]) -> None:
     """Raises Skip with the reason where row loops cannot become axes of the launch."""
     if any(wheres(op.body.block) for op in rows):
         raise Skip("keep=axes: a row loop has a loop.where of its own")
@@ -142,7 +142,7 @@ def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
     return next((buffer for buffer in written if buffer in read), None)
 
 
-def _share(op: loop.ForOp | loop.ReduceOp, outer: Sequence[Part], shared: Sequence[Part]) -> None:
+def _share(op: loop.LoopLike, outer: Sequence[Part], shared: Sequence[Part]) -> None:
     """Distribute a row over the shared axes; of several loops these share the innermost, the outer the outermost."""
     chain = row_chain(op)
     first = chain[0]
@@ -156,13 +156,13 @@ def _share(op: loop.ForOp | loop.ReduceOp, outer: Sequence[Part], shared: Sequen
         _combine(first, first.results, axes, InsertPoint.after(first))
 
 
-def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[Part]) -> loop.ForOp | loop.ReduceOp:
+def _stride(op: loop.LoopLike, shared: Sequence[Part]) -> loop.LoopLike:
     """Leave a loop over every so many elements, the rest distributed over the shared axes; its results are partial."""
     extent, step = op.trips, _step(shared)
     assert extent is not None
     body = Region(op.body.detach_block(op.body.block))
     trips = -(-extent // step)
-    if isinstance(op, loop.ForOp):
+    if not isinstance(op, loop.ReduceOp):
         narrowed = loop.ForOp(trips, body, unroll=op.unroll is not None)
     else:
         narrowed = loop.ReduceOp(trips, body, op.identities, op.combiner.clone(), unroll=op.unroll is not None)
@@ -175,7 +175,7 @@ def _stride(op: loop.ForOp | loop.ReduceOp, shared: Sequence[Part]) -> loop.ForO
     return narrowed
 
 
-def _become_axes(launch: tile.LaunchOp, rows: Sequence[loop.ForOp | loop.ReduceOp], parts: Sequence[Part]) -> None:
+def _become_axes(launch: tile.LaunchOp, rows: Sequence[loop.LoopLike], parts: Sequence[Part]) -> None:
     """Dissolve the row loops, all of one extent, into the launch; what the threads do not cover is a register axis."""
     extent, step = rows[0].trips, _step(parts)
     assert extent is not None

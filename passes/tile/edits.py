@@ -99,7 +99,7 @@ def split_axis(
     return outer_axis, inner_axis
 
 
-def split_loop(op: loop.ForOp | loop.ReduceOp, factor: int) -> tuple[loop.ForOp | loop.ReduceOp, ...]:
+def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     """Split a loop of constant extent E into loops of ceil(E / factor) and factor trips. Returns them, outer first.
 
     A reduction becomes two nested ones with the same combiner, so they share accumulators. Where the factor does not
@@ -164,9 +164,9 @@ def _innermost_chunk(op: loop.ReduceOp) -> loop.ReduceOp:
     return op
 
 
-def _with_body(op: loop.ForOp | loop.ReduceOp, trips: int, body: Region) -> loop.ForOp | loop.ReduceOp:
+def _with_body(op: loop.LoopLike, trips: int, body: Region) -> loop.LoopLike:
     """A loop of the same kind with another bound and body."""
-    if isinstance(op, loop.ForOp):
+    if not isinstance(op, loop.ReduceOp):
         return loop.ForOp(trips, body)
     return loop.ReduceOp(trips, body, op.identities, op.combiner.clone())
 

@@ -34,14 +34,14 @@ class Instructions:
         """The instructions of one run of a block; unrolled loops in it count all their iterations, others one."""
         return sum(self._of(op) for op in block.ops)
 
-    def of_loop(self, op: loop.ForOp | loop.ReduceOp, unrolled: bool) -> int:
+    def of_loop(self, op: loop.LoopLike, unrolled: bool) -> int:
         """The instructions of a loop in the code."""
         body = self.of_block(op.body.block)
         return body * op.trips if unrolled and op.trips is not None else body
 
     def _of(self, op: Operation) -> int:
         match op:
-            case loop.ForOp() | loop.ReduceOp():
+            case loop.LoopLike():
                 return self.of_loop(op, op.unroll is not None)
             case loop.IndexOp() | loop.WhereOp() | tile.StageOp():
                 return 0

@@ -73,11 +73,11 @@ class Marking:
     def mark(self, block: Block) -> None:
         """Mark the loops of a block, and those in them."""
         for op in list(block.ops):
-            if isinstance(op, loop.ForOp | loop.ReduceOp):
+            if isinstance(op, loop.LoopLike):
                 self.mark(op.body.block)
                 self._mark_loop(op)
 
-    def _mark_loop(self, op: loop.ForOp | loop.ReduceOp) -> None:
+    def _mark_loop(self, op: loop.LoopLike) -> None:
         if op.unroll is not None or op.trips is None or not _is_straight(op):
             return
         fits = self.limit // max(self.instructions.of_block(op.body.block), 1)
@@ -100,9 +100,9 @@ class Marking:
         return op is roles.reduction or (isinstance(outer, loop.ReduceOp) and shares_accumulator(op, outer))
 
 
-def _is_straight(op: loop.ForOp | loop.ReduceOp) -> bool:
+def _is_straight(op: loop.LoopLike) -> bool:
     """Whether all loops in a loop's body are unrolled and no slab is filled there."""
     return not any(
-        inner.name.startswith("tile.") or (isinstance(inner, loop.ForOp | loop.ReduceOp) and inner.unroll is None)
+        inner.name.startswith("tile.") or (isinstance(inner, loop.LoopLike) and inner.unroll is None)
         for inner in op.body.walk()
     )

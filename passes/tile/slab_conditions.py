@@ -12,7 +12,7 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.footprint import Reader
 from deplodock.dialects import loop
 
-Loops = Mapping[loop.LoadOp, Sequence[loop.ForOp | loop.ReduceOp]]
+Loops = Mapping[loop.LoadOp, Sequence[loop.LoopLike]]
 """For each reader of a slab, the loops around it that the slab spans."""
 
 
@@ -54,7 +54,7 @@ def _common(readers: Sequence[Reader], loops: Loops) -> list[Linear]:
     return found
 
 
-def _conditions(loops: Sequence[loop.ForOp | loop.ReduceOp]) -> list[Linear]:
+def _conditions(loops: Sequence[loop.LoopLike]) -> list[Linear]:
     return [condition_of(where) for op in loops for where in wheres(op.body.block)]
 
 

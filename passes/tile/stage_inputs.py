@@ -131,11 +131,11 @@ def _is_written(buffer: SSAValue) -> bool:
     return any(isinstance(use.operation, loop.StoreOp | func.CallOp) for use in buffer.uses)
 
 
-def _loops_inside(op: Operation) -> list[loop.ForOp | loop.ReduceOp]:
+def _loops_inside(op: Operation) -> list[loop.LoopLike]:
     """The loops that a slab of a load spans, innermost first: the one around it, or those of a chunk of a reduction."""
-    around = (parent for parent in ancestors(op) if isinstance(parent, loop.ForOp | loop.ReduceOp | tile.LaunchOp))
+    around = (parent for parent in ancestors(op) if isinstance(parent, loop.LoopLike | tile.LaunchOp))
     parent = next(around, None)
-    if not isinstance(parent, loop.ForOp | loop.ReduceOp):
+    if not isinstance(parent, loop.LoopLike):
         return []
     loops = [parent]
     while isinstance(inner := loops[-1], loop.ReduceOp):
@@ -246,12 +246,12 @@ def _varies(slab: Footprint, dim: int, roots: Sequence[SSAValue]) -> bool:
     return any(reader.subscripts[dim].depends_on(root) for reader in slab.readers for root in roots)
 
 
-def _divergent_loop(launch: tile.LaunchOp, group: LoadGroup) -> loop.ForOp | loop.ReduceOp | None:
+def _divergent_loop(launch: tile.LaunchOp, group: LoadGroup) -> loop.LoopLike | None:
     """The innermost loop around the place of a slab whose bound differs between threads or registers, or None."""
     dependence = Dependence()
     lanes = [axis for axis in launch.axes if axis not in launch.ctas]
     for around in ancestors(group.anchor()):
-        if isinstance(around, loop.ForOp | loop.ReduceOp):
+        if isinstance(around, loop.LoopLike):
             found = dependence.of(*around.bound_operands)
             if any(axis in found for axis in lanes):
                 return around
