@@ -16,7 +16,7 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, VerifyException
 
 from deplodock.analysis.access.alignment import address, aligned_width, element_bytes
-from deplodock.analysis.affine.linear import Linear, extent_of, fold_map, points
+from deplodock.analysis.affine.linear import Linear, extent_of, extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.targets import WARP, target_at, target_of
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.footprint import shared_footprint
@@ -165,7 +165,7 @@ def _cta(threads: int) -> Schedule:
 
 def _with_others(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
     """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
-    outputs = points(nest.axes)
+    outputs = known_points(nest.axes)
     is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
     vector = VECTOR if is_wide and "register-tile" in schedule else 1
     added: Schedule = {"blockify-launch": {"threads": CTA_THREADS * vector}, "register-tile": {"vector": vector}}
@@ -215,7 +215,7 @@ def _column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
     extents = [op.trips for op in nest.reductions()]
     if not extents or not nest.axes or any(extent is None for extent in extents):
         return None
-    outputs = points(nest.axes)
+    outputs = known_points(nest.axes)
     threads = 1
     while threads < WARP and outputs * threads < 2 * sms * CTA_THREADS:
         if min(extent or 0 for extent in extents) < 2 * threads * THREAD_VALUES:
@@ -245,16 +245,16 @@ def _free_width(nest: Nest, sms: int) -> int:
     if not nest.axes:
         return 1
     axis = nest.axes[-1]
-    outputs = points(nest.axes)
+    outputs = known_points(nest.axes)
     if nest.row_loops() and outputs < sms * CTA_THREADS * VECTOR:
         return 1
     widths = [VECTOR]
     for op in nest.body.walk():
         if isinstance(op, loop.LoadOp | loop.StoreOp):
             buffer = op.source if isinstance(op, loop.LoadOp) else op.destination
-            forms = fold_map(op.map.data, op.indices)
+            forms = subscripts_of(op)
             if any(form.depends_on(axis) for form in forms):
-                widths.append(aligned_width(loop.memref_of(buffer), forms, axis, extent_of(axis) or 1))
+                widths.append(aligned_width(loop.memref_of(buffer), forms, axis, extent_or_one(axis)))
     return min(widths)
 
 
@@ -264,7 +264,7 @@ def _accesses(op: loop.LoopLike) -> list[tuple[MemRefType[Attribute], Sequence[L
     for inner in op.body.walk():
         if isinstance(inner, loop.LoadOp | loop.StoreOp):
             buffer = inner.source if isinstance(inner, loop.LoadOp) else inner.destination
-            forms = fold_map(inner.map.data, inner.indices)
+            forms = subscripts_of(inner)
             if any(form.depends_on(op.iv) for form in forms):
                 found.append((loop.memref_of(buffer), forms))
     return found

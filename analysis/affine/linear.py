@@ -238,7 +238,7 @@ def extent_of(root: SSAValue) -> int | None:
 
 
 def extent_or_one(root: SSAValue) -> int:
-    """The number of values of a root, and 1 where it has none or it is not constant: what divides by it stays whole."""
+    """The number of values of a root; 1 where it is not constant, or has none."""
     return extent_of(root) or 1
 
 

@@ -25,7 +25,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from deplodock.analysis.access.alignment import aligned_width, element_bytes, strides_of
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, extent_of, fold_conditions, fold_map, points, value_range
+from deplodock.analysis.affine.linear import (
+    Linear,
+    extent_or_one,
+    fold_conditions,
+    fold_map,
+    known_points,
+    subscripts_of,
+    value_range,
+)
 from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, WARP
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence
@@ -202,7 +210,7 @@ class SlabBanks:
         if self._stage.is_tma is not None:
             return Wavefronts()
         slab = self._slab(type)
-        threads, copies = points(self._threads), slab.copies()
+        threads, copies = known_points(self._threads), slab.copies()
         if not copies:
             return Wavefronts()
         number, thread, trip = stand_in(copies), stand_in(threads), stand_in(-(-copies // threads))
@@ -214,10 +222,10 @@ class SlabBanks:
     def reading(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of a reader while the slab holds the same elements; none where they cannot be told."""
         along, width = self._vector(load, type)
-        subscripts = fold_map(load.map.data, load.indices)
+        subscripts = subscripts_of(load)
         repeats = [*self._registers_of(load), *self._loops_around(load)]
         if along is not None:
-            step = stand_in((extent_of(along) or 1) // width)
+            step = stand_in(extent_or_one(along) // width)
             subscripts = [form.substitute(along, Linear.of(step, width)) for form in subscripts]
             repeats = [step if root is along else root for root in repeats]
         lanes = Lanes(self._threads, tuple(subscripts), repeats=tuple(repeats))
@@ -229,14 +237,14 @@ class SlabBanks:
 
     def _vector(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> tuple[SSAValue | None, int]:
         """The coordinate along which a reader takes several elements at once, and how many."""
-        forms = fold_map(load.map.data, load.indices)
+        forms = subscripts_of(load)
         around = load.parent_op()
         if isinstance(around, loop.ReduceOp) and around.unroll is not None and around.trips is not None:
             width = aligned_width(type, forms, around.iv, around.trips)
             if width == around.trips > 1:
                 return around.iv, width
         for axis in reversed(self._registers_of(load)):
-            if (width := aligned_width(type, forms, axis, extent_of(axis) or 1)) > 1:
+            if (width := aligned_width(type, forms, axis, extent_or_one(axis))) > 1:
                 return axis, width
         return None, 1
 
@@ -271,9 +279,9 @@ def _sides(op: Operation) -> Iterator[tuple[SSAValue, tuple[Linear, ...], int, t
     """The accesses of an operation: buffer, subscripts, width and its own conditions."""
     match op:
         case loop.LoadOp():
-            yield op.source, tuple(fold_map(op.map.data, op.indices)), 1, ()
+            yield op.source, tuple(subscripts_of(op)), 1, ()
         case loop.StoreOp():
-            yield op.destination, tuple(fold_map(op.map.data, op.indices)), 1, ()
+            yield op.destination, tuple(subscripts_of(op)), 1, ()
         case kernel.MoveOp():
             where = tuple(fold_conditions(op.where.data, op.where_indices)) if op.where else ()
             yield op.source, tuple(fold_map(op.source_map.data, op.source_indices)), op.elements, where

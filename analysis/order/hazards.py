@@ -35,7 +35,7 @@ from deplodock.analysis.access.shared_accesses import (
     slot_of,
 )
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Atom, Linear, fold_map, value_range
+from deplodock.analysis.affine.linear import Atom, Linear, bounds_of, fold_map, value_range
 from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors
@@ -229,7 +229,7 @@ class _Walk:
 
     def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
         """Walk the iterations of a loop one by one; one with phases whose length the block id says, at each length."""
-        bounds = fold_map(op.bound.data, op.bound_operands)
+        bounds = bounds_of(op)
         phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
         is_of_block = len(bounds) == 1 and set(bounds[0].roots()) == {self._function.block_id}
         if op.trips is not None or not phases or not is_of_block or bounds[0].range() is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, equal, fold_conditions, fold_map
+from deplodock.analysis.affine.linear import Linear, bounds_of, equal, fold_conditions, fold_map, subscripts_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
 
@@ -167,7 +167,7 @@ class _Loop:
         around = _beside(self.wait, op)
         if around is None or not self.wait.is_before_in_block(around) or not around.is_before_in_block(self.release):
             yield Fault(op, "it reads a slot outside the wait and the release of its step")
-        slot = fold_map(op.map.data, op.indices)[0]
+        slot = subscripts_of(op)[0]
         if not equal(slot, step_of(self.wait) % self.depth):
             yield Fault(op, f"it must read the slot of the step that is waited for, step mod {self.depth}")
 
@@ -191,7 +191,7 @@ class _Loop:
         """Check that the copy runs exactly for the steps that the loop reaches."""
         trips, conditions = self.op.trips, conditions_of(copy)
         if trips is None:
-            wanted = [step_of(copy) - bound for bound in fold_map(self.op.bound.data, self.op.bound_operands)]
+            wanted = [step_of(copy) - bound for bound in bounds_of(self.op)]
             if ahead and not (
                 len(wanted) == len(conditions) and all(any(equal(w, c) for c in conditions) for w in wanted)
             ):

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, affine_sum, equal, extent_of, fold_map
+from deplodock.analysis.affine.linear import Linear, affine_sum, equal, extent_of, subscripts_of
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import loop
 
@@ -77,7 +77,7 @@ def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint
     origins: list[Linear] = []
     subscripts: list[Linear] = []
     varying: list[bool] = []
-    for form in fold_map(load.map.data, load.indices):
+    for form in subscripts_of(load):
         origin, inner = _split(form, inside)
         bounds = inner.range()
         if bounds is None or not _is_separable(origin, inner, inside):
@@ -97,7 +97,7 @@ def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint
 
 def register_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
     """The elements that a load reads over all `inside` coordinates, one for each, or None if not linear in them."""
-    forms = fold_map(load.map.data, load.indices)
+    forms = subscripts_of(load)
     roots = [root for root in inside if any(form.depends_on(root) for form in forms)]
     shape = [extent_of(root) for root in roots]
     origins: list[Linear] = []

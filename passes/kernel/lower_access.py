@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.access.alignment import lanes_along, steps_along
-from deplodock.analysis.affine.linear import Linear, extent_of, fold_map, fold_value
+from deplodock.analysis.affine.linear import Linear, extent_of, fold_value, subscripts_of
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -27,7 +27,7 @@ Place = tuple[SSAValue, AffineMap, list[SSAValue]]
 def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
     """Emit a read: in place where one element is always in the buffer, else through registers that are zero outside."""
     source, type = emitter.value(op.source), loop.memref_of(op.source)
-    forms = fold_map(op.map.data, op.indices)
+    forms = subscripts_of(op)
     axes = emitter.axes_of([op.result])
     conditions = _readable(emitter, op, axes)
     if not axes and not conditions:
@@ -44,7 +44,7 @@ def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
     for load in op.body.block.ops:
         if not isinstance(load, loop.LoadOp) or tile.memory_of(load.source) is Memory.REGISTER:
             continue
-        type, forms = loop.memref_of(load.source), fold_map(load.map.data, load.indices)
+        type, forms = loop.memref_of(load.source), subscripts_of(load)
         if any(root is not op.iv and op.is_ancestor(root.owner) for form in forms for root in form.roots()):
             continue
         axes = [*emitter.axes_of([load.result]), op.iv]
@@ -55,7 +55,7 @@ def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
 
 def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: Lanes) -> Array:
     """Move what a load reads at all coordinates of some axes to registers, `lanes` along the last at once."""
-    type, forms = loop.memref_of(op.source), fold_map(op.map.data, op.indices)
+    type, forms = loop.memref_of(op.source), subscripts_of(op)
     conditions = _readable(emitter, op, axes)
     array, width = emitter.register(type.element_type, axes, op.result.name_hint), len(lanes)
     with vector_nest(emitter, axes, width) as at:
@@ -104,7 +104,7 @@ def _readable(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue]) -> li
 
     Subscripts of unknown range, such as those read from memory, are taken to lie in the buffer at active points only.
     """
-    forms = fold_map(op.map.data, op.indices)
+    forms = subscripts_of(op)
     conditions = in_shape(loop.memref_of(op.source), forms)
     if any(form.range() is None for form in forms):
         conditions += [condition for condition in emitter.conditions if _is_known(emitter, condition, axes)]
@@ -120,7 +120,7 @@ def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) 
 def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     """Emit a write at the active points; along axes that the address does not mention, coordinate 0 alone writes."""
     destination, type = emitter.value(op.destination), loop.memref_of(op.destination)
-    forms = fold_map(op.map.data, op.indices)
+    forms = subscripts_of(op)
     mentioned = emitter.dependence.of(*op.indices)
     unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned]
     others = [axis for axis in unmentioned if axis not in emitter.elected]

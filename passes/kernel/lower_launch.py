@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.access.effects import is_arithmetic
-from deplodock.analysis.affine.linear import condition_of, fold_map, implied_condition
+from deplodock.analysis.affine.linear import bounds_of, condition_of, implied_condition, subscripts_of
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
@@ -65,7 +65,7 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
 
 def _reads_at(op: loop.LoadOp, group: Sequence[Operation]) -> bool:
     """Whether a load's subscripts are computed from results of these operations."""
-    return any(root.owner in group for form in fold_map(op.map.data, op.indices) for root in form.roots())
+    return any(root.owner in group for form in subscripts_of(op) for root in form.roots())
 
 
 def _is_scalar(op: Operation) -> bool:
@@ -168,7 +168,7 @@ def _lower_scalars(emitter: Emitter, group: Sequence[Operation], fold: Fold | No
 
 def _clone_scalar(emitter: Emitter, op: Operation) -> None:
     if isinstance(op, loop.LoadOp):
-        map, indices = emitter.map(fold_map(op.map.data, op.indices))
+        map, indices = emitter.map(subscripts_of(op))
         clone: Operation = loop.LoadOp(emitter.value(op.source), map, indices)
     else:
         clone = op.clone({operand: emitter.value(operand) for operand in dict.fromkeys(op.operands)})
@@ -235,7 +235,7 @@ def _enter_loop(emitter: Emitter, op: loop.LoopLike) -> None:
             f"the bound of the loop over %{op.iv.name_hint or '?'} varies along the register axis "
             f"%{axes[0].name_hint or '?'}; only loops that the registers of a thread run together are lowered",
         )
-    map, operands = emitter.map(fold_map(op.bound.data, op.bound_operands))
+    map, operands = emitter.map(bounds_of(op))
     body = Block(arg_types=[op.iv.type])
     body.args[0].name_hint = op.iv.name_hint
     emitter.run(loop.ForOp(map, Region(body), operands, op.unroll is not None))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, fold, fold_map
+from deplodock.analysis.affine.linear import Linear, fold, fold_map, subscripts_of
 from deplodock.analysis.shape.roles import summed_product
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of
@@ -33,7 +33,7 @@ def _is_outside(value: SSAValue, condition: Linear) -> bool:
 
 def _reads(load: loop.LoadOp) -> list[tuple[SSAValue, list[Linear]]]:
     """The global buffers that the element of a load may come from, with its subscripts there; none if unknown."""
-    subscripts = fold_map(load.map.data, load.indices)
+    subscripts = subscripts_of(load)
     match load.source.owner:
         case tile.StageOp() as stage:
             return [(stage.source, [fold(expr, stage.indices, subscripts) for expr in stage.map.data.results])]

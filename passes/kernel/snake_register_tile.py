@@ -28,7 +28,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Memory, memory_of
 
@@ -72,7 +72,7 @@ def _is_accumulation(product: math.FmaOp, coordinates: Sequence[SSAValue]) -> bo
     if not isinstance(read, loop.LoadOp) or memory_of(store.destination) is not Memory.REGISTER:
         return False
     is_same = read.source is store.destination and read.map == store.map and read.indices == store.indices
-    subscripts = [form.terms for form in fold_map(store.map.data, store.indices)]
+    subscripts = [form.terms for form in subscripts_of(store)]
     return is_same and store.value is product.result and all(((iv, 1),) in subscripts for iv in coordinates)
 
 
@@ -132,7 +132,7 @@ def _loops_of(factor: SSAValue, nest: Sequence[loop.ForOp]) -> list[loop.ForOp] 
     read = factor.owner
     if not isinstance(read, loop.LoadOp):
         return None
-    roots = [root for form in fold_map(read.map.data, read.indices) for root in form.roots()]
+    roots = [root for form in subscripts_of(read) for root in form.roots()]
     return [op for op in nest if any(root is op.iv for root in roots)]
 
 

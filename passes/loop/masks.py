@@ -24,7 +24,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold, fold_map, fold_value
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold, fold_value, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.dialects import loop, scalar_regions
 from deplodock.passes.loop.buffers import Buffers
@@ -101,7 +101,7 @@ class Masks:
             case arith.ExtFOp() | arith.TruncFOp() as op:
                 return self.constant(op.input, mask)
             case loop.LoadOp() as op:
-                subscripts = fold_map(op.map.data, op.indices)
+                subscripts = subscripts_of(op)
                 known = (fact for fact in self._facts(op.source) if fact.is_along(mask.along, subscripts))
                 return next((fact.value for fact in known if mask.hides(fact.at(subscripts))), None)
             case _:
@@ -173,7 +173,7 @@ class Masks:
                 yield form
                 yield -form - 1
             case loop.LoadOp():
-                yield from (fact.at(fold_map(op.map.data, op.indices)) for fact in self._facts(op.source))
+                yield from (fact.at(subscripts_of(op)) for fact in self._facts(op.source))
             case _:
                 return
 
@@ -185,7 +185,7 @@ class Masks:
         (store,) = writers
         if store not in self._stored:
             self._stored[store] = []  # A buffer is not computed from itself.
-            subscripts = fold_map(store.map.data, store.indices)
+            subscripts = subscripts_of(store)
             self._stored[store] = [fact for row in range(len(subscripts)) for fact in self._row(store, subscripts, row)]
         return self._stored[store]
 
@@ -308,7 +308,7 @@ def _same(a: SSAValue, b: SSAValue, a_along: SSAValue, b_along: SSAValue) -> boo
     if type(one) is not type(other) or one.regions or other.regions or one.results.index(a) != other.results.index(b):
         return False
     if isinstance(one, loop.LoadOp) and isinstance(other, loop.LoadOp):
-        forms, others = (fold_map(op.map.data, op.indices) for op in (one, other))
+        forms, others = (subscripts_of(op) for op in (one, other))
         return one.source is other.source and _same_forms(forms, others, a_along, b_along)
     alike = one.properties == other.properties and len(one.operands) == len(other.operands)
     return alike and all(_same(x, y, a_along, b_along) for x, y in zip(one.operands, other.operands, strict=True))

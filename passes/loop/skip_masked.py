@@ -34,7 +34,15 @@ from xdsl.ir.affine import AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold, fold_map, to_map, to_sides
+from deplodock.analysis.affine.linear import (
+    Linear,
+    condition_of,
+    equal,
+    fold,
+    subscripts_of,
+    to_map,
+    to_sides,
+)
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.nest import kernels
 from deplodock.dialects import loop
@@ -87,7 +95,7 @@ class _Skipping:
         around = store.parent_op()
         if not isinstance(around, loop.ForOp) or sum(isinstance(op, loop.StoreOp) for op in around.walk()) > 1:
             return False
-        subscripts = fold_map(store.map.data, store.indices)
+        subscripts = subscripts_of(store)
         read = [list(_conditions(load)) for load in self.buffers.readers(store.destination)]
         for expr in read[0] if read else ():
             if all(expr in others for others in read):
@@ -121,7 +129,7 @@ def _rounded(mask: Mask, op: loop.ReduceOp) -> Linear | None:
 
 def _conditions(load: loop.LoadOp) -> Iterator[AffineExpr]:
     """The conditions under which a load counts, over its subscripts."""
-    subscripts, parent = fold_map(load.map.data, load.indices), load.parent_op()
+    subscripts, parent = subscripts_of(load), load.parent_op()
     while isinstance(parent, loop.LoopLike):
         exprs = (over_subscripts(condition_of(where), subscripts) for where in wheres(parent.body.block))
         yield from (expr for expr in exprs if expr is not None)

@@ -37,10 +37,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import (
     Linear,
+    bounds_of,
     coarsened_condition,
     condition_of,
-    fold_map,
-    points,
+    known_points,
     to_map,
     to_sides,
 )
@@ -143,7 +143,7 @@ def _tile_sizes(launch: tile.LaunchOp, options: Options, roles: Contraction | No
     free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
     if roles is None:
         budget = positive(options, "threads", CTA_THREADS)
-        budget //= points(axis for axis in launch.bound_to(Binding.THREAD) if axis in shared)
+        budget //= known_points(axis for axis in launch.bound_to(Binding.THREAD) if axis in shared)
         return _fill(launch, free, budget)
     m = _fill(launch, [axis for axis in free if axis in roles.m], positive(options, "m", CONTRACTION_TILE))
     n = _fill(launch, [axis for axis in free if axis in roles.n], positive(options, "n", CONTRACTION_TILE))
@@ -179,7 +179,7 @@ def _settle(launch: tile.LaunchOp) -> None:
     lanes = {axis for axis in launch.axes if axis not in launch.ctas}
     for op in list(launch.body.walk()):
         if isinstance(op, loop.LoopLike) and op.bound_operands:
-            map, op.operands = to_map(fold_map(op.bound.data, op.bound_operands))
+            map, op.operands = to_map(bounds_of(op))
             op.properties["bound"] = AffineMapAttr(map)
         elif isinstance(op, loop.WhereOp):
             given = condition_of(op)
@@ -193,7 +193,7 @@ def _runs_longer(launch: tile.LaunchOp, rows: SSAValue) -> bool:
     """Whether the bound of a loop grows along an axis."""
     extent = launch.extent(rows) or 1
     loops = [op for op in launch.body.walk() if isinstance(op, loop.LoopLike)]
-    forms = [form for op in loops for form in fold_map(op.bound.data, op.bound_operands) if form.depends_on(rows)]
+    forms = [form for op in loops for form in bounds_of(op) if form.depends_on(rows)]
     ends = [[form.substitute(rows, Linear(constant=at)) for at in (0, extent - 1)] for form in forms]
     ranges = [(last - first).range() for first, last in ends]
     return any(bounds is not None and bounds[0] > 0 for bounds in ranges)

@@ -28,7 +28,7 @@ from xdsl.ir import Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import extent_of
+from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of, row_chain
@@ -206,4 +206,4 @@ def _combine(op: loop.ReduceOp, partial: Sequence[SSAValue], axes: Sequence[SSAV
 def _step(parts: Sequence[Part]) -> int:
     """The elements of a row that the axes cover together."""
     axis, stride = parts[0]
-    return stride * (extent_of(axis) or 1)
+    return stride * extent_or_one(axis)

@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.access.alignment import aligned_width
-from deplodock.analysis.affine.linear import extent_of, fold_map, points
+from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import yields_inner_reduction
 from deplodock.dialects import loop, scalar_regions, tile
@@ -52,30 +52,30 @@ class Instructions:
             case loop.YieldOp():
                 return self._of_yield(op)
             case tile.CombineOp():
-                return points(self._axes(op.inputs))
+                return known_points(self._axes(op.inputs))
             case _ if op.has_trait(ConstantLike) or _is_fused(op):
                 return 0
             case _:
-                cells = points(self._axes(op.results))
+                cells = known_points(self._axes(op.results))
                 return cells * (FUNCTION if _is_function(op) else 1)
 
     def _of_yield(self, op: loop.YieldOp) -> int:
         """The folds of one iteration; those of an inner reduction with the same accumulators are its own."""
         if yields_inner_reduction(op):
             return 0
-        return points(self._axes(op.operands)) * len(op.operands)
+        return known_points(self._axes(op.operands)) * len(op.operands)
 
     def _of_access(self, buffer: SSAValue, op: loop.LoadOp | loop.StoreOp, axes: Sequence[SSAValue]) -> int:
-        type, forms = loop.memref_of(buffer), fold_map(op.map.data, op.indices)
+        type, forms = loop.memref_of(buffer), subscripts_of(op)
         if tile.memory_of(buffer) is tile.Memory.REGISTER:
             return 0
         around = op.parent_op()
         if isinstance(around, loop.ReduceOp) and around.unroll is not None and around.trips is not None:
             width = aligned_width(type, forms, around.iv, around.trips)
             if width == around.trips > 1:
-                return -(-points(axes) // width)
-        widths = [aligned_width(type, forms, axis, extent_of(axis) or 1) for axis in axes]
-        return points(axes) // max(widths, default=1)
+                return -(-known_points(axes) // width)
+        widths = [aligned_width(type, forms, axis, extent_or_one(axis)) for axis in axes]
+        return known_points(axes) // max(widths, default=1)
 
     def _axes(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         found = self._dependence.of(*values)

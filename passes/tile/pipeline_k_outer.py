@@ -35,7 +35,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.affine.linear import bounds_of
 from deplodock.analysis.machine.resources import buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.order.rings import staged_loops
@@ -186,7 +186,7 @@ def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile
 
 def _fewest_steps(reduction: loop.ReduceOp) -> int:
     """How often a loop runs at least. Raises Skip where that is not known."""
-    ranges = [form.range() for form in fold_map(reduction.bound.data, reduction.bound_operands)]
+    ranges = [form.range() for form in bounds_of(reduction)]
     known = [bounds[0] for bounds in ranges if bounds is not None]
     if len(known) < len(ranges):
         raise Skip(f"the loop over %{reduction.iv.name_hint or '?'} has a bound of unknown range")
@@ -206,7 +206,7 @@ def _is_mbarrier(
         raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")
     if barrier == "cta":
         return False
-    bounds = fold_map(reduction.bound.data, reduction.bound_operands)
+    bounds = bounds_of(reduction)
     if len(bounds) > 1 or not all(root in launch.ctas for root in bounds[0].roots()):
         name = f"%{reduction.iv.name_hint or '?'}"
         raise Skip(

@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from deplodock.analysis.access.alignment import address
-from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.analysis.shape.dependence import Dependence, bound_along
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
@@ -113,7 +113,7 @@ def _contiguous_axis(launch: tile.LaunchOp) -> SSAValue:
     shared = folded(launch)
     stores = [op for op in launch.body.walk() if isinstance(op, loop.StoreOp)]
     for axis in (axis for axis in reversed(launch.bound_to(Binding.THREAD)) if axis not in shared):
-        forms = [address(loop.memref_of(op.destination), fold_map(op.map.data, op.indices)) for op in stores]
+        forms = [address(loop.memref_of(op.destination), subscripts_of(op)) for op in stores]
         if all(form.coefficient(axis) == 1 for form in forms):
             return axis
     raise Skip("no thread axis walks contiguous memory in every store")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold_map, to_sides
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, subscripts_of, to_sides
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.footprint import Reader
 from deplodock.dialects import loop
@@ -61,5 +61,5 @@ def _conditions(loops: Sequence[loop.LoopLike]) -> list[Linear]:
 def _is_in_shape(form: Linear, load: loop.LoadOp) -> bool:
     """Whether a condition only says that a subscript of a load is below the extent of its dimension."""
     extents = loop.memref_of(load.source).get_shape()
-    subscripts = fold_map(load.map.data, load.indices)
+    subscripts = subscripts_of(load)
     return any(equal(form, s - n) for s, n in zip(subscripts, extents, strict=True))

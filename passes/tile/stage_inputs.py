@@ -32,7 +32,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, equal, fold_value, points, to_map
+from deplodock.analysis.affine.linear import Linear, equal, fold_value, known_points, to_map
 from deplodock.analysis.machine.resources import buffer_bytes
 from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors
@@ -193,7 +193,7 @@ def _in_registers(launch: tile.LaunchOp, group: LoadGroup, *, is_late: bool) -> 
     if is_late:
         return merged, ""
     box = shared_footprint(group.loads[0], _inner_axes(launch, group.loads[0], Binding.THREAD, Binding.REGISTER))
-    threads = points(launch.bound_to(Binding.THREAD))
+    threads = known_points(launch.bound_to(Binding.THREAD))
     if box is None or box.elements < merged.elements * threads:
         return None, "several threads read the same elements"
     return merged, ""
@@ -213,13 +213,13 @@ def _in_shared(launch: tile.LaunchOp, group: LoadGroup) -> tuple[Footprint | Non
         if not footprint.shape:
             return None, "one element is read"
         footprints.append(footprint)
-        reads += points(inside)
+        reads += known_points(inside)
     merged = _merge(footprints)
     if merged is None:
         return None, "its loops read different slabs"
     if reads <= merged.elements:
         return None, "each element is read once by a CTA"
-    if len(merged.readers) == 1 and points(launch.bound_to(Binding.THREAD)) <= WARP:
+    if len(merged.readers) == 1 and known_points(launch.bound_to(Binding.THREAD)) <= WARP:
         return None, "one warp reads it, so the L1 cache serves it"
     size = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type)
     limit = _free_shared_bytes(launch)

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, equal, fold_map, least, to_map, to_sides
+from deplodock.analysis.affine.linear import Linear, bounds_of, equal, least, to_map, to_sides
 from deplodock.analysis.shape.roles import innermost_reduction
 from deplodock.dialects import loop, tile
 
@@ -41,7 +41,7 @@ def roundings(launch: tile.LaunchOp, sizes: Mapping[SSAValue, int]) -> list[Roun
     found: list[Rounding] = []
     for op in launch.body.walk():
         if isinstance(op, loop.ReduceOp) and innermost_reduction(op) is not op:
-            bounds = fold_map(op.bound.data, op.bound_operands)
+            bounds = bounds_of(op)
             rounded = [greatest(form, sizes) for form in bounds]
             if not all(map(equal, bounds, rounded)):
                 found.append(Rounding(op, bounds, rounded))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import points
+from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
 from deplodock.analysis.shape.roles import Contraction
 from deplodock.dialects.kernel import TargetAttr
@@ -49,7 +49,7 @@ def contraction_options(
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
-    if points(found.m) > tile.m:
+    if known_points(found.m) > tile.m:
         rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import fold_map, points
+from deplodock.analysis.affine.linear import known_points, subscripts_of
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
@@ -101,7 +101,7 @@ def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
     load = value.owner
     if not isinstance(load, loop.LoadOp) or memory_of(load.source) is not None:
         return False
-    *outer, last = fold_map(load.map.data, load.indices)
+    *outer, last = subscripts_of(load)
     type = loop.memref_of(load.source)
     rows = type.get_shape()[-1] * element_bytes(type.element_type)
     return last.coefficient(k) == 1 and not any(form.depends_on(k) for form in outer) and rows % UNIT_BYTES == 0
@@ -126,7 +126,7 @@ class _Problem:
 
     @staticmethod
     def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
-        m, n, batch = map(points, (found.m, found.n, found.batch))
+        m, n, batch = map(known_points, (found.m, found.n, found.batch))
         is_single = found.innermost is found.reduction
         trips = found.reduction.trips if is_single else None
         is_uneven = bool(wheres(found.reduction.body.block))

@@ -8,7 +8,7 @@ from operator import mul
 
 from xdsl.ir import Block, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, condition_of, extent_of
+from deplodock.analysis.affine.linear import Linear, condition_of, extent_or_one
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import Contraction
 
@@ -42,7 +42,7 @@ def work_share(found: Contraction, m: int, n: int, chunk: int) -> float:
     if not steps and not columns:
         return 1.0
     row = (steps or columns)[0].row
-    extent = extent_of(row) or 1
+    extent = extent_or_one(row)
     lasts = [min(first + m, extent) - 1 for first in range(0, extent, m)]
     lengths = [min((end.counted(last, chunk) for end in steps if end.row is row), default=1) for last in lasts]
     widths = [min((end.counted(last, n) for end in columns if end.row is row), default=1) for last in lasts]
@@ -57,7 +57,7 @@ def ends_together(found: Contraction, m: int) -> bool:
     if len(ends) < len(wheres(reduction.body.block)) or len(ends) > 1:
         return False
     for end in ends:
-        bounds = [end.at(row) for row in range(extent_of(end.row) or 1)]
+        bounds = [end.at(row) for row in range(extent_or_one(end.row))]
         tiles = [bounds[first : first + m] for first in range(0, len(bounds), m)]
         if max(bounds) > end.extent or any(min(tile) < max(tile) for tile in tiles):
             return False
@@ -72,4 +72,4 @@ def _ends(block: Block, along: Sequence[SSAValue], rows: Sequence[SSAValue]) -> 
             bound = Linear.of(axis) - form
             roots = set(bound.roots())
             if form.coefficient(axis) == 1 and len(roots) == 1 and (row := roots.pop()) in rows:
-                yield _End(extent_of(axis) or 1, bound, row)
+                yield _End(extent_or_one(axis), bound, row)

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 
 from deplodock.analysis.access.alignment import address, aligned_width
-from deplodock.analysis.affine.linear import extent_of, fold_map, to_map
+from deplodock.analysis.affine.linear import extent_of, subscripts_of, to_map
 from deplodock.analysis.shape.footprint import Footprint, register_footprint, shared_footprint
 from deplodock.dialects import loop, tile
 from deplodock.errors import UnsupportedError
@@ -120,7 +120,7 @@ def test_no_slab_of_mixed_quotients() -> None:
 def test_aligned_width(outer, last, extents, along) -> None:
     """A wide access takes consecutive elements at addresses that are multiples of its width, at every point."""
     load, roots = reader([written(outer), written(last)], extents)
-    forms = fold_map(load.map.data, load.indices)
+    forms = subscripts_of(load)
     root, extent = roots[along], extent_of(roots[along]) or 0
     width = aligned_width(loop.memref_of(load.source), forms, root, extent)
     map, operands = to_map([address(loop.memref_of(load.source), forms)])
@@ -147,7 +147,7 @@ def test_width_of_contiguous_access() -> None:
         ("%t * 4 + %v * 2", 4, 1),
     ):
         load, roots = reader([subscript], (1, 4, extent, 1))
-        type, forms = loop.memref_of(load.source), fold_map(load.map.data, load.indices)
+        type, forms = loop.memref_of(load.source), subscripts_of(load)
         assert aligned_width(type, forms, roots["v"], extent) == wanted, subscript
 
 
@@ -155,7 +155,7 @@ def test_width_of_contiguous_access() -> None:
 def test_width_of_a_buffer_with_an_offset(offset: int, wanted: int) -> None:
     """The first element of a layout decides, too."""
     load, roots = reader(["%t * 4 + %v"], (1, 4, 4, 1))
-    forms = fold_map(load.map.data, load.indices)
+    forms = subscripts_of(load)
     type = MemRefType(f32, [64], StridedLayoutAttr([1], offset))
     assert aligned_width(type, forms, roots["v"], 4) == wanted
 
@@ -163,6 +163,6 @@ def test_width_of_a_buffer_with_an_offset(offset: int, wanted: int) -> None:
 @pytest.mark.parametrize("layout", [StridedLayoutAttr([None]), StridedLayoutAttr([1], None), StridedLayoutAttr([1, 1])])
 def test_layouts_without_addresses_are_refused(layout: StridedLayoutAttr) -> None:
     load, roots = reader(["%t * 4 + %v"], (1, 4, 4, 1))
-    forms = fold_map(load.map.data, load.indices)
+    forms = subscripts_of(load)
     with pytest.raises(UnsupportedError, match="has no static"):
         aligned_width(MemRefType(f32, [64], layout), forms, roots["v"], 4)
