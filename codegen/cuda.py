@@ -20,7 +20,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.utils.target import Target
 
 from deplodock.analysis.access.alignment import element_bytes, strides_of
-from deplodock.analysis.affine.linear import Linear, fold_map
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.machine.resources import alignment_of, buffer_elements, shared_memory
 from deplodock.analysis.machine.targets import ACCESS_BYTES
@@ -391,7 +391,7 @@ def _vector(type: str, width: int) -> str | None:
 def _check_wide(side: str, width: int, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
     """Check that `width` elements lie side by side at an aligned address. Raises UnsupportedError otherwise."""
     type = loop.memref_of(buffer)
-    position = offset(buffer, fold_map(map, indices))
+    position = offset(buffer, forms_of(map, indices))
     shape = type.get_shape()
     if not shape or strides_of(type)[-1] != 1 or 0 <= shape[-1] < width:
         raise UnsupportedError(f"the {side} {type} has no {width} elements side by side in its last dimension")

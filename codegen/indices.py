@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import address, flips
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Atom, Linear, fold, fold_value, value_range
+from deplodock.analysis.affine.linear import Atom, Linear, form_of, form_of_value, value_range
 from deplodock.analysis.affine.ranges import Range, range_of
 from deplodock.codegen.names import Identifiers
 from deplodock.dialects import loop
@@ -28,7 +28,7 @@ _ANY: Range = (-(2**63), 2**63 - 1)
 def forms(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
     """The results of a map as sums over its operands themselves, which are not folded further, except constants."""
     atoms = [Linear.of(value) if (n := _constant(value)) is None else Linear((), n) for value in operands]
-    return [fold(expr, (), atoms) for expr in map.results]
+    return [form_of(expr, (), atoms) for expr in map.results]
 
 
 def offset(buffer: SSAValue, subscripts: Sequence[Linear]) -> Linear:
@@ -71,7 +71,7 @@ def bounds(value: SSAValue) -> Range:
         return number, number
     match value.owner:
         case loop.IndexOp():
-            return form_bounds(fold_value(value))
+            return form_bounds(form_of_value(value))
         case IndexCastOp(input=source) if source.type == i32:
             return -INT_MAX - 1, INT_MAX
         case _:

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.affine.linear import forms_of
 from deplodock.analysis.host.arguments import callee
 from deplodock.dialects import kernel, loop
 
@@ -49,5 +49,5 @@ def _steps(block: Block) -> int:
 
 
 def _trips(bound: AffineMap, operands: Sequence[SSAValue]) -> int:
-    ranges = [form.range() for form in fold_map(bound, operands)]
+    ranges = [form.range() for form in forms_of(bound, operands)]
     return max(0, min((high for _, high in filter(None, ranges)), default=1))

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import Slab, stand_in
-from deplodock.analysis.affine.linear import Linear, fold_map
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.dialects.kernel.tma import TensorMapType, TmaLoadOp, box_alignment, verify_tensor_map
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
@@ -83,7 +83,7 @@ def _checked(slab: Slab, extents: list[int], counts: tuple[int, ...]) -> Boxes |
 def misaligned(op: TmaLoadOp) -> str | None:
     """Why a box may start at an address that the hardware does not take, or None."""
     type = memref_of(op.destination)
-    start = address(type, fold_map(op.destination_map.data, op.destination_indices)) * element_bytes(type.element_type)
+    start = address(type, forms_of(op.destination_map.data, op.destination_indices)) * element_bytes(type.element_type)
     if start.divisor() % (unit := box_alignment(type)) == 0:
         return None
     return (

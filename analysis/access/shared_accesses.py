@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, fold_conditions, fold_map
+from deplodock.analysis.affine.linear import Linear, condition_forms, forms_of
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
 from deplodock.dialects.kernel.tma import TmaLoadOp
@@ -92,13 +92,13 @@ def shared_accesses(op: Operation) -> list[SharedAccess]:
         case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
             return [SharedAccess(op, op.barrier, False, (), (), op)]
         case TmaLoadOp():
-            subscripts = tuple(fold_map(op.destination_map.data, op.destination_indices))
+            subscripts = tuple(forms_of(op.destination_map.data, op.destination_indices))
             box = SharedAccess(op, op.destination, True, subscripts, _box(op), op)
             return [SharedAccess(op, op.barrier, False, (), (), op), box]
         case _:
             return []
     return [
-        SharedAccess(op, buffer, writes, tuple(fold_map(map, indices)), _row(len(map.results), width), op)
+        SharedAccess(op, buffer, writes, tuple(forms_of(map, indices)), _row(len(map.results), width), op)
         for buffer, writes, map, indices, width in sides
         if memory_of(buffer) is Memory.SHARED
     ]
@@ -120,7 +120,7 @@ def _box(op: TmaLoadOp) -> tuple[int, ...]:
 
 def conditions_of(op: loop.GuardOp) -> list[Linear]:
     """The conditions of a guard as forms that are below 0 where they hold."""
-    return fold_conditions(op.conditions.data, op.indices)
+    return condition_forms(op.conditions.data, op.indices)
 
 
 def slot_of(form: Linear) -> Division[Linear] | None:

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import aligned_width, element_bytes
-from deplodock.analysis.affine.linear import Linear, fold, fold_conditions
+from deplodock.analysis.affine.linear import Linear, condition_forms, form_of
 from deplodock.analysis.machine.targets import SECTOR_BYTES, WARP
 from deplodock.dialects import loop, tile
 
@@ -40,11 +40,11 @@ class Slab:
 
     def subscripts(self, coordinates: Sequence[Linear]) -> list[Linear]:
         """The source's subscripts at these coordinates of the slab."""
-        return [fold(expr, self.indices, coordinates) for expr in self.map.results]
+        return [form_of(expr, self.indices, coordinates) for expr in self.map.results]
 
     def conditions(self, coordinates: Sequence[Linear]) -> list[Linear]:
         """The conditions at these coordinates of the slab, as forms that are below 0 where they hold."""
-        return [] if self.where is None else fold_conditions(self.where, self.indices, coordinates)
+        return [] if self.where is None else condition_forms(self.where, self.indices, coordinates)
 
     def copy_order(self) -> list[int]:
         """The slab's dimensions with the one that walks the source's last dimension last."""

@@ -258,12 +258,12 @@ def value_range(root: SSAValue, roots: Roots | None = None) -> Range | None:
         return None
     extent = op.extent(root)
     if extent is None and (bound := op.bound_of(root)) is not None:
-        ranges = [range_of(form, roots or value_range) for form in fold_map(*bound)]
+        ranges = [range_of(form, roots or value_range) for form in forms_of(*bound)]
         extent = min((high for _, high in filter(None, ranges)), default=None)
     return None if extent is None else (0, max(extent - 1, 0))
 
 
-def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> Linear:
+def form_of(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> Linear:
     """The form of an expression over `operands`; `loop.index` results among them are folded.
 
     Where `coordinates` are given (the slab coordinates of `tile.stage`), they are the dimensions and `operands` the
@@ -275,9 +275,9 @@ def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[L
         case AffineDimExpr(position) if coordinates:
             return coordinates[position]
         case AffineDimExpr(position) | AffineSymExpr(position):
-            return fold_value(operands[position])
+            return form_of_value(operands[position])
         case AffineBinaryOpExpr(kind, lhs, rhs):
-            left, right = fold(lhs, operands, coordinates), fold(rhs, operands, coordinates)
+            left, right = form_of(lhs, operands, coordinates), form_of(rhs, operands, coordinates)
             match kind:
                 case AffineBinaryOpKind.Add:
                     return (left + right).joined()
@@ -293,16 +293,16 @@ def fold(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequence[L
             raise ValueError(f"unknown affine expression {expr}")
 
 
-def fold_value(value: SSAValue) -> Linear:
+def form_of_value(value: SSAValue) -> Linear:
     """The form of an SSA index."""
     if isinstance(value.owner, loop.IndexOp):
-        return fold(value.owner.map.data.results[0], value.owner.indices)
+        return form_of(value.owner.map.data.results[0], value.owner.indices)
     return Linear.of(value)
 
 
-def fold_map(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
+def forms_of(map: AffineMap, operands: Sequence[SSAValue]) -> list[Linear]:
     """The forms of all results of a map over `operands`."""
-    return [fold(expr, operands) for expr in map.results]
+    return [form_of(expr, operands) for expr in map.results]
 
 
 class Subscripted(Protocol):
@@ -316,22 +316,24 @@ class Subscripted(Protocol):
 
 def subscripts_of(op: Subscripted) -> list[Linear]:
     """The forms of the subscripts of an operation."""
-    return fold_map(op.map.data, op.indices)
+    return forms_of(op.map.data, op.indices)
 
 
 def bounds_of(op: loop.LoopLike) -> list[Linear]:
     """The forms whose least is the bound of a loop."""
-    return fold_map(op.bound.data, op.bound_operands)
+    return forms_of(op.bound.data, op.bound_operands)
 
 
-def fold_conditions(map: AffineMap, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> list[Linear]:
-    """The conditions `lhs < rhs` of a map, as for `fold`, as forms that are below 0 where they hold."""
-    return [fold(lhs, operands, coordinates) - fold(rhs, operands, coordinates) for lhs, rhs in condition_pairs(map)]
+def condition_forms(map: AffineMap, operands: Sequence[SSAValue], coordinates: Sequence[Linear] = ()) -> list[Linear]:
+    """The conditions `lhs < rhs` of a map, as for `form_of`, as forms that are below 0 where they hold."""
+    return [
+        form_of(lhs, operands, coordinates) - form_of(rhs, operands, coordinates) for lhs, rhs in condition_pairs(map)
+    ]
 
 
 def condition_of(where: loop.WhereOp) -> Linear:
     """The condition of a `loop.where` as a form that is below 0 where it holds."""
-    (condition,) = fold_conditions(where.condition.data, where.indices)
+    (condition,) = condition_forms(where.condition.data, where.indices)
     return condition
 
 

@@ -27,9 +27,9 @@ from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
     Linear,
+    condition_forms,
     extent_or_one,
-    fold_conditions,
-    fold_map,
+    forms_of,
     known_points,
     subscripts_of,
     value_range,
@@ -283,9 +283,9 @@ def _sides(op: Operation) -> Iterator[tuple[SSAValue, tuple[Linear, ...], int, t
         case loop.StoreOp():
             yield op.destination, tuple(subscripts_of(op)), 1, ()
         case kernel.MoveOp():
-            where = tuple(fold_conditions(op.where.data, op.where_indices)) if op.where else ()
-            yield op.source, tuple(fold_map(op.source_map.data, op.source_indices)), op.elements, where
-            yield op.destination, tuple(fold_map(op.destination_map.data, op.destination_indices)), op.elements, ()
+            where = tuple(condition_forms(op.where.data, op.where_indices)) if op.where else ()
+            yield op.source, tuple(forms_of(op.source_map.data, op.source_indices)), op.elements, where
+            yield op.destination, tuple(forms_of(op.destination_map.data, op.destination_indices)), op.elements, ()
         case _:
             return
 
@@ -298,5 +298,5 @@ def _context(op: Operation, function: kernel.FuncOp) -> tuple[list[SSAValue], li
         if isinstance(around, loop.ForOp):
             loops.append(around.iv)
         elif isinstance(around, loop.GuardOp):
-            guards += fold_conditions(around.conditions.data, around.indices)
+            guards += condition_forms(around.conditions.data, around.indices)
     return loops, guards

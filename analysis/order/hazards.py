@@ -35,7 +35,7 @@ from deplodock.analysis.access.shared_accesses import (
     slot_of,
 )
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Atom, Linear, bounds_of, fold_map, value_range
+from deplodock.analysis.affine.linear import Atom, Linear, bounds_of, forms_of, value_range
 from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors
@@ -161,7 +161,7 @@ class _Walk:
 
     def _phase(self, op: PhaseOp, state: State) -> Iterator[PhaseFault]:
         """Arrive at a phase, with bytes or copies, or wait for one."""
-        place = self._now(fold_map(op.slot.data, op.slot_indices)[0])
+        place = self._now(forms_of(op.slot.data, op.slot_indices)[0])
         slot = state.slots.get((mbarrier_of(op.barrier), place.constant))
         count = self._arrivals(op)
         if place.terms or slot is None:
@@ -183,7 +183,7 @@ class _Walk:
             state.now += 1
             state.hand_over()
         else:
-            parity = self._now(fold_map(op.parity.data, op.parity_indices)[0])
+            parity = self._now(forms_of(op.parity.data, op.parity_indices)[0])
             if parity.terms:
                 yield PhaseFault(op, "must have a parity that loops determine")
             elif (reason := slot.wait(op, parity.constant)) is not None:

@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, fold_map
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, WaitPhaseOp
 from deplodock.dialects.kernel.tma import TmaLoadOp
 
@@ -103,8 +103,8 @@ class Slot(Generic[Copy]):
 
 def phase_forms(op: PhaseOp) -> list[Linear]:
     """The forms that say which barrier and which of its phases an operation means."""
-    parity = fold_map(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
-    return [*fold_map(op.slot.data, op.slot_indices), *parity]
+    parity = forms_of(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
+    return [*forms_of(op.slot.data, op.slot_indices), *parity]
 
 
 def threads_where(conditions: Sequence[Linear], thread: SSAValue, threads: int) -> int | None:

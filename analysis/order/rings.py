@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, bounds_of, equal, fold_conditions, fold_map, subscripts_of
+from deplodock.analysis.affine.linear import Linear, bounds_of, condition_forms, equal, forms_of, subscripts_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
 
@@ -28,12 +28,12 @@ class Fault:
 
 def step_of(op: CopyOp | WaitOp | ReleaseOp) -> Linear:
     """The step that an operation on a ring means."""
-    return fold_map(op.step.data, op.step_indices)[0]
+    return forms_of(op.step.data, op.step_indices)[0]
 
 
 def conditions_of(copy: CopyOp) -> list[Linear]:
     """The conditions of a copy as forms that are below 0 where they hold."""
-    return [] if copy.where is None else fold_conditions(copy.where.data, copy.where_indices)
+    return [] if copy.where is None else condition_forms(copy.where.data, copy.where_indices)
 
 
 def copies_of(block: Block, like: CopyOp | WaitOp) -> list[CopyOp]:

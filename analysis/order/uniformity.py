@@ -8,7 +8,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.slabs import stand_in
-from deplodock.analysis.affine.linear import Linear, fold_map
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects import kernel, loop
 
@@ -32,7 +32,7 @@ def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.F
 
     They depend on block id, loops and tickets.
     """
-    forms = fold_map(map, operands)
+    forms = forms_of(map, operands)
     if any(_varies_in_cluster(form, function, size) for form in forms):
         return False
     return all(_is_uniform_root(root, function, size) for form in forms for root in form.roots())

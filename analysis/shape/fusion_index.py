@@ -12,7 +12,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, extent_of, fold
+from deplodock.analysis.affine.linear import Linear, extent_of, form_of
 from deplodock.dialects import loop
 
 Index = tuple[Linear, ...]
@@ -41,7 +41,7 @@ def axes_in(index: Index) -> list[SSAValue]:
 
 def compose(map: AffineMap, index: Index) -> Index:
     """The index that `map` reads at `index`."""
-    return tuple(substitute(fold(expr, (), index), {}) for expr in map.results)
+    return tuple(substitute(form_of(expr, (), index), {}) for expr in map.results)
 
 
 def rejoin(form: Linear) -> Linear:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.affine.linear import fold_map
+from deplodock.analysis.affine.linear import forms_of
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects.kernel import (
     AllocOp,
@@ -138,7 +138,7 @@ def _steps_along(access: Access, dim: int, iv: SSAValue) -> tuple[int, int] | No
     if access.width > 1 and dim == len(access.map.results) - 1:
         return None
     expr = access.map.results[dim]
-    form = fold_map(AffineMap(access.map.num_dims, access.map.num_symbols, (expr,)), access.indices)[0]
+    form = forms_of(AffineMap(access.map.num_dims, access.map.num_symbols, (expr,)), access.indices)[0]
     return (form.coefficient(iv), form.constant) if [atom for atom, _ in form.terms] == [iv] else None
 
 

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.affine.linear import Linear, fold_value, to_sides
+from deplodock.analysis.affine.linear import Linear, form_of_value, to_sides
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import kernel, loop, tile
@@ -118,7 +118,7 @@ class Emitter:
                 value = self.value(root)
             return AffineExpr.dimension(operands.setdefault(value, len(operands)))
 
-        exprs = tuple((form if isinstance(form, Linear) else fold_value(form)).affine(position) for form in forms)
+        exprs = tuple((form if isinstance(form, Linear) else form_of_value(form)).affine(position) for form in forms)
         return AffineMap(len(operands), 0, exprs), list(operands)
 
     def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
@@ -132,7 +132,7 @@ class Emitter:
         if (array := self.arrays.get(old)) is not None:
             return self.load(array, old.name_hint)
         if isinstance(old.type, IndexType) and self._is_computed_index(old):
-            map, operands = self.map([fold_value(old)])
+            map, operands = self.map([form_of_value(old)])
             return self.add(loop.IndexOp(map, operands), old.name_hint)
         if isinstance(old.owner, Operation) and old.owner.has_trait(ConstantLike):
             return self.constant(old)

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.access.alignment import lanes_along, steps_along
-from deplodock.analysis.affine.linear import Linear, extent_of, fold_value, subscripts_of
+from deplodock.analysis.affine.linear import Linear, extent_of, form_of_value, subscripts_of
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -61,7 +61,7 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
     with vector_nest(emitter, axes, width) as at:
         guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
         read = (emitter.value(op.source), *emitter.map(_first([at(form) for form in forms], lanes)))
-        places = [at(fold_value(axis)) for axis in axes]
+        places = [at(form_of_value(axis)) for axis in axes]
         if is_in_order(lanes):
             emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
             return array
@@ -75,7 +75,7 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
 
 def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Callable[[Linear], Linear]) -> None:
     """Move registers to memory, `lanes` along the last axis of the array at once."""
-    places, width = [at(fold_value(axis)) for axis in array.axes], len(lanes)
+    places, width = [at(form_of_value(axis)) for axis in array.axes], len(lanes)
     if is_in_order(lanes):
         emitter.run(kernel.MoveOp(width, (array.buffer, *emitter.map(places)), written))
         return

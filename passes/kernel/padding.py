@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, fold, fold_map, subscripts_of
+from deplodock.analysis.affine.linear import Linear, form_of, forms_of, subscripts_of
 from deplodock.analysis.shape.roles import summed_product
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of
@@ -36,7 +36,7 @@ def _reads(load: loop.LoadOp) -> list[tuple[SSAValue, list[Linear]]]:
     subscripts = subscripts_of(load)
     match load.source.owner:
         case tile.StageOp() as stage:
-            return [(stage.source, [fold(expr, stage.indices, subscripts) for expr in stage.map.data.results])]
+            return [(stage.source, [form_of(expr, stage.indices, subscripts) for expr in stage.map.data.results])]
         case AllocOp() as slots:
             copies = [use.operation for use in slots.result.uses if isinstance(use.operation, CopyOp)]
             reads = [_read_of_slot(copy, subscripts) for copy in copies]
@@ -47,7 +47,7 @@ def _reads(load: loop.LoadOp) -> list[tuple[SSAValue, list[Linear]]]:
 
 def _read_of_slot(copy: CopyOp, subscripts: Sequence[Linear]) -> tuple[SSAValue, list[Linear]] | None:
     """What a copy puts where a load reads a slot of a ring, for the step that the load reads."""
-    (step,) = fold_map(copy.step.data, copy.step_indices)
+    (step,) = forms_of(copy.step.data, copy.step_indices)
     if len(step.terms) != 1:
         return None
     ((root, coefficient),) = step.terms
@@ -59,7 +59,7 @@ def _read_of_slot(copy: CopyOp, subscripts: Sequence[Linear]) -> tuple[SSAValue,
             read = form
         case _:
             read = slot
-    forms = [fold(expr, copy.indices, inside) for expr in copy.map.data.results]
+    forms = [form_of(expr, copy.indices, inside) for expr in copy.map.data.results]
     return copy.source, [form.substitute(root, read - step.constant) for form in forms]
 
 

@@ -24,7 +24,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, fold, fold_value, subscripts_of
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, form_of, form_of_value, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.dialects import loop, scalar_regions
 from deplodock.passes.loop.buffers import Buffers
@@ -58,7 +58,7 @@ class Fact:
 
     def at(self, subscripts: Subscripts) -> Linear:
         """The form of the mask for the subscripts of a load."""
-        return fold(self.mask, (), subscripts)
+        return form_of(self.mask, (), subscripts)
 
     def is_along(self, root: SSAValue, subscripts: Subscripts) -> bool:
         """Whether a loop variable walks a row."""
@@ -281,7 +281,7 @@ def _coordinate(value: SSAValue) -> Linear | None:
     """The form of an integer that is a sum of loop variables and constants and never wraps around."""
     match value.owner:
         case arith.IndexCastOp() as op if isinstance(op.input.type, IndexType):
-            form = fold_value(op.input)
+            form = form_of_value(op.input)
         case arith.ConstantOp() as op if isinstance(op.value, IntegerAttr):
             form = Linear(constant=op.value.value.data)
         case arith.AddiOp() | arith.SubiOp() as op:
@@ -301,7 +301,7 @@ def _coordinate(value: SSAValue) -> Linear | None:
 def _same(a: SSAValue, b: SSAValue, a_along: SSAValue, b_along: SSAValue) -> bool:
     """Whether two values are the same function of the loop variables along which they are taken."""
     if isinstance(a.type, IndexType) and isinstance(b.type, IndexType):
-        return _same_forms([fold_value(a)], [fold_value(b)], a_along, b_along)
+        return _same_forms([form_of_value(a)], [form_of_value(b)], a_along, b_along)
     if a is b or not (isinstance(a.owner, Operation) and isinstance(b.owner, Operation)):
         return a is b
     one, other = a.owner, b.owner

@@ -11,7 +11,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, fold, to_map
+from deplodock.analysis.affine.linear import Linear, form_of, to_map
 from deplodock.analysis.shape.fusion import Demand, TensorOp, long_axes, splat_of
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
@@ -328,7 +328,7 @@ class NestBuilder:
     def _gather(self, op: GatherOp, index: Index) -> SSAValue:
         """Read the source where the index tensors say."""
         symbols = [self._subscript(value, inner) for value, inner in self._needs.operands(op, index)]
-        place = tuple(fold(expr, symbols, index) for expr in op.map.data.results)
+        place = tuple(form_of(expr, symbols, index) for expr in op.map.data.results)
         source, place = self._through_maps(op.source, self._needs.demand.normal(op.source, place))
         if source not in self._buffers:
             raise failure(op, "a gather reads an argument of its kernel, or an index map of one; store its source")

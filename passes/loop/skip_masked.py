@@ -38,7 +38,7 @@ from deplodock.analysis.affine.linear import (
     Linear,
     condition_of,
     equal,
-    fold,
+    form_of,
     subscripts_of,
     to_map,
     to_sides,
@@ -99,7 +99,7 @@ class _Skipping:
         read = [list(_conditions(load)) for load in self.buffers.readers(store.destination)]
         for expr in read[0] if read else ():
             if all(expr in others for others in read):
-                return _add(around.body.block, fold(expr, (), subscripts))
+                return _add(around.body.block, form_of(expr, (), subscripts))
         return False
 
 

@@ -29,7 +29,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.affine.linear import Linear, fold
+from deplodock.analysis.affine.linear import Linear, form_of
 from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
@@ -74,7 +74,7 @@ class RegisterTile:
     @property
     def is_blocked(self) -> bool:
         """Whether each thread owns neighbours."""
-        form = fold(self.index.map.data.results[0], (), [Linear.of(value) for value in self.index.indices])
+        form = form_of(self.index.map.data.results[0], (), [Linear.of(value) for value in self.index.indices])
         return form.coefficient(self.thread) == self.registers and form.coefficient(self.register) == 1
 
 
@@ -144,7 +144,7 @@ def _thread_count(value: SSAValue, launch: tile.LaunchOp) -> int | None:
         return launch.extent(value) if launch.binding(value) is Binding.THREAD else None
     if not isinstance(value.owner, loop.IndexOp):
         return None
-    bounds = fold(value.owner.map.data.results[0], value.owner.indices).range()
+    bounds = form_of(value.owner.map.data.results[0], value.owner.indices).range()
     return None if bounds is None else bounds[1] + 1
 
 

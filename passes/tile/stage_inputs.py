@@ -32,7 +32,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, equal, fold_value, known_points, to_map
+from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points, to_map
 from deplodock.analysis.machine.resources import buffer_bytes
 from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors
@@ -326,7 +326,7 @@ def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:
     pending = list(indices)
     while pending:
         value = pending.pop(0)
-        if equal(fold_value(value), form):
+        if equal(form_of_value(value), form):
             return Linear.of(value)
         if isinstance(value.owner, loop.IndexOp):
             pending.extend(value.owner.indices)

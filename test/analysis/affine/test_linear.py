@@ -9,9 +9,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from deplodock.analysis.affine.linear import (
     Linear,
     coarsened_condition,
-    fold,
-    fold_map,
-    fold_value,
+    form_of,
+    form_of_value,
+    forms_of,
     least,
     to_map,
     value_range,
@@ -72,7 +72,7 @@ def evaluate(expr: AffineExpr, point: tuple[int, ...]) -> int:
 @given(EXPRESSIONS, POINTS)
 def test_fold(expr, point) -> None:
     """A form has the value of its expression, which its range holds and its divisor divides."""
-    form, wanted = fold(expr, AXES), evaluate(expr, point)
+    form, wanted = form_of(expr, AXES), evaluate(expr, point)
     assert value_of(form, at(point)) == wanted
     bounds = form.range()
     assert bounds is not None
@@ -86,7 +86,7 @@ def test_fold(expr, point) -> None:
 def test_substitute(expr, other, dim, point) -> None:
     """Substituting a root by a form of values that it can have gives the value at the point moved there."""
     other = other % EXTENTS[dim]
-    replaced = fold(expr, AXES).substitute(AXES[dim], fold(other, AXES))
+    replaced = form_of(expr, AXES).substitute(AXES[dim], form_of(other, AXES))
     moved = (*point[:dim], evaluate(other, point), *point[dim + 1 :])
     assert value_of(replaced, at(point)) == evaluate(expr, moved)
 
@@ -95,7 +95,7 @@ def test_substitute(expr, other, dim, point) -> None:
 @given(EXPRESSIONS, st.sets(st.integers(0, len(EXTENTS) - 1)), POINTS)
 def test_split(expr, kept, point) -> None:
     """The parts of a split add up, and the first depends on what is kept alone."""
-    form, keep = fold(expr, AXES), [AXES[i] for i in sorted(kept)]
+    form, keep = form_of(expr, AXES), [AXES[i] for i in sorted(kept)]
     first, rest = form.split(lambda root: root in keep)
     assert value_of(first, at(point)) + value_of(rest, at(point)) == evaluate(expr, point)
     assert all(root in keep for root in first.roots())
@@ -106,7 +106,7 @@ def test_split(expr, kept, point) -> None:
 @given(EXPRESSIONS, EXPRESSIONS, FACTORS, DIVISORS, POINTS)
 def test_arithmetic(left, right, factor, divisor, point) -> None:
     """Sums, products, quotients and remainders of forms are those of their values."""
-    a, b, here = fold(left, AXES), fold(right, AXES), at(point)
+    a, b, here = form_of(left, AXES), form_of(right, AXES), at(point)
     x, y = evaluate(left, point), evaluate(right, point)
     assert value_of(a + b, here) == x + y
     assert value_of(a - b, here) == x - y
@@ -119,9 +119,9 @@ def test_arithmetic(left, right, factor, divisor, point) -> None:
 @given(st.lists(EXPRESSIONS, min_size=1, max_size=3), POINTS)
 def test_to_map(exprs, point) -> None:
     """Forms written as a map and folded again are the same forms."""
-    forms = [fold(expr, AXES) for expr in exprs]
+    forms = [form_of(expr, AXES) for expr in exprs]
     map, operands = to_map(forms)
-    again = fold_map(map, operands)
+    again = forms_of(map, operands)
     assert [value_of(form, at(point)) for form in again] == [evaluate(expr, point) for expr in exprs]
 
 
@@ -129,7 +129,7 @@ def test_to_map(exprs, point) -> None:
 @given(st.lists(EXPRESSIONS, min_size=1, max_size=3), POINTS)
 def test_rewritten_forms(exprs, point) -> None:
     """Forms with fewer roots or narrower ranges have the same values, conditions hold at the same points."""
-    forms, here = [fold(expr, AXES) for expr in exprs], at(point)
+    forms, here = [form_of(expr, AXES) for expr in exprs], at(point)
     wanted = [evaluate(expr, point) for expr in exprs]
     assert [value_of(form.joined(), here) for form in forms] == wanted
     assert [value_of(form.with_remainders(), here) for form in forms] == wanted
@@ -189,7 +189,7 @@ def test_loop_index_is_folded() -> None:
     d = AffineExpr.dimension
     index = loop.IndexOp(AffineMap(2, 0, (d(0) * 16 + d(1),)), [outer, inner])
     again = loop.IndexOp(AffineMap(1, 0, (d(0) // 16 + 3,)), [index.result])
-    assert fold_value(again.result) == Linear(((outer, 1),), 3)
+    assert form_of_value(again.result) == Linear(((outer, 1),), 3)
 
 
 def test_range_of_a_bounded_loop() -> None:
