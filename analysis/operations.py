@@ -1,11 +1,11 @@
-"""Where an operation stands: in the source, and in other operations."""
+"""Where an operation stands, in the source and in other operations, and how messages call a value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import FileLineColLoc
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 
 def position_of(op: Operation) -> str | None:
@@ -23,3 +23,8 @@ def ancestors(op: Operation, below: Operation | None = None) -> Iterator[Operati
     while parent is not None and parent is not below:
         yield parent
         parent = parent.parent_op()
+
+
+def label(value: SSAValue) -> str:
+    """How messages call a value: `%k`, or `%?` where it has no name."""
+    return f"%{value.name_hint or '?'}"

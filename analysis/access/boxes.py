@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import Slab, stand_in
 from deplodock.analysis.affine.linear import Linear, forms_of
+from deplodock.analysis.operations import label
 from deplodock.dialects.kernel.tma import TensorMapType, TmaLoadOp, box_alignment, verify_tensor_map
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
@@ -87,6 +88,6 @@ def misaligned(op: TmaLoadOp) -> str | None:
     if start.divisor() % (unit := box_alignment(type)) == 0:
         return None
     return (
-        f"{op.name} copies a box to %{op.destination.name_hint or '?'} that is not known to start at a multiple of "
+        f"{op.name} copies a box to {label(op.destination)} that is not known to start at a multiple of "
         f"{unit} bytes; make the slots of the buffer as large"
     )

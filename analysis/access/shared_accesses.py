@@ -9,6 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, condition_forms, forms_of
+from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
 from deplodock.dialects.kernel.tma import TmaLoadOp
@@ -51,7 +52,7 @@ class MissingFence:
         return self.second.op
 
     def __str__(self) -> str:
-        buffer = f"%{self.first.buffer.name_hint or '?'}"
+        buffer = label(self.first.buffer)
         return (
             f"missing proxy fence: {buffer} is written by {self.first.op.name} and then used by {self.second.op.name} "
             "with no kernel.fence_proxy_async of the writing thread before it hands it over"
@@ -69,7 +70,7 @@ class Hazard:
     def __str__(self) -> str:
         done = "written" if self.first.writes else "read"
         then = "overwritten" if self.second.writes else "read"
-        buffer = f"%{self.first.buffer.name_hint or '?'}"
+        buffer = label(self.first.buffer)
         if self.is_in_flight:
             return f"{buffer} is {then} by {self.second.op.name} while an async {self.first.op.name} to it is in flight"
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"

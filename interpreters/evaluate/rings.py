@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
+from deplodock.analysis.operations import label
+
 
 @dataclass
 class Ring:
@@ -31,7 +33,7 @@ class Ring:
         """Make a step readable. Returns what is wrong with that, or None."""
         for buffer, slots in self.held.items():
             if slots.get(step % self.depth) != step:
-                return f"step {step} was not copied to %{buffer.name_hint or '?'}"
+                return f"step {step} was not copied to {label(buffer)}"
         self.readable.add(step)
         return None
 

@@ -19,6 +19,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.affine.linear import Linear, form_of_value, to_sides
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import kernel, loop, tile
@@ -138,9 +139,7 @@ class Emitter:
             return self.constant(old)
         if self._is_of_kernel(old):
             return old
-        raise failure(
-            self.launch, f"%{old.name_hint or '?'} is defined outside the launch and is not a constant or buffer"
-        )
+        raise failure(self.launch, f"{label(old)} is defined outside the launch and is not a constant or buffer")
 
     def constant(self, old: SSAValue) -> SSAValue:
         """A copy of a constant at the start of the kernel, one for each constant of the launch."""

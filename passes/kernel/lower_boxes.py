@@ -10,6 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.access.boxes import Boxes, boxes_of
 from deplodock.analysis.access.slabs import Slab, slab_of
 from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.passes.failures import failure
@@ -65,5 +66,5 @@ def first_thread(emitter: Emitter) -> Linear:
 def _boxes(op: tile.StageOp | tile.CopyOp) -> Boxes:
     found = boxes_of(slab_of(op))
     if isinstance(found, str):
-        raise failure(op, f"%{op.source.name_hint or '?'} cannot be copied in boxes: {found}")
+        raise failure(op, f"{label(op.source)} cannot be copied in boxes: {found}")
     return found

@@ -13,6 +13,7 @@ from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.access.effects import is_arithmetic
 from deplodock.analysis.affine.linear import bounds_of, condition_of, implied_condition, subscripts_of
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.roles import shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
@@ -123,7 +124,7 @@ def _check_source(emitter: Emitter, op: tile.StageOp | tile.CopyOp) -> None:
     if any(
         isinstance(use.operation, loop.StoreOp) and emitter.launch.is_ancestor(use.operation) for use in op.source.uses
     ):
-        raise failure(op, f"the launch writes %{op.source.name_hint or '?'}; slabs are of buffers that it only reads")
+        raise failure(op, f"the launch writes {label(op.source)}; slabs are of buffers that it only reads")
 
 
 def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:
@@ -136,7 +137,7 @@ def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:
             owner = "the CTA" if is_shared else "a thread"
             raise failure(
                 op,
-                f"the origin of the slab %{op.slab.name_hint or '?'} varies along %{axis.name_hint or '?'}, but all of "
+                f"the origin of the slab {label(op.slab)} varies along {label(axis)}, but all of "
                 f"{owner} shares it; make that part a coordinate of the slab",
             )
 
@@ -232,8 +233,8 @@ def _enter_loop(emitter: Emitter, op: loop.LoopLike) -> None:
     if axes := emitter.axes_of(op.bound_operands):
         raise failure(
             op,
-            f"the bound of the loop over %{op.iv.name_hint or '?'} varies along the register axis "
-            f"%{axes[0].name_hint or '?'}; only loops that the registers of a thread run together are lowered",
+            f"the bound of the loop over {label(op.iv)} varies along the register axis "
+            f"{label(axes[0])}; only loops that the registers of a thread run together are lowered",
         )
     map, operands = emitter.map(bounds_of(op))
     body = Block(arg_types=[op.iv.type])

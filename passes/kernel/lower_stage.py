@@ -16,6 +16,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
 from deplodock.analysis.affine.linear import Linear, coarsened_condition, implied_condition, value_range
 from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import (
     closes_group,
     conditions_of,
@@ -151,7 +152,7 @@ def _fill(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab) -> None:
     if is_async and size not in ASYNC_BYTES:
         raise failure(
             op,
-            f"%{slab.source.name_hint or '?'} cannot be copied asynchronously: its elements have {size} bytes, "
+            f"{label(slab.source)} cannot be copied asynchronously: its elements have {size} bytes, "
             "a copy moves 4, 8 or 16",
         )
     outer = emitter.block

@@ -28,6 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
@@ -123,7 +124,7 @@ def _buffers(
     ]
     for value in used:
         if not loop.memref_of(value).has_static_shape():
-            raise failure(launch, f"%{value.name_hint or '?'} has a dynamic shape, {value.type}; write its extents")
+            raise failure(launch, f"{label(value)} has a dynamic shape, {value.type}; write its extents")
     return [*maps.values(), *used, *(buffer for workspace in workspaces.values() for buffer in workspace.buffers)]
 
 

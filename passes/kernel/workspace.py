@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import extent_of
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.tile import Binding
@@ -93,7 +94,5 @@ def constant_extent(axis: SSAValue) -> int:
     if (extent := extent_of(axis)) is None:
         owner = axis.owner.parent_op() if isinstance(axis.owner, Block) else axis.owner
         assert owner is not None
-        raise failure(
-            owner, f"the extent of axis %{axis.name_hint or '?'} is not constant; only constant extents are lowered"
-        )
+        raise failure(owner, f"the extent of axis {label(axis)} is not constant; only constant extents are lowered")
     return extent

@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_ASYNC_COPIES, capability, target_at
+from deplodock.analysis.operations import label
 from deplodock.dialects import tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.passes.tile.engines import fill_by
@@ -58,7 +59,7 @@ def _fill(launch: tile.LaunchOp, narrowest: int) -> None:
 def _refusal(op: tile.StageOp, narrowest: int) -> str | None:
     """Why the copy of a slab cannot be asynchronous, or None."""
     slab = slab_of(op)
-    name, size = f"%{op.source.name_hint or '?'}", element_bytes(slab.type.element_type)
+    name, size = label(op.source), element_bytes(slab.type.element_type)
     if size not in ASYNC_BYTES:
         return f"{name}: elements of {size} bytes; a copy moves 4, 8 or 16"
     if (width := slab.copy_width() * size) < narrowest:

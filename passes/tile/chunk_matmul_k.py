@@ -31,6 +31,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
@@ -75,7 +76,7 @@ def _chunk(launch: tile.LaunchOp, options: Options) -> None:
     if staged(launch):
         raise Skip("inputs are staged; chunk-matmul-k runs before stage-inputs")
     if reduction.trips is None:
-        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint or '?'} is not constant")
+        raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
     if bk % kv:
         raise Skip(f"vectors of {kv} do not divide chunks of {bk}")
     if reduction.trips <= bk:

@@ -29,6 +29,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of, row_chain
@@ -78,13 +79,11 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
         _check_axes(rows)
     if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
         raise Skip(
-            f"the bound of the loop over %{inner.iv.name_hint or '?'} varies along the row, so the registers of a "
+            f"the bound of the loop over {label(inner.iv)} varies along the row, so the registers of a "
             "thread cannot run it together; give vector=1 and keep=loops"
         )
     if (buffer := _exchanged(launch)) is not None:
-        raise Skip(
-            f"%{buffer.name_hint or '?'} is written and read in the launch, and another thread may be the one to read"
-        )
+        raise Skip(f"{label(buffer)} is written and read in the launch, and another thread may be the one to read")
     if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
         raise Skip("outer is for rows of several loops, with keep=loops")
 
@@ -121,7 +120,7 @@ def _rows(launch: tile.LaunchOp) -> list[loop.LoopLike]:
     if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):
         raise Skip("inputs are staged; cooperative-reduce runs before stage-inputs")
     if (loose := next((op for op in rows if op.trips is None), None)) is not None:
-        raise Skip(f"the bound of the loop over %{loose.iv.name_hint or '?'} is not constant")
+        raise Skip(f"the bound of the loop over {label(loose.iv)} is not constant")
     return rows
 
 

@@ -25,6 +25,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.banks import SlabBanks, Wavefronts
 from deplodock.analysis.machine.resources import buffer_bytes, buffer_elements, shared_budget
 from deplodock.analysis.machine.targets import BANK_BYTES, BANKS
+from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
 from deplodock.schedule.schedule import Options
@@ -65,7 +66,7 @@ def _pad_slab(
     launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp], pad: int | None
 ) -> str | None:
     """Pad a slab where it pays, or by `pad`. Returns the reason where it stays as it is."""
-    type, name = loop.memref_of(stage.slab), f"%{stage.source.name_hint or '?'}"
+    type, name = loop.memref_of(stage.slab), label(stage.source)
     if not isinstance(type.layout, NoneAttr):
         return f"{name}: its rows are {'swizzled' if isinstance(type.layout, tile.SwizzleAttr) else 'padded'} already"
     if stage.is_tma is not None:

@@ -30,6 +30,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.affine.linear import Linear, form_of
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
@@ -153,7 +154,7 @@ def _changes(found: RegisterTile, placement: str, vec: int) -> bool:
     if placement == "strips" and found.registers % vec:
         raise Skip(f"strips of {vec} do not divide {found.registers} registers")
     if not found.is_blocked:
-        raise Skip(f"the register tile of %{found.index.result.name_hint or '?'} is placed already")
+        raise Skip(f"the register tile of {label(found.index.result)} is placed already")
     return placement == "strided" or (placement == "strips" and found.registers > vec)
 
 

@@ -38,6 +38,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import bounds_of
 from deplodock.analysis.machine.resources import buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
+from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.dialects import loop, tile
@@ -163,7 +164,7 @@ class Plan:
 def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> Plan:
     """How to pipeline a reduction. Raises Skip with the reason where it cannot be."""
     buffered = tuple(op for op in stages if op.depth > 1)
-    name = f"%{reduction.iv.name_hint or '?'}"
+    name = label(reduction.iv)
     if not buffered:
         raise Skip("the slabs have one buffer; run double-buffer first")
     depths = sorted({op.depth for op in buffered})
@@ -189,7 +190,7 @@ def _fewest_steps(reduction: loop.ReduceOp) -> int:
     ranges = [form.range() for form in bounds_of(reduction)]
     known = [bounds[0] for bounds in ranges if bounds is not None]
     if len(known) < len(ranges):
-        raise Skip(f"the loop over %{reduction.iv.name_hint or '?'} has a bound of unknown range")
+        raise Skip(f"the loop over {label(reduction.iv)} has a bound of unknown range")
     return max(0, min(known))
 
 
@@ -202,25 +203,25 @@ def _is_mbarrier(
     if barrier not in ("cta", "mbarrier"):
         raise PassFailedException(f"the option barrier must be cta or mbarrier, got {barrier}")
     if barrier == "cta" and boxes:
-        name = f"%{boxes[0].slab.name_hint or '?'}"
+        name = label(boxes[0].slab)
         raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")
     if barrier == "cta":
         return False
     bounds = bounds_of(reduction)
     if len(bounds) > 1 or not all(root in launch.ctas for root in bounds[0].roots()):
-        name = f"%{reduction.iv.name_hint or '?'}"
+        name = label(reduction.iv)
         raise Skip(
             f"the bound of the loop over {name} is not one of block axes alone; threads could end in unlike phases"
         )
     for op in stages:
         if not engine_of(op):
-            raise Skip(f"%{op.slab.name_hint or '?'} is not copied asynchronously, so its copies arrive at no phase")
+            raise Skip(f"{label(op.slab)} is not copied asynchronously, so its copies arrive at no phase")
     return True
 
 
 def _check_readers(op: tile.StageOp) -> None:
     if not all(isinstance(use.operation, loop.LoadOp) for use in op.slab.uses):
-        raise Skip(f"%{op.slab.name_hint or '?'} is used by something else than loop.load")
+        raise Skip(f"{label(op.slab)} is used by something else than loop.load")
 
 
 def _readers(op: tile.StageOp) -> list[loop.LoadOp]:
@@ -245,7 +246,7 @@ def _hoisted(index: SSAValue, reduction: loop.ReduceOp, operands: list[SSAValue]
             operands.append(index)
         return AffineExpr.symbol(next(i for i, known in enumerate(operands) if known is index))
     if not isinstance(index.owner, loop.IndexOp):
-        raise Skip(f"the slab's origin depends on %{index.name_hint or '?'}, which the loop computes")
+        raise Skip(f"the slab's origin depends on {label(index)}, which the loop computes")
     inner = [_hoisted(value, reduction, operands) for value in index.owner.indices]
     return index.owner.map.data.results[0].replace_dims_and_symbols(inner, [])
 

@@ -27,6 +27,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.banks import SlabBanks
+from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.swizzle import SPANS
@@ -75,7 +76,7 @@ def _swizzle_launch(launch: tile.LaunchOp, span: int | None) -> None:
 
 def _swizzle(launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str | None:
     """Swizzle a slab where it pays, or by `span`. Returns the reason where it stays as it is."""
-    type, name = loop.memref_of(op.slab), f"%{op.source.name_hint or '?'}"
+    type, name = loop.memref_of(op.slab), label(op.source)
     row = type.get_shape()[-1] * element_bytes(type.element_type)
     fits = next((wide for wide in SPANS if row % wide == 0 and span in (None, wide)), None)
     if fits is None:

@@ -48,6 +48,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.machine.targets import FIRST_CLUSTERS, capability, target_at
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
@@ -100,7 +101,7 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
     if wheres(launch.body.block):
         raise Skip("some points of the launch are inactive, and have no partial sums")
     if reduction.trips is None:
-        raise Skip(f"the bound of the loop over %{reduction.iv.name_hint or '?'} is not constant")
+        raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
     if "s" not in options:

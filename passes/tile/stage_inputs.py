@@ -35,7 +35,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points, to_map
 from deplodock.analysis.machine.resources import buffer_bytes
 from deplodock.analysis.machine.targets import WARP, target_at
-from deplodock.analysis.operations import ancestors
+from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.footprint import Footprint, Reader, register_footprint, shared_footprint
 from deplodock.analysis.shape.nest import launches
@@ -102,7 +102,7 @@ class LoadGroup:
     @property
     def name(self) -> str:
         """The buffer's name for messages."""
-        return f"%{self.loads[0].source.name_hint or '?'}"
+        return label(self.loads[0].source)
 
     def anchor(self) -> Operation:
         """The first operation of the block that reads the buffer."""
@@ -202,7 +202,7 @@ def _in_registers(launch: tile.LaunchOp, group: LoadGroup, *, is_late: bool) -> 
 def _in_shared(launch: tile.LaunchOp, group: LoadGroup) -> tuple[Footprint | None, str]:
     """The slab of a CTA, or the reason why shared memory does not serve."""
     if (around := _divergent_loop(launch, group)) is not None:
-        return None, f"not all threads run the loop over %{around.iv.name_hint or '?'} alike"
+        return None, f"not all threads run the loop over {label(around.iv)} alike"
     footprints: list[Footprint] = []
     reads = 0
     for load in group.loads:

@@ -29,6 +29,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.nest import launch_bodies, launches
 from deplodock.dialects import loop, tile
@@ -80,7 +81,7 @@ def _read_back(ops: Sequence[Operation]) -> str | None:
         if isinstance(op, loop.StoreOp):
             written.append(op.destination)
         elif isinstance(op, loop.LoadOp) and op.source in written:
-            return f"%{op.source.name_hint or '?'} is read after it was written"
+            return f"{label(op.source)} is read after it was written"
     return None
 
 
@@ -93,9 +94,7 @@ def _exchanged(ops: Sequence[Operation], bodies: Sequence[Sequence[Operation]]) 
         for op, other in product(later, first):
             both = [*(b for b in read[op] if b in written[other]), *(b for b in written[op] if b in read[other])]
             if both and place[op] < place[other]:
-                return (
-                    f"%{both[0].name_hint or '?'} is read and written in another order than the nests are launched in"
-                )
+                return f"{label(both[0])} is read and written in another order than the nests are launched in"
     return None
 
 

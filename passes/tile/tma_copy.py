@@ -22,6 +22,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_at
+from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.passes.tile.engines import fill_by
@@ -60,7 +61,7 @@ def _fill(launch: tile.LaunchOp, shortest: int) -> None:
 
 def _refusal(op: tile.StageOp, shortest: int) -> str | None:
     """Why a slab cannot come in boxes, or None."""
-    name, type = f"%{op.source.name_hint or '?'}", loop.memref_of(op.slab)
+    name, type = label(op.source), loop.memref_of(op.slab)
     if op.depth == 1:
         return f"{name}: its slab has one buffer; run double-buffer first"
     if isinstance(boxes := boxes_of(slab_of(op)), str):
