@@ -111,6 +111,9 @@ OLD_PARAMETER_BYTES = 4096
 GRID_BLOCKS = 2**31 - 1
 """The most CTAs along x, the one dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications")."""
 
+CLUSTER_BLOCKS = 8
+"""The most CTAs of a cluster on every GPU that has them (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
 L2_BYTES_PER_CYCLE = 64
 """The bytes that an SM reads from L2 in a cycle (NVIDIA's "A100 Tensor Core GPU Architecture" whitepaper)."""
 

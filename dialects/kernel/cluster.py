@@ -39,9 +39,6 @@ from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.kernel.sync import OrdersSharedMemory
 from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
 
-MAX_CLUSTER = 8
-"""The most CTAs of a cluster on every GPU that has them (CUDA C++ Programming Guide, "Thread Block Clusters")."""
-
 
 @irdl_op_definition
 class ClusterBarrierOp(IRDLOperation):

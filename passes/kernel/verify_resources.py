@@ -32,6 +32,7 @@ from xdsl.passes import ModulePass
 from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, threads_of_sm
 from deplodock.analysis.machine.resources import SharedLayout, parameter_bytes, shared_memory
 from deplodock.analysis.machine.targets import (
+    CLUSTER_BLOCKS,
     FIRST_ASYNC_COPIES,
     FIRST_BOXES,
     FIRST_CLUSTERS,
@@ -42,7 +43,6 @@ from deplodock.analysis.machine.targets import (
     target_of,
 )
 from deplodock.dialects import kernel
-from deplodock.dialects.kernel.cluster import MAX_CLUSTER
 from deplodock.errors import UnsupportedError
 from deplodock.passes.failures import ExceedsTarget, failure, located
 from deplodock.passes.kernel.accumulators import most_carried
@@ -104,8 +104,8 @@ def _in_grid(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str
         yield f"has {threads} threads in a CTA, {arch} allows {limit}; give a CTA fewer"
     if (blocks := function.num_blocks) > GRID_BLOCKS:
         yield f"has {blocks} CTAs, a grid holds {GRID_BLOCKS}; give a CTA more to do"
-    if (size := function.cluster_size) > MAX_CLUSTER:
-        yield f"has clusters of {size} CTAs, one holds {MAX_CLUSTER}"
+    if (size := function.cluster_size) > CLUSTER_BLOCKS:
+        yield f"has clusters of {size} CTAs, one holds {CLUSTER_BLOCKS}"
     if (size := parameter_bytes(function)) > PARAMETER_BYTES:
         yield f"takes {size} bytes of parameters, {PARAMETER_BYTES} can be passed; take fewer buffers"
 

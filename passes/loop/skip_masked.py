@@ -48,8 +48,9 @@ from deplodock.analysis.shape.nest import kernels
 from deplodock.dialects import loop
 from deplodock.passes.loop.buffers import Buffers
 from deplodock.passes.loop.masks import Mask, Masks, over_subscripts
+from deplodock.schedule.choose.tiling import TILES
 
-STEP = 128
+STEP = max(extent for tile in TILES for extent in (tile.m, tile.n))
 """The multiples that conditions are rounded up to: the extent of the largest tile of a contraction."""
 
 

@@ -3,7 +3,8 @@
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from deplodock.analysis.machine.targets import NAMES, card_named, nvcc_arch, target, target_of
+from deplodock.analysis.machine.targets import BANK_BYTES, BANKS, NAMES, card_named, nvcc_arch, target, target_of
+from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.errors import InvalidInputError
 
 
@@ -32,6 +33,10 @@ def test_the_peak_is_that_of_the_lanes(name: str):
     facts = target(name)
     clock = facts.fact("fp32_gflops") / (2 * facts.fact("sms") * facts.fact("fp32_lanes"))
     assert 1.4 <= round(clock, 3) <= 2.6
+
+
+def test_a_swizzled_line_is_one_word_of_each_bank():
+    assert BANKS * BANK_BYTES == LINE_BYTES
 
 
 def test_unknown_target_lists_the_names():
