@@ -197,7 +197,7 @@ class _KernelPrinter:
                 self._line(f"{self._element(op.destination, op.map.data, op.indices)} = {self.names[op.value]};")
             case kernel.AllocOp():
                 self._alloc(op)
-            case kernel.MoveOp() if op.is_async is not None:
+            case kernel.MoveOp() if op.is_async:
                 self._move_async(op)
             case kernel.MoveOp():
                 self._move(op)
@@ -228,7 +228,7 @@ class _KernelPrinter:
             case kernel.ArriveOp() if op.expect is not None:
                 self._line(f"mbarrier_arrive_expect({self._barrier(op)}, {op.expect.value.data});")
             case kernel.ArriveOp():
-                name = "mbarrier_arrive" if op.is_warp is None else "mbarrier_arrive_warp"
+                name = "mbarrier_arrive" if not op.is_warp else "mbarrier_arrive_warp"
                 self._line(f"{name}({self._barrier(op)});")
             case kernel.ArriveCopiesOp():
                 self._line(f"mbarrier_arrive_copies({self._barrier(op)});")
@@ -249,7 +249,7 @@ class _KernelPrinter:
         type, iv = _c_type_of(op.iv), self.names.define(op.iv, "i")
         bounds = [Linear((), op.trips)] if op.trips is not None else forms(op.bound.data, op.bound_operands)
         condition = " && ".join(f"{iv} < {self.indices.text(bound)}" for bound in bounds)
-        self._line("#pragma unroll" if op.unroll is not None else "#pragma unroll 1")
+        self._line("#pragma unroll" if op.unroll else "#pragma unroll 1")
         with self._braces(f"for ({type} {iv} = 0; {condition}; ++{iv})"):
             self._block(op.body.block)
 

@@ -49,7 +49,7 @@ def split_unrolled(form: Linear) -> tuple[Linear, Linear]:
 
 def _is_unrolled(root: SSAValue) -> bool:
     parent = root.block.parent_op() if isinstance(root, BlockArgument) else None
-    return isinstance(parent, loop.ForOp) and parent.unroll is not None
+    return isinstance(parent, loop.ForOp) and bool(parent.unroll)
 
 
 def _constant(value: SSAValue) -> int | None:

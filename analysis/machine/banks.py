@@ -207,7 +207,7 @@ class SlabBanks:
 
     def filling(self, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of the copies that fill the slab once; boxes take none of the threads'."""
-        if self._stage.is_tma is not None:
+        if self._stage.is_tma:
             return Wavefronts()
         slab = self._slab(type)
         threads, copies = known_points(self._threads), slab.copies()
@@ -239,7 +239,7 @@ class SlabBanks:
         """The coordinate along which a reader takes several elements at once, and how many."""
         forms = subscripts_of(load)
         around = load.parent_op()
-        if isinstance(around, loop.ReduceOp) and around.unroll is not None and around.trips is not None:
+        if isinstance(around, loop.ReduceOp) and around.unroll and around.trips is not None:
             width = aligned_width(type, forms, around.iv, around.trips)
             if width == around.trips > 1:
                 return around.iv, width

@@ -138,7 +138,7 @@ class _Walk:
         for access in accesses:
             if isinstance(op, TmaLoadOp) and access.writes:
                 continue
-            is_async = access.writes and isinstance(op, kernel.MoveOp) and op.is_async is not None
+            is_async = access.writes and isinstance(op, kernel.MoveOp) and bool(op.is_async)
             if not is_async:
                 self._happen(access, state)
                 continue
@@ -177,7 +177,7 @@ class _Walk:
             state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
             slot.arrive(count, copies=copies)
         elif isinstance(op, ArriveOp):
-            is_all = op.is_warp is not None or count == self._threads
+            is_all = bool(op.is_warp) or count == self._threads
             bytes = 0 if op.expect is None else op.expect.value.data * count
             slot.arrive(count, state.now if is_all else -1, bytes=bytes)
             state.now += 1
@@ -200,7 +200,7 @@ class _Walk:
         guards = [around for around in inside if isinstance(around, loop.GuardOp)]
         conditions = [self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard)]
         count = threads_where(conditions, self._thread, self._threads)
-        if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and op.is_warp is None):
+        if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and not op.is_warp):
             return count
         if count is None or count < self._threads:
             return None

@@ -44,7 +44,7 @@ def copies_of(block: Block, like: CopyOp | WaitOp) -> list[CopyOp]:
 def closes_group(copy: CopyOp) -> bool:
     """Whether a copy is the last one of its step in its block, and some copy of that step there is asynchronous."""
     same = _same_step(copy)
-    return same[-1] is copy and any(op.is_async is not None for op in same)
+    return same[-1] is copy and any(op.is_async for op in same)
 
 
 def refills(copy: CopyOp) -> bool:
@@ -57,7 +57,7 @@ def refills(copy: CopyOp) -> bool:
 def step_boxes(copy: CopyOp) -> list[CopyOp]:
     """The copies of the same step, block and conditions that come in boxes, in order."""
     where = copy.where, tuple(copy.where_indices)
-    return [op for op in _same_step(copy) if op.is_tma is not None and (op.where, tuple(op.where_indices)) == where]
+    return [op for op in _same_step(copy) if op.is_tma and (op.where, tuple(op.where_indices)) == where]
 
 
 def _same_step(copy: CopyOp) -> list[CopyOp]:
@@ -68,7 +68,7 @@ def _same_step(copy: CopyOp) -> list[CopyOp]:
 
 def is_mbarrier(ring: SSAValue) -> bool:
     """Whether phases of barriers keep the steps of a ring in order."""
-    return isinstance(ring.owner, RingOp) and ring.owner.is_mbarrier is not None
+    return isinstance(ring.owner, RingOp) and bool(ring.owner.is_mbarrier)
 
 
 def phase_of(step: Linear, depth: int) -> tuple[Linear, Linear]:
@@ -103,12 +103,12 @@ def faults(ring: RingOp) -> Iterator[Fault]:
     copies = [op for op in users if isinstance(op, CopyOp)]
     if not copies:
         return
-    if ring.is_mbarrier is not None:
+    if ring.is_mbarrier:
         for copy in copies:
             if not engine_of(copy):
                 yield Fault(copy, "only async and tma copies arrive at the phases of an mbarrier ring")
     for copy in copies:
-        if copy.is_tma is not None and ring.is_mbarrier is None:
+        if copy.is_tma and not ring.is_mbarrier:
             yield Fault(copy, "tma copies arrive at phases, which only an mbarrier ring has")
     if len(waits) != 1:
         yield Fault(ring, f"it is waited for at {len(waits)} places; a ring is read in one loop, after one tile.wait")

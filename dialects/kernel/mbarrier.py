@@ -168,7 +168,7 @@ class ArriveOp(IRDLOperation):
             raise VerifyException(f"a phase expects 1 to {MAX_ARRIVALS} bytes, got {self.expect.value.data}")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" warp " if self.is_warp is not None else " ")
+        printer.print_string(" warp " if self.is_warp else " ")
         print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
         if self.expect is not None:
             printer.print_string(f" expect {self.expect.value.data}")

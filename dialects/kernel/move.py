@@ -128,7 +128,7 @@ class MoveOp(IRDLOperation):
             last = memref_of(buffer).get_shape()[-1:]
             if self.elements > 1 and (not last or 0 <= last[0] < self.elements):
                 raise VerifyException(f"the last dimension of {buffer.type} has no {self.elements} elements to move")
-        if self.is_async is not None:
+        if self.is_async:
             self._verify_async()
 
     def _verify_async(self) -> None:
@@ -144,7 +144,7 @@ class MoveOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.elements} ")
-        if self.is_async is not None:
+        if self.is_async:
             printer.print_string("async ")
         print_access(printer, self.source, self.source_map.data, self.source_indices)
         printer.print_string(" to ")

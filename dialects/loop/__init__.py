@@ -157,7 +157,7 @@ def _print_header(printer: Printer, op: LoopLike) -> None:
     printer.print_ssa_value(op.iv)
     printer.print_string(" = 0 to ")
     AffineWriter(printer, op.bound_operands).bound(op.bound.data.results)
-    if op.unroll is not None:
+    if op.unroll:
         printer.print_string(" unroll")
 
 

@@ -383,7 +383,7 @@ class StageOp(IRDLOperation):
         verify_slab("stage", self.source, self.slab, shape, self.map.data, self.indices)
         if self.depth < 1:
             raise VerifyException(f"buffers, the number of slabs, must be at least 1, got {self.depth}")
-        is_beside = self.is_async is not None or self.is_tma is not None
+        is_beside = bool(self.is_async) or bool(self.is_tma)
         if memory_of(self.slab) is Memory.REGISTER and (is_beside or self.buffers is not None):
             raise VerifyException("buffers, async and tma are for shared slabs; registers are filled by their thread")
         if self.where is not None:

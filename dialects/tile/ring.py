@@ -101,7 +101,7 @@ class RingOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.depth.value.data}")
-        if self.is_mbarrier is not None:
+        if self.is_mbarrier:
             printer.print_string(" mbarrier")
         printer.print_op_attributes(self.attributes)
 

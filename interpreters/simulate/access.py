@@ -373,7 +373,7 @@ class MemoryUnit:
         total = frame.active * bytes
         rows, times = warps(place.address, frame.mask, frame.shape)
         memory = "shared" if self._is_shared(buffer) else "global"
-        is_async = isinstance(access.op, MoveOp) and access.op.is_async is not None
+        is_async = isinstance(access.op, MoveOp) and bool(access.op.is_async)
         kind = (memory, "write" if access.writes else "read")
         counters.widest[kind] = max(bytes, counters.widest.get(kind, 0))
         if memory == "shared":

@@ -269,7 +269,7 @@ class Launch:
 
     def _move(self, op: MoveOp, frame: Frame) -> None:
         source, destination = self._accesses[op]
-        write = self._write if op.is_async is None else self._copy
+        write = self._write if not op.is_async else self._copy
         if op.where is None:
             write(destination, self._read(source, frame), frame)
             return

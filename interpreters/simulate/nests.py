@@ -153,7 +153,7 @@ def _is_constant(value: SSAValue) -> bool:
         loop = value.block.parent_op()
         if not isinstance(loop, ForOp) or loop.trips is None:
             return False
-        return loop.unroll is not None or loop.trips <= 1
+        return bool(loop.unroll) or loop.trips <= 1
     if not isinstance(value, OpResult) or accesses(value.op):
         return False
     return value.op.name == "arith.constant" or (

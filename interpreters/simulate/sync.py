@@ -47,7 +47,7 @@ class SyncUnit:
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             threads = np.flatnonzero(here)
             count = len(threads)
-            if op.is_warp is not None:
+            if op.is_warp:
                 count = len(np.unique(threads // WARP))
                 self._check_warps(op, here)
             self._phases.arrive(barrier, cta, number, here, count, bytes * count)

@@ -87,7 +87,7 @@ def _carries(inner: loop.ForOp, place: int, alloc: AllocOp, accesses: list[_Acce
 
 def _repeats(op: loop.ForOp) -> bool:
     """Whether a loop stays one and may run twice."""
-    return op.unroll is None and (op.trips is None or op.trips > 1)
+    return not op.unroll and (op.trips is None or op.trips > 1)
 
 
 def _registers(alloc: AllocOp) -> int:

@@ -39,7 +39,7 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
 
 def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
     """Emit the reads of an unrolled reduction that take its whole extent in one access, before the loop."""
-    if op.unroll is None or op.trips is None:
+    if not op.unroll or op.trips is None:
         return
     for load in op.body.block.ops:
         if not isinstance(load, loop.LoadOp) or tile.memory_of(load.source) is Memory.REGISTER:

@@ -36,7 +36,7 @@ def tensor_maps(launch: tile.LaunchOp) -> TensorMaps:
 def copies_in_boxes(launch: tile.LaunchOp) -> Iterator[tile.StageOp | tile.CopyOp]:
     """The operations of a launch that copy slabs in boxes."""
     for op in launch.body.walk():
-        if isinstance(op, tile.StageOp | tile.CopyOp) and op.is_tma is not None:
+        if isinstance(op, tile.StageOp | tile.CopyOp) and op.is_tma:
             yield op
 
 

@@ -239,7 +239,7 @@ def _enter_loop(emitter: Emitter, op: loop.LoopLike) -> None:
     map, operands = emitter.map(bounds_of(op))
     body = Block(arg_types=[op.iv.type])
     body.args[0].name_hint = op.iv.name_hint
-    emitter.run(loop.ForOp(map, Region(body), operands, op.unroll is not None))
+    emitter.run(loop.ForOp(map, Region(body), operands, bool(op.unroll)))
     emitter.coordinates[op.iv] = body.args[0]
     emitter.block = body
 

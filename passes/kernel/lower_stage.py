@@ -45,11 +45,11 @@ def lower_stage(emitter: Emitter, op: tile.StageOp) -> None:
     buffer = emitter.add(kernel.AllocOp(loop.memref_of(op.slab)), op.slab.name_hint)
     emitter.values[op.slab] = buffer
     slab = replace(slab_of(op), destination=buffer)
-    if op.is_tma is not None:
+    if op.is_tma:
         _fill_at_once(emitter, op, slab)
         return
     _fill(emitter, op, slab)
-    if op.is_async is not None and not _continues(op):
+    if op.is_async and not _continues(op):
         emitter.run(kernel.CommitGroupOp())
         emitter.run(kernel.WaitGroupOp(0))
 
@@ -70,7 +70,7 @@ def lower_alloc(emitter: Emitter, op: tile.AllocOp) -> None:
 
 def lower_ring(emitter: Emitter, op: tile.RingOp) -> None:
     """Emit the barriers of an mbarrier ring: a slot is full once its copies landed, empty once all warps read it."""
-    if op.is_mbarrier is None:
+    if not op.is_mbarrier:
         return
     depth, warps = op.depth.value.data, -(-emitter.function.num_threads // WARP)
     full = emitter.add(kernel.MbarrierOp(depth, _filling_arrivals(emitter, op)), "full")
@@ -80,8 +80,8 @@ def lower_ring(emitter: Emitter, op: tile.RingOp) -> None:
 def _filling_arrivals(emitter: Emitter, op: tile.RingOp) -> int:
     """How often a phase of a full barrier is arrived at: by the copies of every thread, and once for all boxes."""
     copies = [use.operation for use in op.ring.uses if isinstance(use.operation, tile.CopyOp)]
-    has_async = any(copy.is_async is not None for copy in copies)
-    return has_async * emitter.function.num_threads + any(copy.is_tma is not None for copy in copies)
+    has_async = any(copy.is_async for copy in copies)
+    return has_async * emitter.function.num_threads + any(copy.is_tma for copy in copies)
 
 
 def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
@@ -94,13 +94,13 @@ def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
     slot, phase = phase_of(step_of(op), depth)
     conditions = [condition for condition in conditions_of(op) if not never_fails(condition)]
     barriers, boxes = emitter.rings.get(op.ring), step_boxes(op)
-    if op.is_tma is not None and op is not boxes[0] and not closes_group(op):
+    if op.is_tma and op is not boxes[0] and not closes_group(op):
         return
     with emitter.guarded(conditions):
         if barriers is not None and refills(op):
             before = (phase + 1) % 2
             emitter.run(kernel.WaitPhaseOp(barriers[1], emitter.map([slot]), emitter.map([before])))
-        if op.is_tma is None:
+        if not op.is_tma:
             slab = replace(slab_of(op), destination=emitter.value(op.destination), at=(slot,), facts=tuple(conditions))
             _fill(emitter, op, slab)
         elif op is boxes[0]:
@@ -144,11 +144,11 @@ def _continues(op: tile.StageOp) -> bool:
     following: Operation | None = op.next_op
     while isinstance(following, loop.IndexOp):
         following = following.next_op
-    return isinstance(following, tile.StageOp) and following.is_async is not None
+    return isinstance(following, tile.StageOp) and bool(following.is_async)
 
 
 def _fill(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab) -> None:
-    size, is_async = element_bytes(slab.type.element_type), op.is_async is not None
+    size, is_async = element_bytes(slab.type.element_type), bool(op.is_async)
     if is_async and size not in ASYNC_BYTES:
         raise failure(
             op,

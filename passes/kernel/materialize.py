@@ -131,7 +131,7 @@ def _buffers(
 def _is_used(use: Use, launch: tile.LaunchOp) -> bool:
     """Whether a launch uses a buffer otherwise than by copies of boxes."""
     op = use.operation
-    is_box = isinstance(op, tile.StageOp | tile.CopyOp) and op.is_tma is not None
+    is_box = isinstance(op, tile.StageOp | tile.CopyOp) and bool(op.is_tma)
     return launch.is_ancestor(op) and not is_box
 
 

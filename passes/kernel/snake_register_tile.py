@@ -109,7 +109,7 @@ def _nest(op: Operation) -> list[loop.ForOp]:
     """The unrolled loops around an operation that hold each other and nothing else, the outermost first."""
     found: list[loop.ForOp] = []
     around = op.parent_op()
-    while isinstance(around, loop.ForOp) and around.unroll is not None and around.trips is not None:
+    while isinstance(around, loop.ForOp) and around.unroll and around.trips is not None:
         if found and len(around.body.block.ops) > 1:
             break
         found.insert(0, around)

@@ -162,5 +162,5 @@ def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tup
 
 def _is_plain(op: Operation) -> bool:
     """Whether an operation comes without what makes its kind newer."""
-    is_copy = isinstance(op, kernel.MoveOp) and op.is_async is None
+    is_copy = isinstance(op, kernel.MoveOp) and not op.is_async
     return is_copy or (isinstance(op, kernel.ArriveOp) and op.expect is None)

@@ -162,9 +162,9 @@ def _stride(op: loop.LoopLike, shared: Sequence[Part]) -> loop.LoopLike:
     body = Region(op.body.detach_block(op.body.block))
     trips = -(-extent // step)
     if not isinstance(op, loop.ReduceOp):
-        narrowed = loop.ForOp(trips, body, unroll=op.unroll is not None)
+        narrowed = loop.ForOp(trips, body, unroll=bool(op.unroll))
     else:
-        narrowed = loop.ReduceOp(trips, body, op.identities, op.combiner.clone(), unroll=op.unroll is not None)
+        narrowed = loop.ReduceOp(trips, body, op.identities, op.combiner.clone(), unroll=bool(op.unroll))
     old = narrowed.iv
     serial = body.block.insert_arg(IndexType(), 1)
     serial.name_hint = "i"

@@ -117,7 +117,7 @@ def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     body.block.erase_arg(old)
     inner = _with_body(op, factor, body)
     inner.attributes |= op.attributes
-    if op.unroll is not None:
+    if op.unroll:
         inner.properties["unroll"] = op.unroll
     outer_body.add_op(inner)
     if isinstance(op, loop.ReduceOp):

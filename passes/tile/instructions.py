@@ -42,7 +42,7 @@ class Instructions:
     def _of(self, op: Operation) -> int:
         match op:
             case loop.LoopLike():
-                return self.of_loop(op, op.unroll is not None)
+                return self.of_loop(op, bool(op.unroll))
             case loop.IndexOp() | loop.WhereOp() | tile.StageOp():
                 return 0
             case loop.LoadOp():
@@ -70,7 +70,7 @@ class Instructions:
         if tile.memory_of(buffer) is tile.Memory.REGISTER:
             return 0
         around = op.parent_op()
-        if isinstance(around, loop.ReduceOp) and around.unroll is not None and around.trips is not None:
+        if isinstance(around, loop.ReduceOp) and around.unroll and around.trips is not None:
             width = aligned_width(type, forms, around.iv, around.trips)
             if width == around.trips > 1:
                 return -(-known_points(axes) // width)

@@ -78,7 +78,7 @@ class Marking:
                 self._mark_loop(op)
 
     def _mark_loop(self, op: loop.LoopLike) -> None:
-        if op.unroll is not None or op.trips is None or not _is_straight(op):
+        if op.unroll or op.trips is None or not _is_straight(op):
             return
         fits = self.limit // max(self.instructions.of_block(op.body.block), 1)
         if op.trips <= fits:
@@ -103,6 +103,6 @@ class Marking:
 def _is_straight(op: loop.LoopLike) -> bool:
     """Whether all loops in a loop's body are unrolled and no slab is filled there."""
     return not any(
-        inner.name.startswith("tile.") or (isinstance(inner, loop.LoopLike) and inner.unroll is None)
+        inner.name.startswith("tile.") or (isinstance(inner, loop.LoopLike) and not inner.unroll)
         for inner in op.body.walk()
     )

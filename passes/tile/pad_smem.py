@@ -69,7 +69,7 @@ def _pad_slab(
     type, name = loop.memref_of(stage.slab), label(stage.source)
     if not isinstance(type.layout, NoneAttr):
         return f"{name}: its rows are {'swizzled' if isinstance(type.layout, tile.SwizzleAttr) else 'padded'} already"
-    if stage.is_tma is not None:
+    if stage.is_tma:
         return f"{name}: it comes in boxes, whose rows lie side by side"
     if len(type.get_shape()) < 2:
         return f"{name}: its slab is a single row"

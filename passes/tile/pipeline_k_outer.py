@@ -198,7 +198,7 @@ def _is_mbarrier(
     launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options
 ) -> bool:
     """Whether phases keep the steps in order. Raises Skip if copies need them otherwise, or cannot arrive at one."""
-    boxes = [op for op in stages if op.is_tma is not None]
+    boxes = [op for op in stages if op.is_tma]
     barrier = options.get("barrier", "mbarrier" if boxes else "cta")
     if barrier not in ("cta", "mbarrier"):
         raise PassFailedException(f"the option barrier must be cta or mbarrier, got {barrier}")

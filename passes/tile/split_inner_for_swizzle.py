@@ -63,7 +63,7 @@ def split_inner_for_swizzle(function: func.FuncOp, options: Options) -> None:
 def _swizzle_launch(launch: tile.LaunchOp, span: int | None) -> None:
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are slots of a ring already; run split-inner-for-swizzle before pipeline-k-outer")
-    boxed = [op for op in launch.body.walk() if isinstance(op, tile.StageOp) and op.is_tma is not None]
+    boxed = [op for op in launch.body.walk() if isinstance(op, tile.StageOp) and op.is_tma]
     if not boxed:
         raise Skip("no slab comes in boxes; run tma-copy first")
     plain = [op for op in boxed if not isinstance(loop.memref_of(op.slab).layout, SwizzleAttr)]

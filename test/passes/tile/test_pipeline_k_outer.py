@@ -425,7 +425,7 @@ def test_a_copy_ahead_after_the_release_may_take_the_slot_just_read() -> None:
 
 def test_tile_copies_need_no_check_of_k_that_the_loop_bounds() -> None:
     module = apply(parse(matmul(32, 32, 64, transposed=False)), f"{scheduled(3, 2)},{LOWER}")
-    moves = [op for op in module.walk() if isinstance(op, kernel.MoveOp) and op.is_async is not None]
+    moves = [op for op in module.walk() if isinstance(op, kernel.MoveOp) and op.is_async]
     assert len(moves) == 4
     assert all(op.where is None for op in moves)
 
