@@ -68,12 +68,18 @@ sys.argv = ["tool", *sys.argv[2:]]
 """An entry of the tools whose imports are interrupted, by a module that takes the exception for an error of its own."""
 
 
+def heed_interrupts() -> None:
+    """A process that a shell starts in the background ignores interrupts, and so do those that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("entry", ["opt", "main"])
 @pytest.mark.parametrize("arguments", [[], ["-c", "torch.ones(3)"]])
 def test_interrupt_during_imports(entry: str, arguments: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, "-", *arguments],
         env=os.environ | {"ENTRY": entry},
+        preexec_fn=heed_interrupts,
         capture_output=True,
         text=True,
         check=False,
@@ -88,6 +94,7 @@ def test_interrupt_while_the_tool_waits_for_input() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     time.sleep(3)
     process.send_signal(signal.SIGINT)
