@@ -1,29 +1,106 @@
-"""Asynchronous copies from global to shared memory as CUDA C: `cp.async` of the PTX ISA, and the groups it counts.
+"""Moves of data as CUDA C: wide accesses, and asynchronous copies, `cp.async` of the PTX ISA, with their groups.
 
-16 bytes bypass the L1 cache (`.cg`), 4 and 8 go through it (`.ca`), the only forms that exist. A copy that is outside
-its source has a source size of 0: it reads nothing and writes zeros.
+Of asynchronous copies those of 16 bytes bypass the L1 cache (`.cg`), 4 and 8 go through it (`.ca`), the only forms that
+exist. A copy that is outside its source has a source size of 0: it reads nothing and writes zeros.
 """
 
 from __future__ import annotations
 
-from deplodock.dialects.kernel.move import ASYNC_BYTES
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+
+from deplodock.analysis.access.alignment import element_bytes, strides_of
+from deplodock.analysis.affine.linear import forms_of
+from deplodock.codegen import scalars
+from deplodock.codegen.indices import offset
+from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects import loop
+from deplodock.dialects.kernel.move import ASYNC_BYTES, MoveOp
+from deplodock.dialects.kernel.sync import CommitGroupOp, WaitGroupOp
+from deplodock.errors import UnsupportedError
+
+_OF_TWO_BYTES = {2: "short2", 4: "short4", 8: "uint4"}
+_OF_ONE_BYTE = {2: "uchar2", 4: "uchar4", 8: "uint2", 16: "uint4"}
+
+VECTORS = {
+    ("f32", 2): "float2",
+    ("f32", 4): "float4",
+    ("f64", 2): "double2",
+    ("i32", 2): "int2",
+    ("i32", 4): "int4",
+    ("i64", 2): "longlong2",
+    ("index", 2): "longlong2",
+    **{(type, width): vector for type in ("f16", "bf16", "i16") for width, vector in _OF_TWO_BYTES.items()},
+    **{(type, width): vector for type in ("i8", "ui8", "i1") for width, vector in _OF_ONE_BYTE.items()},
+}
+"""The CUDA vector type that moves `width` elements of a type in one access of 2 to 16 bytes."""
+
+_ZEROS = {
+    **{"f32": "0.0f", "f64": "0.0", "i1": "false"},
+    **{type: f"{c_type}(0.0f)" for type, c_type in (("f16", "__half"), ("bf16", "__nv_bfloat16"))},
+}
+"""The zero of each type, where it is not 0."""
 
 
-def call(bytes: int, destination: str, source: str, inside: str | None) -> str:
-    """The statement that copies `bytes` from one C lvalue to another, zeros where the condition `inside` fails."""
+def _move(to: KernelWriter, op: MoveOp) -> None:
+    if op.is_async:
+        _move_async(to, op)
+        return
+    type = scalars.type_name(loop.memref_of(op.source).element_type)
+    vector = _vector(type, op.elements)
+    source = to.element(op.source, op.source_map.data, op.source_indices)
+    destination = to.element(op.destination, op.destination_map.data, op.destination_indices)
+    zero = _ZEROS.get(type, "0")
+    if vector is not None:
+        _check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
+        _check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+        source = f"*reinterpret_cast<const {vector}*>(&{source})"
+        destination = f"*reinterpret_cast<{vector}*>(&{destination})"
+        lane = zero if vector.startswith(("float", "double")) else "0"
+        zero = f"make_{vector}({', '.join([lane] * int(vector[-1]))})"
+    if op.where is not None:
+        source = f"({to.indices.conditions(op.where.data, op.where_indices)}) ? {source} : {zero}"
+    to.line(f"{destination} = {source};")
+
+
+def _move_async(to: KernelWriter, op: MoveOp) -> None:
+    if op.elements > 1:
+        _check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
+        _check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+    source = to.element(op.source, op.source_map.data, op.source_indices)
+    destination = to.element(op.destination, op.destination_map.data, op.destination_indices)
+    bytes = op.elements * element_bytes(loop.memref_of(op.source).element_type)
+    inside = None if op.where is None else to.indices.conditions(op.where.data, op.where_indices)
     if inside is None:
-        return f"copy_async_{bytes}(&{destination}, &{source});"
-    return f"copy_async_{bytes}_where(&{destination}, &{source}, {inside});"
+        to.line(f"copy_async_{bytes}(&{destination}, &{source});")
+    else:
+        to.line(f"copy_async_{bytes}_where(&{destination}, &{source}, {inside});")
 
 
-def commit() -> str:
-    """The statement that closes a thread's group of copies."""
-    return 'asm volatile("cp.async.commit_group;" ::: "memory");'
+def _vector(type: str, width: int) -> str | None:
+    """The vector type that moves `width` elements, None for one. Raises UnsupportedError if no access is that wide."""
+    if width == 1:
+        return None
+    vector = VECTORS.get((type, width))
+    if vector is None:
+        widths = ", ".join(str(known) for element, known in ((type, 1), *VECTORS) if element == type)
+        raise UnsupportedError(f"no access moves {width} elements of {type}; the width can be {widths}")
+    return vector
 
 
-def wait(pending: int) -> str:
-    """The statement that waits for all groups of a thread but the last `pending`."""
-    return f'asm volatile("cp.async.wait_group {pending};" ::: "memory");'
+def _check_wide(side: str, width: int, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
+    """Check that `width` elements lie side by side at an aligned address. Raises UnsupportedError otherwise."""
+    type = loop.memref_of(buffer)
+    position = offset(buffer, forms_of(map, indices))
+    shape = type.get_shape()
+    if not shape or strides_of(type)[-1] != 1 or 0 <= shape[-1] < width:
+        raise UnsupportedError(f"the {side} {type} has no {width} elements side by side in its last dimension")
+    if position.divisor() % width:
+        raise UnsupportedError(
+            f"the {side} of this move is not known to start at a multiple of {width} elements; use a smaller width"
+        )
 
 
 def _copy(bytes: int) -> str:
@@ -52,3 +129,15 @@ HELPERS = {
     **{f"copy_async_{bytes}_where": _copy_where(bytes) for bytes in ASYNC_BYTES},
 }
 """The device functions of asynchronous copies, by name, in the order they are printed."""
+
+
+def _commit(to: KernelWriter, op: CommitGroupOp) -> None:
+    to.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+
+
+def _wait(to: KernelWriter, op: WaitGroupOp) -> None:
+    to.line(f'asm volatile("cp.async.wait_group {op.pending.value.data};" ::: "memory");')
+
+
+TEXTS: Texts = {MoveOp: _move, CommitGroupOp: _commit, WaitGroupOp: _wait}
+"""How moves and the groups of asynchronous ones are written."""

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.kernel.grid import FenceOp, TicketOp
+
 HELPERS = {
     "take_ticket": """\
 __device__ __forceinline__ int take_ticket(int* counter, unsigned ctas) {
@@ -15,3 +18,16 @@ __device__ __forceinline__ int take_ticket(int* counter, unsigned ctas) {
 """,
 }
 """The device functions of tickets, by name."""
+
+
+def _fence(to: KernelWriter, op: FenceOp) -> None:
+    to.line("__threadfence();")
+
+
+def _ticket(to: KernelWriter, op: TicketOp) -> None:
+    counter = to.element(op.counter, op.map.data, op.indices)
+    to.define(op.result, f"take_ticket(&{counter}, {op.ctas.value.data})")
+
+
+TEXTS: Texts = {FenceOp: _fence, TicketOp: _ticket}
+"""How tickets and the fences around them are written."""

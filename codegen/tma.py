@@ -5,9 +5,11 @@ A tensor map is a parameter of the kernel, by value: its 128 bytes lie in consta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from deplodock.dialects.kernel.tma import MAX_RANK
+from deplodock.codegen import mbarrier
+from deplodock.codegen.indices import forms, offset
+from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
+from deplodock.dialects.kernel.tma import MAX_RANK, TmaLoadOp
 
 PARAMETER = "const __grid_constant__ tensor_map"
 """The C type of a tensor map, as a parameter."""
@@ -18,11 +20,6 @@ struct alignas(64) tensor_map {
 };
 """
 """The bytes of a CUtensorMap of the CUDA driver API."""
-
-
-def call(destination: str, map: str, subscripts: Sequence[str], barrier: str) -> str:
-    """The statement that copies the box at subscripts to a C lvalue; its bytes complete on a barrier's address."""
-    return f"tma_load_{len(subscripts)}(&{destination}, &{map}, {', '.join(reversed(subscripts))}, {barrier});"
 
 
 def _load(rank: int) -> str:
@@ -47,3 +44,20 @@ __device__ __forceinline__ void fence_proxy_async() {
 
 HELPERS = {"fence_proxy_async": _FENCE, **{f"tma_load_{rank}": _load(rank) for rank in range(1, MAX_RANK + 1)}}
 """The device functions that copy boxes and fence them, by name, in the order they are printed."""
+
+
+def _fence(to: KernelWriter, op: FenceProxyAsyncOp) -> None:
+    to.line("fence_proxy_async();")
+
+
+def _copy(to: KernelWriter, op: TmaLoadOp) -> None:
+    subscripts = [to.indices.text(form) for form in forms(op.source_map.data, op.source_indices)]
+    start = offset(op.destination, forms(op.destination_map.data, op.destination_indices))
+    destination = f"{to.names[op.destination]}[{to.indices.text(start)}]"
+    barrier = mbarrier.address(to, op.barrier, op.slot.data, op.slot_indices)
+    coordinates = ", ".join(reversed(subscripts))
+    to.line(f"tma_load_{len(subscripts)}(&{destination}, &{to.names[op.map]}, {coordinates}, {barrier});")
+
+
+TEXTS: Texts = {FenceProxyAsyncOp: _fence, TmaLoadOp: _copy}
+"""How copies of boxes and their fences are written."""
