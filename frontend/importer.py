@@ -146,7 +146,10 @@ def import_graph(
     block.add_op(ReturnOp(*results))
     function = FuncOp("main", (types, [value.type for value in results]), Region(block))
     name_checks(function, checks)
-    return ModuleOp([function])
+    module = ModuleOp([function])
+    if block.first_op is not None:
+        function.location = module.location = block.first_op.location
+    return module
 
 
 @dataclass

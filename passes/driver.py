@@ -25,6 +25,7 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import InvalidInputError
 from deplodock.passes.clean_up import clean_up
+from deplodock.passes.locations import locate
 from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
 from deplodock.schedule.schedule import ATTRIBUTE as SCHEDULE
@@ -193,6 +194,7 @@ def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, ver
         _pass(stage, schedule).apply(ctx, module)
     if not stage.only_checks:
         clean_up(ctx, module)
+        locate(module)
         if verify:
             module.verify()
     for verifier in VERIFIERS if verifiers else ():

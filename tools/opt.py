@@ -22,6 +22,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 import deplodock
 from deplodock.errors import InvalidInputError
+from deplodock.passes.locations import locate
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
 from deplodock.passes.remarks import collect
 from deplodock.tools.diagnostics import decode, describe, explain, run_tool
@@ -221,6 +222,7 @@ class OptMain(xDSLOptMain):
             nonlocal before
             self._running = None
             if last is not None:
+                locate(module)
                 self._dump("After", last, module, self.args.print_ir_after)
             self._verify(stock, last, module, following)
             if last is not None and before is not None:

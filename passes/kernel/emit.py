@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
+from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType, UnknownLoc
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.traits import ConstantLike
@@ -51,6 +51,8 @@ class Emitter:
         self.function = function
         self.dependence = Dependence()
         self.block: Block = function.body.block
+        self.location = launch.location
+        """Where the operation that is being lowered stands in the program."""
         self.registers = tuple(launch.bound_to(Binding.REGISTER))
         self.cells = self._register_tile()
         """The register axes of a contraction's accumulators where they run along both its rows and its columns."""
@@ -86,13 +88,15 @@ class Emitter:
 
     def add(self, op: Operation, name: str | None = None) -> SSAValue:
         """Append an operation; returns its first result, with the name hint."""
-        self.block.add_op(op)
+        self.run(op)
         if op.results and name:
             op.results[0].name_hint = name
         return op.results[0]
 
     def run(self, op: Operation) -> None:
-        """Append an operation without results."""
+        """Append an operation; one that was made for the launch has the location of what is being lowered."""
+        if type(op.location) is UnknownLoc:
+            op.location = self.location
         self.block.add_op(op)
 
     def axes_of(self, values: Iterable[SSAValue]) -> tuple[SSAValue, ...]:

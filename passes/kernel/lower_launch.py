@@ -45,12 +45,14 @@ class Fold:
 def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> None:
     """Emit the operations of a launch or loop body; where `fold` is given, its yield folds into the accumulators."""
     group: list[Operation] = []
+    around = emitter.location
     for op in block.ops:
         if isinstance(op, loop.IndexOp | loop.WhereOp) or op.has_trait(ConstantLike):
             continue
         if isinstance(op, loop.LoadOp) and op.result in emitter.arrays:
             continue
         if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not _reads_at(op, group):
+            emitter.location = op.location
             lower_load(emitter, op)
             continue
         if group and not (_is_scalar(op) and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
@@ -59,9 +61,11 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
         if _is_scalar(op):
             group.append(op)
         else:
+            emitter.location = op.location
             _lower_structured(emitter, op, fold)
     if group:
         _lower_scalars(emitter, group, fold)
+    emitter.location = around
 
 
 def _reads_at(op: loop.LoadOp, group: Sequence[Operation]) -> bool:
@@ -145,6 +149,7 @@ def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:
 def _lower_scalars(emitter: Emitter, group: Sequence[Operation], fold: Fold | None) -> None:
     """Emit scalars that vary along the same register axes as one nest; results used elsewhere go to registers."""
     axes = _axes(emitter, group[0], fold)
+    emitter.location = group[0].location
     inside = set(group)
     leaving = {
         result: emitter.register(result.type, axes, result.name_hint)
@@ -155,6 +160,7 @@ def _lower_scalars(emitter: Emitter, group: Sequence[Operation], fold: Fold | No
     with emitter.nest(axes):
         known = dict(emitter.values)
         for op in group:
+            emitter.location = op.location
             if isinstance(op, loop.YieldOp):
                 _accumulate(emitter, op, fold)
                 continue

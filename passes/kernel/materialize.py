@@ -70,7 +70,9 @@ def materialize(function: func.FuncOp, module: ModuleOp) -> None:
         buffers = _buffers(function, launch, workspaces, maps)
         outlined = lower_launch(launch, name, buffers, workspaces, maps)
         Rewriter.insert_op(outlined, InsertPoint.before(function))
-        Rewriter.insert_op(kernel.LaunchOp(name, buffers), InsertPoint.before(launch))
+        call = kernel.LaunchOp(name, buffers)
+        call.location = launch.location
+        Rewriter.insert_op(call, InsertPoint.before(launch))
         Rewriter.erase_op(launch)
     _become_host(function, module)
 

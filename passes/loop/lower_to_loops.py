@@ -121,6 +121,8 @@ def _call(kernel: KernelOp, function: func.FuncOp, order: Sequence[int]) -> None
         alloc.memref.name_hint = result.name_hint
     operands = [*kernel.inputs, *(alloc.memref for alloc in buffers)]
     call = func.CallOp(function.sym_name.data, [operands[i] for i in order], [])
+    for made in (*buffers, call):
+        made.location = kernel.location
     Rewriter.replace_op(kernel, [*buffers, call], [alloc.memref for alloc in buffers])
 
 
@@ -133,6 +135,7 @@ def _lower_kernel(kernel: KernelOp) -> func.FuncOp:
     yielded = _yielded(body)
     types = [_buffer_type(value.type, kernel) for value in (*body.args, *yielded)]
     function = func.FuncOp(kernel.sym_name.data, (types, []))
+    function.location = kernel.location
     function.attributes |= kernel.attributes
     arguments = function.body.block.args
     _name_arguments(body, yielded, arguments)

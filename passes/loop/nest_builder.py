@@ -35,6 +35,7 @@ from deplodock.dialects.tensor import (
     shape_of,
 )
 from deplodock.passes.failures import failure
+from deplodock.passes.locations import location_of
 
 Site = Operation | BlockArgument
 """Where a value comes from: all results of an operation are computed together."""
@@ -146,7 +147,9 @@ def _new_reduce(op: ReduceOp, extent: int) -> loop.ReduceOp:
     terminator.detach()
     terminator.erase()
     template = new_loop(extent)
-    return loop.ReduceOp(template.bound.data, template.detach_region(template.body), op.identities, combiner)
+    made = loop.ReduceOp(template.bound.data, template.detach_region(template.body), op.identities, combiner)
+    made.location = op.location
+    return made
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,7 @@ class NestBuilder:
             map, indices = to_map(place)
             self._scope(output.index).block.add_op(loop.StoreOp(value, target.buffer, map, indices))
         for block, free in reversed(enclosing):
+            free.location = location_of(self.outputs[0].target.value)
             block.add_op(free)
         return outer
 

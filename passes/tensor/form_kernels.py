@@ -40,6 +40,7 @@ from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
+from deplodock.passes.locations import location_of
 from deplodock.passes.names import Symbols
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping
@@ -156,6 +157,7 @@ def _outline(
     name = names.fresh(re.sub("__+", "_", f"k_{outputs[-1].name_hint or _kind(group)}"))
     operands = [stored.get(value, value) for value in inputs]
     kernel = KernelOp(name, operands, [value.type for value in outputs], Region(body))
+    kernel.location = location_of(outputs[0])
     for value, result in zip(outputs, kernel.outputs, strict=True):
         result.name_hint = value.name_hint
         stored[value] = result

@@ -166,9 +166,13 @@ def _innermost_chunk(op: loop.ReduceOp) -> loop.ReduceOp:
 
 def _with_body(op: loop.LoopLike, trips: int, body: Region) -> loop.LoopLike:
     """A loop of the same kind with another bound and body."""
-    if not isinstance(op, loop.ReduceOp):
-        return loop.ForOp(trips, body)
-    return loop.ReduceOp(trips, body, op.identities, op.combiner.clone())
+    made: loop.LoopLike
+    if isinstance(op, loop.ReduceOp):
+        made = loop.ReduceOp(trips, body, op.identities, op.combiner.clone())
+    else:
+        made = loop.ForOp(trips, body)
+    made.location = op.location
+    return made
 
 
 def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:

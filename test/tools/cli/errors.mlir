@@ -17,7 +17,7 @@ func.func @unknown_op() {
 // MISSING:     deplodock: error: {{.*}}errors.mlir.missing: No such file or directory
 // MISSING-NOT: {{.}}
 
-// LARGE:      deplodock: error: kernel.func: @k_sum has 2048 threads in a CTA, sm_90 allows 1024; give a CTA fewer
+// LARGE:      <expression>:1:1: error: kernel.func: @k_sum has 2048 threads in a CTA, sm_90 allows 1024; give a CTA fewer
 // LARGE-NEXT: note: in pass verify-resources
 // LARGE-NOT:  {{.}}
 
