@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import itertools
 import logging
 import threading
 import traceback
@@ -22,6 +23,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.proxy import TracerBase
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
@@ -291,7 +293,7 @@ def _captured(
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
-            with selecting_by_tensors(module):
+            with selecting_by_tensors(module), _functions_in_traces():
                 original = torch.export.export(module, args)
             _refuse_layouts(original.graph, source)
             name_assertions(original.graph)
@@ -308,6 +310,26 @@ def _captured(
         raise located(UnsupportedError, message, source, place)
     _refuse_effects(exported, source)
     return exported, original
+
+
+@contextlib.contextmanager
+def _functions_in_traces() -> Iterator[None]:
+    """While it lasts, PyTorch notes with a call the user's functions that `forward` calls, not only `forward`."""
+
+    stock = TracerBase._filter_traceback_frames
+
+    def noted(self: TracerBase, user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
+        forward = stock(self, user_stack_summary)
+        inside = itertools.dropwhile(lambda frame: frame not in forward, user_stack_summary)
+        return traceback.StackSummary.from_list(
+            [frame for frame in inside if frame in forward or is_users(frame.filename)]
+        )
+
+    TracerBase._filter_traceback_frames = noted
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = stock
 
 
 def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -> torch.export.ExportedProgram:
