@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -24,9 +24,10 @@ from deplodock.dialects import kernel, loop, tensor, tile
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import InvalidInputError
+from deplodock.passes.check import CheckPass
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.locations import locate
-from deplodock.passes.pipeline import STAGES, VERIFIERS, Stage
+from deplodock.passes.pipeline import RULES, STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
 from deplodock.schedule.schedule import ATTRIBUTE as SCHEDULE
 from deplodock.schedule.schedule import LEFT_OUT, schedule_of
@@ -104,18 +105,19 @@ def lower(
         DiagnosticException: a stage fails, or what it leaves does not verify; a note names it.
     """
     set_target(module, target)
-    skipped: tuple[Remark, ...] = ()
+    # The first rule makes launches: why it skipped a kernel is why the kernel level finds none.
+    skipped: dict[str, Remark] = {}
     for stage in stages(level_of(module), to_level):
         try:
             run = _run(stage, schedule, module, ctx, verify, verifiers)
         except DiagnosticException as error:
             error.add_note(f"note: in pass {stage.name}")
-            if stage.name == "materialize":
+            if _LEVEL_AFTER[stage.letter] is Level.KERNEL:
                 unlaunched = [function.sym_name.data for function in kernels(module) if not launches(function)]
-                error.__notes__ += [f"note: {remark}" for remark in skipped if remark.symbol in unlaunched]
+                error.__notes__ += [f"note: {skipped[symbol]}" for symbol in unlaunched if symbol in skipped]
             raise
-        if stage.name == "tileify":
-            skipped = run.remarks
+        if stage in RULES:
+            skipped = {remark.symbol: remark for remark in run.remarks} | skipped
         if observer is not None:
             observer(run, module)
 
@@ -141,7 +143,8 @@ def stages(level: Level, to_level: Level) -> list[Stage]:
     if first > last:
         raise InvalidInputError(f"the program is at {level} level; it cannot be raised to {to_level} level")
     if level is Level.KERNEL:
-        return [stage for stage in STAGES if stage.name == "verify-resources"]
+        checks = [stage for stage in STAGES if _LEVEL_AFTER[stage.letter] is level]
+        return [stage for stage in checks if issubclass(cls := stage.load(), CheckPass) and cls.holds_given]
     return [stage for stage in STAGES if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
 
 
@@ -179,9 +182,9 @@ def _level_of_op(op: Operation) -> Level | None:
 
 
 def _pass(stage: Stage, schedule: str | None) -> ModulePass:
-    """The pass of a stage; one stage takes the schedule, where it is given."""
+    """The pass of a stage, given the schedule if it has such an option."""
     cls = stage.load()
-    if schedule is None or stage.name != "choose-schedule":
+    if schedule is None or all(option.name != "schedule" for option in fields(cls)):
         return cls()
     return cls.from_pass_spec(ArgSpec(stage.name, {"schedule": (schedule,)}))
 
@@ -191,8 +194,8 @@ def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, ver
     if (left_out := _left_out(stage, module)) is not None:
         return StageRun(stage, time.perf_counter() - start, tuple(left_out))
     with collect() as remarks:
-        _pass(stage, schedule).apply(ctx, module)
-    if not stage.only_checks:
+        (run := _pass(stage, schedule)).apply(ctx, module)
+    if not isinstance(run, CheckPass):
         clean_up(ctx, module)
         locate(module)
         if verify:
@@ -204,7 +207,7 @@ def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, ver
 
 def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:
     """The remarks of a scheduling rule that no kernel's schedule names: such a rule is not even imported; else None."""
-    if stage.letter != "t" or stage.name == "choose-schedule":
+    if stage not in RULES:
         return None
     found = kernels(module)
     if any(SCHEDULE not in function.attributes or stage.name in schedule_of(function) for function in found):

@@ -1,4 +1,4 @@
-"""v:001 verify-dominance: check that every value is defined before the operations that use it.
+"""verify-dominance: check that every value is defined before the operations that use it.
 
 xDSL reads and verifies a use before its definition; here `%b` is used too early:
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.traits import IsolatedFromAbove
 
+from deplodock.passes.check import CheckPass
 from deplodock.passes.failures import failure
 
 
 @dataclass(frozen=True)
-class VerifyDominancePass(ModulePass):
+class VerifyDominancePass(CheckPass):
     """Check that every value is defined before it is used, in the same block or in one around it.
 
     Regions of several blocks are not checked: no dialect of deplodock has any.

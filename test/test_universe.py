@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
-from deplodock.passes.pipeline import PASSES, STAGES
+from deplodock.passes.pipeline import PASSES, RULES, STAGES, Stage
 from deplodock.universe import DEPLODOCK_UNIVERSE
 
 Tool = Callable[..., subprocess.CompletedProcess[str]]
@@ -44,14 +44,19 @@ def test_stages_are_named_once() -> None:
 
 
 def test_sixteen_rules_are_listed_in_order() -> None:
-    rules = [stage for stage in PASSES if stage.letter == "t" and stage.number]
-    assert [stage.number for stage in rules] == list(range(1, 17))
+    assert [stage.number for stage in RULES] == list(range(1, 17))
+    assert [stage for stage in STAGES if stage.letter == "t" and stage.number] == list(RULES)
+
+
+def test_label_of_a_stage() -> None:
+    assert Stage("t", 7, "stage-inputs", "tile").label == "t:007_stage_inputs"
 
 
 @pytest.mark.parametrize("stage", PASSES, ids=lambda stage: stage.name)
 def test_stage_lives_in_the_file_named_after_it(stage) -> None:
-    assert stage.module.rpartition(".")[2] == stage.name.replace("-", "_")
-    assert stage.cls == "".join(word.capitalize() for word in stage.name.split("-")) + "Pass"
+    cls = stage.load()
+    assert cls.__module__.rpartition(".")[2] == stage.name.replace("-", "_")
+    assert cls.__name__ == "".join(word.capitalize() for word in stage.name.split("-")) + "Pass"
 
 
 def test_stock_tool_loads_dialects_passes_and_target(tool: Tool) -> None:

@@ -77,7 +77,7 @@ def _effects(op: type[Operation]) -> str:
 
 def _pass(stage: Stage) -> str:
     cls = stage.load()
-    doc = _module_doc(cls).removeprefix(f"{stage.label[:5]} {stage.name}: ")
+    doc = _module_doc(cls).removeprefix(f"{stage.name}: ")
     parts = [f"## {stage.label}: {stage.name}", _markdown(doc[0].upper() + doc[1:])]
     described = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(cls) or "", re.MULTILINE)
     meanings = dict(described)

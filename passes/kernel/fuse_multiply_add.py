@@ -1,4 +1,4 @@
-"""k:003 fuse-multiply-add: contract the product that an accumulator takes in. No other place decides contraction.
+"""fuse-multiply-add: contract the product that an accumulator takes in. No other place decides contraction.
 
     %p = arith.mulf %a, %b : f32                          %c = loop.load %acc[%m] : ..
     %c = loop.load %acc[%m] : ..                    ->    %s = math.fma %a, %b, %c : f32

@@ -1,4 +1,4 @@
-"""k:001 materialize: turn every launch into a `kernel.func` of hardware primitives, and its function into host code.
+"""materialize: turn every launch into a `kernel.func` of hardware primitives, and its function into host code.
 
     func.func @k(%x, %out) {                      kernel.func @k(%x, %out) blocks(%block = 32) threads(%thread = 256) {
       tile.launch (%row = 32 : block,               %row = loop.index [%block]

@@ -1,4 +1,4 @@
-"""k:002 place-barriers: put a barrier where a thread's access of shared memory must be ordered with another thread's.
+"""place-barriers: put a barrier where a thread's access of shared memory must be ordered with another thread's.
 
     loop.store %v, %part[%thread] : ..            loop.store %v, %part[%thread] : ..
     %w = loop.load %part[%k] : ..           ->    kernel.barrier

@@ -1,4 +1,4 @@
-"""k:004 snake-register-tile: walk the register tile of a contraction in a snake, every second row backwards.
+"""snake-register-tile: walk the register tile of a contraction in a snake, every second row backwards.
 
     loop.for %i = 0 to 4 unroll {            loop.for %i_2 = 0 to 2 unroll {
       loop.for %j = 0 to 8 unroll {            %i = loop.index [%i_2 * 2]

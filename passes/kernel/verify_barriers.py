@@ -1,4 +1,4 @@
-"""k:005 verify-barriers: check that barriers order accesses of shared memory and are reached by all threads.
+"""verify-barriers: check that barriers order accesses of shared memory and are reached by all threads.
 
 The facts are those by which place-barriers places them, so any kernel can be checked. In
 
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.access.boxes import misaligned
@@ -24,6 +23,7 @@ from deplodock.analysis.operations import position_of
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
+from deplodock.passes.check import CheckPass
 
 _COLLECTIVE = (
     *(kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp),
@@ -32,7 +32,7 @@ _COLLECTIVE = (
 
 
 @dataclass(frozen=True)
-class VerifyBarriersPass(ModulePass):
+class VerifyBarriersPass(CheckPass):
     """Check that barriers order the accesses of shared memory and are reached by all threads."""
 
     name = "verify-barriers"

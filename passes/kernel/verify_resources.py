@@ -1,4 +1,4 @@
-"""k:006 verify-resources: check that kernels keep to the limits of the module's target, and have what they need there.
+"""verify-resources: check that kernels keep to the limits of the module's target, and have what they need there.
 
 Each refusal gives the figure and the limit; the figures come from the kernel alone:
 
@@ -27,7 +27,6 @@ from itertools import chain
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, threads_of_sm
 from deplodock.analysis.machine.resources import SharedLayout, parameter_bytes, shared_memory
@@ -44,6 +43,7 @@ from deplodock.analysis.machine.targets import (
 )
 from deplodock.dialects import kernel
 from deplodock.errors import UnsupportedError
+from deplodock.passes.check import CheckPass
 from deplodock.passes.failures import ExceedsTarget, failure, located
 from deplodock.passes.kernel.accumulators import most_carried
 
@@ -62,10 +62,11 @@ _FIRST: dict[type[Operation], tuple[int, str]] = {
 
 
 @dataclass(frozen=True)
-class VerifyResourcesPass(ModulePass):
+class VerifyResourcesPass(CheckPass):
     """Check that kernels keep to the limits of the target, and use only what its architecture has."""
 
     name = "verify-resources"
+    holds_given = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)

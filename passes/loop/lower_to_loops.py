@@ -1,4 +1,4 @@
-"""l:001 lower-to-loops: turn tensor kernels into loops over buffers, and their functions into host functions.
+"""lower-to-loops: turn tensor kernels into loops over buffers, and their functions into host functions.
 
     func.func @main(%x: tensor<32x8xf32>) -> ..      func.func @main(%x: memref<32x8xf32>) -> .. {
       %s = tensor_ext.kernel @k_s(..) -> .. {          %s = memref.alloc() : memref<32xf32>

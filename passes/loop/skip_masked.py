@@ -1,4 +1,4 @@
-"""l:002 skip-masked: leave out what a mask makes nothing of, in sums of products and in all that only they read.
+"""skip-masked: leave out what a mask makes nothing of, in sums of products and in all that only they read.
 
     %sum = loop.reduce {arith.addf} %n = 0 to 2048 : f32 {        %sum = .. {
       %p = loop.load %probabilities[%q, %n] : ..                    loop.where %n < %q floordiv 128 * 128 + 128

@@ -1,4 +1,4 @@
-"""o:002 form-kernels: decide which operations share a kernel, and write it down as `tensor_ext.kernel` regions.
+"""form-kernels: decide which operations share a kernel, and write it down as `tensor_ext.kernel` regions.
 
     %sq = tensor_ext.elementwise {arith.mulf} %x, %x      %sum = tensor_ext.kernel @k_sum(%x_1 = %x : ..) -> .. {
     %sum = tensor_ext.reduce {arith.addf} %sq dims [1]      %sq = tensor_ext.elementwise {arith.mulf} %x_1, %x_1

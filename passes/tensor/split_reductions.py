@@ -1,4 +1,4 @@
-"""o:001 split-reductions: fold a long reduction with few results in two steps, so that many CTAs share it.
+"""split-reductions: fold a long reduction with few results in two steps, so that many CTAs share it.
 
     %sum = tensor_ext.reduce {arith.addf} %x dims [0] : tensor<10000019xf32> -> tensor<f32>
     ->

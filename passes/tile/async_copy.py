@@ -1,4 +1,4 @@
-"""t:013 async-copy: let shared slabs be filled beside the program, by cp.async.
+"""async-copy: let shared slabs be filled beside the program, by cp.async.
 
     %xs = tile.stage %x[%ko * 32 + d0] buffers 3 : ..  ->  %xs = tile.stage %x[%ko * 32 + d0] buffers 3 async : ..
 

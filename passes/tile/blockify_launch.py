@@ -1,4 +1,4 @@
-"""t:005 blockify-launch: choose what of the free axes of a launch runs in one CTA, and make the rest blocks.
+"""blockify-launch: choose what of the free axes of a launch runs in one CTA, and make the rest blocks.
 
     tile.launch (%m = 500 : thread,  ->  tile.launch (%m_b = 32 : block, %n_b = 4 : block,
                  %n = 64 : thread) {                  %m_t = 16 : thread, %n_t = 16 : thread) {

@@ -1,4 +1,4 @@
-"""t:000 choose-schedule: write the schedule of each kernel on it, so that the rules after it have nothing to decide.
+"""choose-schedule: write the schedule of each kernel on it, so that the rules after it have nothing to decide.
 
     func.func @k(..) {..}
     ->

@@ -1,4 +1,4 @@
-"""t:002 chunk-matmul-k: split the reduce axis of a contraction into chunks, so that slabs of one chunk fit on chip.
+"""chunk-matmul-k: split the reduce axis of a contraction into chunks, so that slabs of one chunk fit on chip.
 
     %acc = loop.reduce {arith.addf}          %acc = loop.reduce {arith.addf} %ko = 0 to 112 : f32 {
       %k = 0 to 3584 : f32 {                   %0 = loop.reduce {arith.addf} %ki = 0 to 32 : f32 {

@@ -1,4 +1,4 @@
-"""t:006 chunk-reduce: split a reduction that is no contraction into chunks, so that the slabs of one chunk fit on chip.
+"""chunk-reduce: split a reduction that is no contraction into chunks, so that the slabs of one chunk fit on chip.
 
     %d = loop.reduce {arith.addf}            %d = loop.reduce {arith.addf} %ko = 0 to 128 : f32 {
       %k = 0 to 65536 : f32 {                  %0 = loop.reduce {arith.addf} %ki = 0 to 512 : f32 {

@@ -1,4 +1,4 @@
-"""t:004 cooperative-reduce: let the threads of a CTA share the rows of a kernel.
+"""cooperative-reduce: let the threads of a CTA share the rows of a kernel.
 
     tile.launch (%row = 32 : thread) {       tile.launch (%row = 32 : thread, %t = 256 : thread, %v = 4 : register) {
       %acc = loop.reduce {arith.addf}          %p = loop.reduce {arith.addf} %i = 0 to 2 : f32 {

@@ -1,4 +1,4 @@
-"""t:010 double-buffer: give the slabs that a reduction fills in each step several buffers.
+"""double-buffer: give the slabs that a reduction fills in each step several buffers.
 
     %acc = loop.reduce {arith.addf}              %acc = loop.reduce {arith.addf}
       %ko = 0 to 112 : f32 {                       %ko = 0 to 112 : f32 {

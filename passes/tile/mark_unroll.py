@@ -1,4 +1,4 @@
-"""t:016 mark-unroll: mark small loops to be unrolled in the printed code.
+"""mark-unroll: mark small loops to be unrolled in the printed code.
 
     %0 = loop.reduce {arith.addf}          %0 = loop.reduce {arith.addf} %kio = 0 to 4 : f32 {
       %ki = 0 to 32 : f32 {                  %1 = loop.reduce {arith.addf} %kii = 0 to 8 unroll : f32 {

@@ -1,4 +1,4 @@
-"""t:014 pad-smem: pad the rows of shared slabs whose accesses collide in the banks of shared memory.
+"""pad-smem: pad the rows of shared slabs whose accesses collide in the banks of shared memory.
 
     %xs = tile.stage %x[%m_b * 32 + d0, d1]           %xs = tile.stage %x[%m_b * 32 + d0, d1]
       : .. to memref<32x32xf32, ..>             ->      : .. to memref<32x32xf32, strided<[36, 1]>, ..>

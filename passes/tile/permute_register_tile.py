@@ -1,4 +1,4 @@
-"""t:009 permute-register-tile: choose which outputs of the tile a thread owns, and which threads share a warp.
+"""permute-register-tile: choose which outputs of the tile a thread owns, and which threads share a warp.
 
     %m_c = loop.index [%m_t * 16 + %m_r]  ->  %m_c = loop.index [%m_ro * 32 + %m_t * 4 + %m_rv]
 

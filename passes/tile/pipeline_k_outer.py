@@ -1,4 +1,4 @@
-"""t:015 pipeline-k-outer: copy the slabs of a reduction some steps ahead of the step that reads them.
+"""pipeline-k-outer: copy the slabs of a reduction some steps ahead of the step that reads them.
 
     %acc = loop.reduce {arith.addf}        %ring = tile.ring 3
       %ko = 0 to 112 : f32 {               %xs = tile.alloc : memref<3x32xf32, ..>

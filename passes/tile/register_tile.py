@@ -1,4 +1,4 @@
-"""t:008 register-tile: let each thread compute several outputs.
+"""register-tile: let each thread compute several outputs.
 
     tile.launch (%m_b = 4 : block, %n_b = 28 : block,      tile.launch (%m_b = 4 : block, %n_b = 28 : block,
                  %m_t = 128 : thread,                                   %m_t = 8 : thread, %n_t = 16 : thread,

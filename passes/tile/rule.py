@@ -22,11 +22,10 @@ from deplodock.analysis.shape.nest import kernels, launches, nests
 from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory
-from deplodock.passes import remarks
-from deplodock.passes.pipeline import PASSES
+from deplodock.passes import pipeline, remarks
 from deplodock.schedule.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, completed, parse_schedule, schedule_of
 
-RULES = {stage.name: stage for stage in PASSES if stage.letter == "t" and stage.number > 0}
+RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""
 
 

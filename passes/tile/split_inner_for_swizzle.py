@@ -1,4 +1,4 @@
-"""t:012 split-inner-for-swizzle: swizzle the slabs that come in boxes, where their readers collide in banks.
+"""split-inner-for-swizzle: swizzle the slabs that come in boxes, where their readers collide in banks.
 
     %xs = tile.stage %x[%m * 64 + d0, %ko * 32 + d1]          %xs = tile.stage %x[%m * 64 + d0, %ko * 32 + d1]
       buffers 3 tma : .. to memref<64x32xf32, ..>       ->      buffers 3 tma : .. to

@@ -1,4 +1,4 @@
-"""t:003 split-matmul-k: share the reduce axis of a contraction among CTAs, where there are too few tiles for all SMs.
+"""split-matmul-k: share the reduce axis of a contraction among CTAs, where there are too few tiles for all SMs.
 
     tile.launch (%m = 32 : thread,               %part = memref.alloc() : memref<4x32x64xf32>
                  %n = 64 : thread) {             tile.launch (%s = 4 : thread, %m = 32 : thread, %n = 64 : thread) {

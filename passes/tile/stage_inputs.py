@@ -1,4 +1,4 @@
-"""t:007 stage-inputs: copy slabs of inputs that are read more than once on chip, and let their readers read the copy.
+"""stage-inputs: copy slabs of inputs that are read more than once on chip, and let their readers read the copy.
 
     tile.launch (%m = 16 : thread, %n = 16 : thread) {       tile.launch (%m = 16 : thread, %n = 16 : thread) {
                                                                %xs = tile.stage %x[d0, d1] : memref<16x64xf32> to

@@ -1,4 +1,4 @@
-"""t:001 tileify: turn the outer free loops of a kernel into the thread axes of a launch.
+"""tileify: turn the outer free loops of a kernel into the thread axes of a launch.
 
     loop.for %m = 0 to 16 {                      tile.launch (%m = 16 : thread, %n = 16 : thread) {
       loop.for %n = 0 to 16 {                      %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {..}

@@ -1,4 +1,4 @@
-"""t:011 tma-copy: let buffered shared slabs be filled by the tensor memory accelerator.
+"""tma-copy: let buffered shared slabs be filled by the tensor memory accelerator.
 
     %ws = tile.stage %w[%n * 64 + d0, %ko * 32 + d1]         %ws = tile.stage %w[%n * 64 + d0, %ko * 32 + d1]
       buffers 3 : ..                                   ->      buffers 3 tma : ..

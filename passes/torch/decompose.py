@@ -1,4 +1,4 @@
-"""d:001 decompose: lower every operation of the `torch` dialect to `tensor_ext`, by the formula of its overload.
+"""decompose: lower every operation of the `torch` dialect to `tensor_ext`, by the formula of its overload.
 
     %y = torch.aten.relu %x : tensor<4xf32> -> tensor<4xf32>
     ->

@@ -17,7 +17,7 @@ from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error, InvalidInputError
 from deplodock.passes import driver
 from deplodock.passes.driver import LEVELS, Level, StageRun, level_of, lower, new_context, stages
-from deplodock.passes.pipeline import STAGES, Stage
+from deplodock.passes.pipeline import PASSES, STAGES, Stage
 from deplodock.passes.remarks import skip
 from deplodock.passes.trace import Trace
 
@@ -27,6 +27,8 @@ func.func @main(%x: tensor<4x64xf32>) -> tensor<4xf32> {
   func.return %r : tensor<4xf32>
 }
 """
+LABELS = {stage.name: stage.label for stage in PASSES}
+
 TENSOR = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %r = tensor_ext.kernel @k(%y = %x : tensor<4xf32>) -> tensor<4xf32> {
@@ -196,7 +198,7 @@ class RefusePass(ModulePass):
 
 
 def use(monkeypatch: pytest.MonkeyPatch, cls: type[ModulePass], attribute: str = "STAGES") -> None:
-    monkeypatch.setattr(driver, attribute, (Stage("t", 1, cls.name, __name__, cls.__name__),))
+    monkeypatch.setattr(driver, attribute, (Stage("t", 1, cls.name, "tile"),))
     monkeypatch.setattr(Stage, "load", lambda self: cls)
 
 
@@ -206,7 +208,7 @@ def test_observers_see_remarks(
     use(monkeypatch, TagPass)
     runs: list[StageRun] = []
     lower(parse(LOOP), ctx, Level.TILE, observer=lambda run, _: runs.append(run))
-    assert [str(remark) for remark in runs[0].remarks] == ["t:001_tileify skipped at @k: it is a test"]
+    assert [str(remark) for remark in runs[0].remarks] == [f"{LABELS['tileify']} skipped at @k: it is a test"]
     assert capfd.readouterr().err == ""
 
 
@@ -225,7 +227,7 @@ def test_a_kernel_without_a_launch_says_why(parse: Callable[[str], ModuleOp], ct
         lower(parse(text), ctx, Level.KERNEL)
     assert error.value.__notes__ == [
         "note: in pass materialize",
-        "note: t:001_tileify skipped at @k: memref.alloc is host code, which a launch cannot hold",
+        f"note: {LABELS['tileify']} skipped at @k: memref.alloc is host code, which a launch cannot hold",
     ]
 
 
@@ -240,7 +242,7 @@ def test_invalid_ir_is_found_after_its_pass(
 
 
 def test_verifier_passes(parse: Callable[[str], ModuleOp], ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "VERIFIERS", (Stage("k", 9, "refuse", __name__, "RefusePass"),))
+    monkeypatch.setattr(driver, "VERIFIERS", (Stage("v", 1, "refuse", ""),))
     load = Stage.load
     monkeypatch.setattr(Stage, "load", lambda self: RefusePass if self.name == "refuse" else load(self))
     lower(parse(LOOP), ctx, Level.TILE)
@@ -257,8 +259,8 @@ def trace(parse: Callable[[str], ModuleOp], ctx: Context, text: str, level: Leve
 
 def test_trace_of_a_stage(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
     lines = trace(parse, ctx, LOOP, Level.TILE)
-    start = lines.index(">>> t:001_tileify @k")
-    block = lines[start : lines.index("<<< t:001_tileify") + 1]
+    start = lines.index(f">>> {LABELS['tileify']} @k")
+    block = lines[start : lines.index(f"<<< {LABELS['tileify']}") + 1]
     assert block[1].startswith("@@ -1,")
     assert [line for line in block if line[0] in "+-"] == [
         "-  loop.for %i = 0 to 4 {",
@@ -270,18 +272,14 @@ def test_trace_of_a_stage(parse: Callable[[str], ModuleOp], ctx: Context) -> Non
 
 def test_trace_of_skipped_stages(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
     lines = trace(parse, ctx, LOOP, Level.TILE)
-    assert any(line.startswith("--- t:007_stage_inputs skipped at @k: ") for line in lines)
+    assert any(line.startswith(f"--- {LABELS['stage-inputs']} skipped at @k: ") for line in lines)
 
 
 def test_trace_follows_new_and_vanished_symbols(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
     lines = trace(parse, ctx, TENSOR, Level.KERNEL)
-    markers = [line for line in lines if line.startswith(">>> l:") or line.startswith(">>> k:001")]
-    assert markers == [
-        ">>> l:001_lower_to_loops @main",
-        ">>> l:001_lower_to_loops @k",
-        ">>> k:001_materialize @main",
-        ">>> k:001_materialize @k",
-    ]
+    both = [LABELS["lower-to-loops"], LABELS["materialize"]]
+    markers = [line for line in lines if line.startswith(tuple(f">>> {label}" for label in both))]
+    assert markers == [f">>> {label} {symbol}" for label in both for symbol in ("@main", "@k")]
 
 
 def test_diffs_chain(parse: Callable[[str], ModuleOp], ctx: Context) -> None:

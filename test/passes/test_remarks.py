@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from deplodock.passes import remarks
-from deplodock.passes.pipeline import STAGES
+from deplodock.passes.pipeline import PASSES, STAGES
 
-TEXT = "t:007_stage_inputs skipped at @k: no reuse"
+LABELS = {stage.name: stage.label for stage in PASSES}
+TEXT = f"{LABELS['stage-inputs']} skipped at @k: no reuse"
 
 
 def test_collected_remarks_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:

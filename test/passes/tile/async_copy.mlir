@@ -5,8 +5,8 @@
 // RUN: not deplodock-opt %s -p 'async-copy{bytes=5}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: deplodock-opt %s -p 'async-copy{bytes=16}' 2>/dev/null | filecheck %s --check-prefix WIDE
 
-// SKIP: t:013_async_copy skipped at @bytes: %x: elements of 1 bytes; a copy moves 4, 8 or 16
-// SKIP: t:013_async_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
+// SKIP: async_copy skipped at @bytes: %x: elements of 1 bytes; a copy moves 4, 8 or 16
+// SKIP: async_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
 // TWICE: async-copy{bytes=4} applies to no kernel: @matmul: the slabs are copied asynchronously already
 // BAD: the option bytes must be 4, 8 or 16, got 5
 

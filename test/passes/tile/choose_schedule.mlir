@@ -1,8 +1,8 @@
 // RUN: deplodock-opt %s -p choose-schedule 2>%t.skips | filecheck %s
 // RUN: filecheck %s --input-file %t.skips --check-prefix=SKIP
 
-// SKIP:      t:000_choose_schedule skipped at @chosen: the kernel has a schedule
-// SKIP-NEXT: t:000_choose_schedule skipped at @launched: the kernel is a launch already
+// SKIP:      choose_schedule skipped at @chosen: the kernel has a schedule
+// SKIP-NEXT: choose_schedule skipped at @launched: the kernel is a launch already
 
 // A contraction gets a tile.
 // CHECK-LABEL: func.func @relu_matmul

@@ -64,7 +64,7 @@ func.func @ragged(%x: memref<8x37xf32>, %w: memref<37x4xf32>, %out: memref<8x4xf
 // -----
 
 // A sum of differences reads two buffers, and is no contraction; kernels of this module that take no chunks are skipped.
-// SKIP: t:002_chunk_matmul_k skipped at @distance: no reduction of the launch is a contraction; chunk-reduce splits others
+// SKIP: chunk_matmul_k skipped at @distance: no reduction of the launch is a contraction; chunk-reduce splits others
 // CHECK-LABEL: func.func @distance
 // CHECK:         loop.reduce {arith.addf} %{{.*}} = 0 to 32 : f32 {
 func.func @distance(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf32>) {
@@ -80,7 +80,7 @@ func.func @distance(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4
   func.return
 }
 
-// SKIP: t:002_chunk_matmul_k skipped at @short: k has 16 elements, one chunk of 16 holds them
+// SKIP: chunk_matmul_k skipped at @short: k has 16 elements, one chunk of 16 holds them
 func.func @short(%x: memref<8x16xf32>, %w: memref<4x16xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : thread, %n = 4 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
@@ -94,7 +94,7 @@ func.func @short(%x: memref<8x16xf32>, %w: memref<4x16xf32>, %out: memref<8x4xf3
   func.return
 }
 
-// SKIP: t:002_chunk_matmul_k skipped at @staged: inputs are staged; chunk-matmul-k runs before stage-inputs
+// SKIP: chunk_matmul_k skipped at @staged: inputs are staged; chunk-matmul-k runs before stage-inputs
 func.func @staged(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : thread, %n = 4 : thread) {
     %xs = tile.stage %x[d0, d1] : memref<8x32xf32> to memref<8x32xf32, #tile.memory<shared>>

@@ -56,7 +56,7 @@ func.func @statistics(%x: memref<8x16xf32>, %sums: memref<8xf32>, %maxima: memre
 
 // -----
 
-// SKIP: t:006_chunk_reduce skipped at @matmul: the reduction is a contraction; chunk-matmul-k divides those
+// SKIP: chunk_reduce skipped at @matmul: the reduction is a contraction; chunk-matmul-k divides those
 func.func @matmul(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : thread, %n = 4 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 32 : f32 {
@@ -70,7 +70,7 @@ func.func @matmul(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf
   func.return
 }
 
-// SKIP: t:006_chunk_reduce skipped at @pointwise: no reduction stands in the launch
+// SKIP: chunk_reduce skipped at @pointwise: no reduction stands in the launch
 func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   tile.launch (%m = 8 : thread) {
     %a = loop.load %x[%m] : memref<8xf32>
@@ -79,7 +79,7 @@ func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   func.return
 }
 
-// SKIP: t:006_chunk_reduce skipped at @loops: no launch; run tileify first
+// SKIP: chunk_reduce skipped at @loops: no launch; run tileify first
 func.func @loops(%x: memref<8xf32>, %out: memref<8xf32>) {
   loop.for %m = 0 to 8 {
     %a = loop.load %x[%m] : memref<8xf32>

@@ -5,13 +5,13 @@
 // RUN: not deplodock-opt %s -p 'tileify,cooperative-reduce{keep=some}' 2>&1 | filecheck %s --check-prefix=WORD
 // RUN: not deplodock-opt %s -p 'cooperative-reduce{threads=32}' 2>&1 | filecheck %s --check-prefix=NONE
 
-// SKIP:      t:004_cooperative_reduce skipped at @free: no reduction stands in the launch
-// SKIP-NEXT: t:004_cooperative_reduce skipped at @contraction: the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those
-// SKIP-NEXT: t:004_cooperative_reduce skipped at @ragged: the bound of the loop over %k is not constant
-// SKIP-NEXT: t:004_cooperative_reduce skipped at @prefix: the bound of the loop over %k varies along the row, so the registers of a thread cannot run it together; give vector=1 and keep=loops
-// SKIP-NEXT: t:004_cooperative_reduce skipped at @exchanged: %x is written and read in the launch, and another thread may be the one to read
-// SKIP-NEXT: t:004_cooperative_reduce skipped at @empty: keep=axes: the rows have no elements, so no point of the axes would be left to write their results
-// SKIP-NEXT: t:004_cooperative_reduce skipped at @unlike: keep=axes needs row loops of one extent, got 8, 4
+// SKIP:      cooperative_reduce skipped at @free: no reduction stands in the launch
+// SKIP-NEXT: cooperative_reduce skipped at @contraction: the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those
+// SKIP-NEXT: cooperative_reduce skipped at @ragged: the bound of the loop over %k is not constant
+// SKIP-NEXT: cooperative_reduce skipped at @prefix: the bound of the loop over %k varies along the row, so the registers of a thread cannot run it together; give vector=1 and keep=loops
+// SKIP-NEXT: cooperative_reduce skipped at @exchanged: %x is written and read in the launch, and another thread may be the one to read
+// SKIP-NEXT: cooperative_reduce skipped at @empty: keep=axes: the rows have no elements, so no point of the axes would be left to write their results
+// SKIP-NEXT: cooperative_reduce skipped at @unlike: keep=axes needs row loops of one extent, got 8, 4
 // WORD:    error: pass 'cooperative-reduce{keep="some"}': Incompatible types: given ('some',)
 // NONE:    error: cooperative-reduce{threads=32} applies to no kernel: @loops: no launch; run tileify first; @partial
 

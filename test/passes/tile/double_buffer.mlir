@@ -3,9 +3,9 @@
 // RUN: not deplodock-opt %t.once -p 'double-buffer{depth=3}' 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: not deplodock-opt %s -p 'double-buffer{depth=0}' 2>&1 | filecheck %s --check-prefix ZERO
 
-// SKIP: t:010_double_buffer skipped at @crowded: 3 buffers take 4224 bytes of shared memory, one of each 1408; a CTA has 3072 where 57 share an SM
-// SKIP: t:010_double_buffer skipped at @single: the reductions that fill slabs have a single step
-// SKIP: t:010_double_buffer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
+// SKIP: double_buffer skipped at @crowded: 3 buffers take 4224 bytes of shared memory, one of each 1408; a CTA has 3072 where 57 share an SM
+// SKIP: double_buffer skipped at @single: the reductions that fill slabs have a single step
+// SKIP: double_buffer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
 // TWICE: double-buffer{depth=3} applies to no kernel: @matmul: the slabs have several buffers already
 // ZERO: the option depth must be a positive integer, got 0
 

@@ -100,7 +100,7 @@ func.func @staged(%x: memref<8x8xf32>, %out: memref<8xf32>) {
 
 // -----
 
-// SKIP: t:016_mark_unroll skipped at @long: no loop takes at most 100 instructions unrolled
+// SKIP: mark_unroll skipped at @long: no loop takes at most 100 instructions unrolled
 func.func @long(%x: memref<8x1000xf32>, %out: memref<8xf32>) {
   tile.launch (%m = 8 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 1000 : f32 {
@@ -113,7 +113,7 @@ func.func @long(%x: memref<8x1000xf32>, %out: memref<8xf32>) {
 }
 
 // A product that no accumulator takes in is an instruction beside its sum.
-// SKIP: t:016_mark_unroll skipped at @affine: no loop takes at most 100 instructions unrolled
+// SKIP: mark_unroll skipped at @affine: no loop takes at most 100 instructions unrolled
 func.func @affine(%x: memref<8x30xf32>, %out: memref<8x30xf32>) {
   tile.launch (%m = 8 : thread) {
     loop.for %i = 0 to 30 {

@@ -4,13 +4,13 @@
 // RUN: deplodock-opt %s -p 'pad-smem{pad=8}' 2>/dev/null | filecheck %s --check-prefix=GIVEN
 // RUN: not deplodock-opt %s -p 'pad-smem{pad=0}' 2>&1 | filecheck %s --check-prefix=ZERO
 
-// SKIP:      t:014_pad_smem skipped at @free: %x: no conflicts: 64 wavefronts of 64 ideal
-// SKIP-NEXT: t:014_pad_smem skipped at @row: %x: its slab is a single row
-// SKIP-NEXT: t:014_pad_smem skipped at @helpless: %x: no padding takes fewer than 8 wavefronts of 6 ideal
-// SKIP-NEXT: t:014_pad_smem skipped at @budget: %x: 4 more elements a row exceed the shared memory of a CTA
-// SKIP-NEXT: t:014_pad_smem skipped at @nothing: no slab is staged in shared memory; run stage-inputs first
-// SKIP-NEXT: t:014_pad_smem skipped at @ring: the slabs are slots of a ring already; run pad-smem before pipeline-k-outer
-// SKIP-NEXT: t:014_pad_smem skipped at @loops: no launch; run tileify first
+// SKIP:      pad_smem skipped at @free: %x: no conflicts: 64 wavefronts of 64 ideal
+// SKIP-NEXT: pad_smem skipped at @row: %x: its slab is a single row
+// SKIP-NEXT: pad_smem skipped at @helpless: %x: no padding takes fewer than 8 wavefronts of 6 ideal
+// SKIP-NEXT: pad_smem skipped at @budget: %x: 4 more elements a row exceed the shared memory of a CTA
+// SKIP-NEXT: pad_smem skipped at @nothing: no slab is staged in shared memory; run stage-inputs first
+// SKIP-NEXT: pad_smem skipped at @ring: the slabs are slots of a ring already; run pad-smem before pipeline-k-outer
+// SKIP-NEXT: pad_smem skipped at @loops: no launch; run tileify first
 
 // ZERO:   error: the option pad must be a positive integer, got 0
 

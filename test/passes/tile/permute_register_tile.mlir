@@ -45,7 +45,7 @@ func.func @matmul(%x: memref<16x32xf32>, %w: memref<32x32xf32>, %out: memref<16x
 
 // -----
 
-// SKIP: t:009_permute_register_tile skipped at @pointwise: the launch has no contraction
+// SKIP: permute_register_tile skipped at @pointwise: the launch has no contraction
 func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   tile.launch (%m_t = 2 : thread, %m_r = 4 : register) {
     %m = loop.index [%m_t * 4 + %m_r]
@@ -55,7 +55,7 @@ func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   func.return
 }
 
-// SKIP: t:009_permute_register_tile skipped at @cells: the launch has no register axes; run register-tile first
+// SKIP: permute_register_tile skipped at @cells: the launch has no register axes; run register-tile first
 func.func @cells(%x: memref<4x32xf32>, %w: memref<8x32xf32>, %out: memref<4x8xf32>) {
   tile.launch (%m = 4 : thread, %n = 8 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 32 : f32 {
@@ -70,7 +70,7 @@ func.func @cells(%x: memref<4x32xf32>, %w: memref<8x32xf32>, %out: memref<4x8xf3
 }
 
 // A warp of 2 x 4 threads needs as many.
-// SKIP: t:009_permute_register_tile skipped at @narrow: 4 lanes along n do not divide 2 threads
+// SKIP: permute_register_tile skipped at @narrow: 4 lanes along n do not divide 2 threads
 func.func @narrow(%x: memref<16x32xf32>, %w: memref<8x32xf32>, %out: memref<16x8xf32>) {
   tile.launch (%m_t = 2 : thread, %n_t = 2 : thread, %m_r = 8 : register, %n_r = 4 : register) {
     %m = loop.index [%m_t * 8 + %m_r]
@@ -87,7 +87,7 @@ func.func @narrow(%x: memref<16x32xf32>, %w: memref<8x32xf32>, %out: memref<16x8
 }
 
 // A slab that is read by thread and register apart would not follow the coordinate.
-// SKIP: t:009_permute_register_tile skipped at @apart: the threads and registers along m are used apart from the coordinate they make
+// SKIP: permute_register_tile skipped at @apart: the threads and registers along m are used apart from the coordinate they make
 func.func @apart(%x: memref<16x32xf32>, %w: memref<32x32xf32>, %out: memref<16x32xf32>) {
   tile.launch (%m_t = 2 : thread, %n_t = 8 : thread, %m_r = 8 : register, %n_r = 4 : register) {
     %m = loop.index [%m_t * 8 + %m_r]

@@ -7,11 +7,11 @@
 // RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=3}' 2>&1 | filecheck %s --check-prefix FAR
 // RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=1},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix NEAR
 
-// SKIP: t:015_pipeline_k_outer skipped at @single: the slabs have one buffer; run double-buffer first
-// SKIP: t:015_pipeline_k_outer skipped at @uneven: the slabs of one loop have 2 and 3 buffers; a ring has one depth
-// SKIP: t:015_pipeline_k_outer skipped at @short: copies 2 steps ahead need more than 2 buffers: one is being read
-// SKIP: t:015_pipeline_k_outer skipped at @partial: the loop over %ko has a loop.where of its own, so not every step runs
-// SKIP: t:015_pipeline_k_outer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
+// SKIP: pipeline_k_outer skipped at @single: the slabs have one buffer; run double-buffer first
+// SKIP: pipeline_k_outer skipped at @uneven: the slabs of one loop have 2 and 3 buffers; a ring has one depth
+// SKIP: pipeline_k_outer skipped at @short: copies 2 steps ahead need more than 2 buffers: one is being read
+// SKIP: pipeline_k_outer skipped at @partial: the loop over %ko has a loop.where of its own, so not every step runs
+// SKIP: pipeline_k_outer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
 // TWICE: @matmul: the slabs are on a ring already
 // ZERO: the option distance must be a positive integer, got 0
 // FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read

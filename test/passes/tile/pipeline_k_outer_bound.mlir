@@ -2,7 +2,7 @@
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
 // RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=2},materialize,place-barriers,verify-barriers' 2>/dev/null | filecheck %s --check-prefix KERNEL
 
-// SKIP: t:015_pipeline_k_outer skipped at @once: the loop over %ko has 1 steps, copies cannot run 2 ahead
+// SKIP: pipeline_k_outer skipped at @once: the loop over %ko has 1 steps, copies cannot run 2 ahead
 
 // Copies end where the loop of a CTA ends.
 // CHECK-LABEL: func.func @triangle

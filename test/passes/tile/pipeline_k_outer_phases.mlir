@@ -1,7 +1,7 @@
 // RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=1 barrier=mbarrier},verify-rings' --check-semantics 2>%t.skips | filecheck %s
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
 
-// SKIP: t:015_pipeline_k_outer skipped at @threads: the bound of the loop over %ko is not one of block axes alone; threads could end in unlike phases
+// SKIP: pipeline_k_outer skipped at @threads: the bound of the loop over %ko is not one of block axes alone; threads could end in unlike phases
 
 // A ring kept by phases may end where the block says, as all threads of a CTA end in the same phase.
 // CHECK-LABEL: func.func @blocks

@@ -57,7 +57,7 @@ func.func @ragged(%x: memref<10x32xf32>, %w: memref<2x32xf32>, %out: memref<10x2
 
 // -----
 
-// SKIP: t:008_register_tile skipped at @pointwise: m and n tile a contraction, and the launch has none; give vector
+// SKIP: register_tile skipped at @pointwise: m and n tile a contraction, and the launch has none; give vector
 func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   tile.launch (%m = 8 : thread) {
     %a = loop.load %x[%m] : memref<8xf32>
@@ -66,7 +66,7 @@ func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   func.return
 }
 
-// SKIP: t:008_register_tile skipped at @one: each thread has one output along every axis to tile, or its axes are not constant
+// SKIP: register_tile skipped at @one: each thread has one output along every axis to tile, or its axes are not constant
 func.func @one(%x: memref<1x32xf32>, %w: memref<1x32xf32>, %out: memref<1x1xf32>) {
   tile.launch (%m = 1 : thread, %n = 1 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 32 : f32 {

@@ -35,7 +35,7 @@ func.func @column_sum(%x: memref<32x10xf32>, %out: memref<10xf32>) {
 
 // -----
 
-// SKIP: t:008_register_tile skipped at @strided: no thread axis walks contiguous memory in every store
+// SKIP: register_tile skipped at @strided: no thread axis walks contiguous memory in every store
 func.func @strided(%x: memref<8xf32>, %out: memref<8x2xf32>) {
   tile.launch (%i = 8 : thread) {
     %v = loop.load %x[%i] : memref<8xf32>

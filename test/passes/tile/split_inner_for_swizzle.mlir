@@ -7,10 +7,10 @@
 // RUN: not deplodock-opt %s -p 'split-inner-for-swizzle{span=48}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: deplodock-opt %s -p split-inner-for-swizzle,pipeline-k-outer,materialize,place-barriers,verify-barriers 2>/dev/null | filecheck %s --check-prefix KERNEL
 
-// SKIP-DAG: t:012_split_inner_for_swizzle skipped at @rows: %x: no conflicts: 14 wavefronts of 14 ideal
-// SKIP-DAG: t:012_split_inner_for_swizzle skipped at @plain: no slab comes in boxes; run tma-copy first
-// SKIP-DAG: t:012_split_inner_for_swizzle skipped at @few: %x: its boxes of 512 bytes do not end at multiples of 1024, where the next starts; widen them
-// NARROW: t:012_split_inner_for_swizzle skipped at @plain: no slab comes in boxes; run tma-copy first
+// SKIP-DAG: split_inner_for_swizzle skipped at @rows: %x: no conflicts: 14 wavefronts of 14 ideal
+// SKIP-DAG: split_inner_for_swizzle skipped at @plain: no slab comes in boxes; run tma-copy first
+// SKIP-DAG: split_inner_for_swizzle skipped at @few: %x: its boxes of 512 bytes do not end at multiples of 1024, where the next starts; widen them
+// NARROW: split_inner_for_swizzle skipped at @plain: no slab comes in boxes; run tma-copy first
 // BAD: the option span must be 128, 64 or 32, got 48
 
 // Lanes read neighbouring rows: only the layout changes.

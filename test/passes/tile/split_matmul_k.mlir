@@ -54,7 +54,7 @@
 // CLUSTER-NEXT:    tile.launch (%{{.*}} = 2 : block, %[[S:.*]] = 3 : cluster, %{{.*}} = 4 : thread, %{{.*}} = 4 : thread)
 // CLUSTER:           tile.combine {arith.addf} %{{.*}} over (%[[S]]) : f32
 
-// WHOLE: t:003_split_matmul_k skipped at @residual: the tiles fill the SMs of the target without a split
+// WHOLE: split_matmul_k skipped at @residual: the tiles fill the SMs of the target without a split
 func.func @residual(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %res: memref<8x4xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : thread, %n = 4 : thread) {
     %acc = loop.reduce {arith.addf} %ko = 0 to 4 : f32 {
@@ -119,7 +119,7 @@ func.func @taken(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf3
   func.return
 }
 
-// SKIP: t:003_split_matmul_k skipped at @distance: no reduction of the launch is a contraction
+// SKIP: split_matmul_k skipped at @distance: no reduction of the launch is a contraction
 // CHECK-LABEL: func.func @distance
 // CHECK-NEXT:    tile.launch (%{{.*}} = 8 : thread, %{{.*}} = 4 : thread) {
 func.func @distance(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf32>) {
@@ -135,7 +135,7 @@ func.func @distance(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4
   func.return
 }
 
-// SKIP: t:003_split_matmul_k skipped at @blocks: the launch has blocks, registers or slabs; split-matmul-k runs before what makes them
+// SKIP: split_matmul_k skipped at @blocks: the launch has blocks, registers or slabs; split-matmul-k runs before what makes them
 func.func @blocks(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : block, %n = 4 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to 32 : f32 {
@@ -149,7 +149,7 @@ func.func @blocks(%x: memref<8x32xf32>, %w: memref<4x32xf32>, %out: memref<8x4xf
   func.return
 }
 
-// SKIP: t:003_split_matmul_k skipped at @causal: the bound of the loop over %k is not constant
+// SKIP: split_matmul_k skipped at @causal: the bound of the loop over %k is not constant
 func.func @causal(%x: memref<8x8xf32>, %w: memref<4x8xf32>, %out: memref<8x4xf32>) {
   tile.launch (%m = 8 : thread, %n = 4 : thread) {
     %acc = loop.reduce {arith.addf} %k = 0 to min(%m + 1, 8) : f32 {

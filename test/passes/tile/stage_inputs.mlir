@@ -6,12 +6,12 @@
 // RUN: deplodock-opt %s -p tileify,stage-inputs,stage-inputs | diff - %t.once
 // RUN: not deplodock-opt %s -p 'tileify,stage-inputs{memory=texture}' 2>&1 | filecheck %s --check-prefix=WORD
 
-// SKIP:      t:007_stage_inputs skipped at @rms_norm: %x: 2048 values of a thread exceed 32 registers; its slab of 262144 bytes exceeds the 232448 bytes of shared memory left to a CTA; %w: one warp reads it, so the L1 cache serves it
-// SKIP:      t:007_stage_inputs skipped at @in_place: no input is read from global memory
-// SKIP:      t:007_stage_inputs skipped at @once: %x: each element is read once by a CTA
-// SKIP:      t:007_stage_inputs skipped at @registers_only: %x: a thread reads each element once
-// SKIP:      t:007_stage_inputs skipped at @gathered: %idx: each element is read once by a CTA; %x: its subscripts are not affine in the axes
-// SKIP:      t:007_stage_inputs skipped at @divergent: %x: not all threads run the loop over %j alike
+// SKIP:      stage_inputs skipped at @rms_norm: %x: 2048 values of a thread exceed 32 registers; its slab of 262144 bytes exceeds the 232448 bytes of shared memory left to a CTA; %w: one warp reads it, so the L1 cache serves it
+// SKIP:      stage_inputs skipped at @in_place: no input is read from global memory
+// SKIP:      stage_inputs skipped at @once: %x: each element is read once by a CTA
+// SKIP:      stage_inputs skipped at @registers_only: %x: a thread reads each element once
+// SKIP:      stage_inputs skipped at @gathered: %idx: each element is read once by a CTA; %x: its subscripts are not affine in the axes
+// SKIP:      stage_inputs skipped at @divergent: %x: not all threads run the loop over %j alike
 // WORD:    error: pass 'stage-inputs{memory="texture"}': Incompatible types: given ('texture',), expected
 
 // Threads of several warps read x, bias and w more than once: shared slabs.

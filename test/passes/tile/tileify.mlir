@@ -3,10 +3,10 @@
 // RUN: deplodock-opt %s -p tileify --split-input-file --check-semantics
 // RUN: deplodock-opt %s -p tileify,tileify | diff - %t.once
 
-// SKIP:      t:001_tileify skipped at @reads_back: %out is read after it was written, and launches alone order memory
-// SKIP-NEXT: t:001_tileify skipped at @launched: the kernel is a launch already
-// SKIP-NEXT: t:001_tileify skipped at @left_out: the kernel's schedule leaves it out
-// SKIP-NEXT: t:001_tileify skipped at @host: memref.alloc is host code, which a launch cannot hold
+// SKIP:      tileify skipped at @reads_back: %out is read after it was written, and launches alone order memory
+// SKIP-NEXT: tileify skipped at @launched: the kernel is a launch already
+// SKIP-NEXT: tileify skipped at @left_out: the kernel's schedule leaves it out
+// SKIP-NEXT: tileify skipped at @host: memref.alloc is host code, which a launch cannot hold
 
 // Outer free loops become axes; the reduction stays.
 // CHECK-LABEL: func.func @matmul(%x: memref<5x64xf32>, %w: memref<64x7xf32>, %out: memref<5x7xf32>) {

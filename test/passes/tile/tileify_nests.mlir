@@ -50,7 +50,7 @@ func.func @k_shared(%x: memref<3xf32>, %o0: memref<3xf32>, %o1: memref<5xf32>) {
 // Nor where the launches would change the order of accesses to a buffer: %s is read before %x is written.
 // CHECK-LABEL: func.func @k_order
 // CHECK-NOT:     tile.launch
-// SKIP:        t:001_tileify skipped at @k_order: %x is read and written in another order than the nests are launched in
+// SKIP:        tileify skipped at @k_order: %x is read and written in another order than the nests are launched in
 func.func @k_order(%x: memref<3xf32>, %y: memref<3xf32>, %out: memref<5xf32>) {
   %s = loop.load %x[0] : memref<3xf32>
   loop.for %i = 0 to 3 {

@@ -6,13 +6,13 @@
 // RUN: not deplodock-opt %s -p 'tma-copy{bytes=64}' 2>&1 | filecheck %s --check-prefix NARROW
 // RUN: deplodock-opt %s -p tma-copy,async-copy,pipeline-k-outer,verify-rings,materialize,place-barriers,verify-barriers 2>/dev/null | filecheck %s --check-prefix KERNEL
 
-// SKIP-DAG: t:011_tma_copy skipped at @single: %x: its slab has one buffer; run double-buffer first
-// SKIP-DAG: t:011_tma_copy skipped at @pitch: %x: the rows of a buffer with a tensor map are multiples of 16 bytes, got 50 f32; copy without it
-// SKIP-DAG: t:011_tma_copy skipped at @short: %x: its boxes of 96 bytes do not end at multiples of 128, where the next starts; widen them
-// SKIP-DAG: t:011_tma_copy skipped at @diagonal: %x: a coordinate of its slab does not walk one subscript alone
-// SKIP-DAG: t:011_tma_copy skipped at @strided: %x: its slab takes no neighbours
-// SKIP-DAG: t:011_tma_copy skipped at @padded: %x: its rows are padded, and those of a box lie side by side
-// SKIP-DAG: t:011_tma_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
+// SKIP-DAG: tma_copy skipped at @single: %x: its slab has one buffer; run double-buffer first
+// SKIP-DAG: tma_copy skipped at @pitch: %x: the rows of a buffer with a tensor map are multiples of 16 bytes, got 50 f32; copy without it
+// SKIP-DAG: tma_copy skipped at @short: %x: its boxes of 96 bytes do not end at multiples of 128, where the next starts; widen them
+// SKIP-DAG: tma_copy skipped at @diagonal: %x: a coordinate of its slab does not walk one subscript alone
+// SKIP-DAG: tma_copy skipped at @strided: %x: its slab takes no neighbours
+// SKIP-DAG: tma_copy skipped at @padded: %x: its rows are padded, and those of a box lie side by side
+// SKIP-DAG: tma_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
 // TWICE: @matmul: %w: its slab is transposed, and a box keeps the order of dimensions
 // BAD: the option bytes must be a multiple of 16, got 20
 // NARROW: @matmul: %x: the rows of its boxes have 32 bytes, less than 64; %w: its slab is transposed, and a box keeps the order of dimensions

@@ -29,10 +29,10 @@ func.func @k_row(%x: memref<4x64xf32>, %out: memref<4xf32>) {
 
 // COLOR: {{.*}}func.func{{.*}} {{.*}}@k_row{{.*}}({{.*}}%x
 
-// TRACE:      >>> t:001_tileify @k_row
+// TRACE:      >>> t:{{[0-9]+}}_tileify @k_row
 // TRACE-NEXT: @@
 // TRACE:      {{^}}-  loop.for %a0 = 0 to 4 {
 // TRACE-NEXT: {{^}}+  tile.launch (%a0 = 4 : thread) {
-// TRACE:      <<< t:001_tileify
-// TRACE:      --- t:007_stage_inputs skipped at @k_row:
+// TRACE:      <<< t:{{[0-9]+}}_tileify
+// TRACE:      --- t:{{[0-9]+}}_stage_inputs skipped at @k_row:
 // TRACE:      builtin.module

@@ -1,4 +1,4 @@
-"""v:002 verify-rings: check that slots of rings are filled before they are read, and read before filled again.
+"""verify-rings: check that slots of rings are filled before they are read, and read before filled again.
 
 That is proved for all steps at once (`analysis/order/rings.py`). On `%ring = tile.ring 3`, in
 
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.order.rings import faults, rings
+from deplodock.passes.check import CheckPass
 from deplodock.passes.failures import failure
 
 
 @dataclass(frozen=True)
-class VerifyRingsPass(ModulePass):
+class VerifyRingsPass(CheckPass):
     """Check the slots of rings: each filled before it is read, and released before it is filled again."""
 
     name = "verify-rings"
