@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,7 @@ from deplodock.interpreters.simulate.checks.grid import Grid
 from deplodock.interpreters.simulate.checks.phases import Phases
 from deplodock.interpreters.simulate.checks.proxy import Proxies
 from deplodock.interpreters.simulate.checks.warps import sectors, warps, wavefronts
+from deplodock.interpreters.simulate.elements import dot, is_same_in_ctas, select, select_values, widened
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer, Layout, Registers, Values, origin_at
 from deplodock.interpreters.simulate.nests import Access
@@ -128,10 +128,10 @@ class MemoryUnit:
         frame = place.frame
         if self._check and self._cluster_size > 1 and self._is_shared(buffer):
             self._record_in_cluster(access, buffer, element, frame)
-        lanes = _select(element, access, frame.shape, frame.mask)
-        buffer.write(lanes, _select_values(value, access, frame.shape, frame.mask))
+        lanes = select(element, access, frame.shape, frame.mask)
+        buffer.write(lanes, select_values(value, access, frame.shape, frame.mask))
         if self._boxed:
-            self.proxies.write(buffer, lanes, _select(np.arange(self._threads), access, frame.shape, frame.mask))
+            self.proxies.write(buffer, lanes, select(np.arange(self._threads), access, frame.shape, frame.mask))
         if buffer.log is not None:
             self._check_overwritten(access, buffer, place)
             self._record(access, buffer, buffer.log, place)
@@ -141,7 +141,7 @@ class MemoryUnit:
         place = self._place(access, buffer, subscripts, frame)
         element, shape, mask = self._elements(access, buffer, place), place.frame.shape, place.frame.mask
         ids = np.broadcast_to(self.ids.reshape(-1, 1), shape)
-        return _select(element, access, shape, mask), _select(ids, access, shape, mask)
+        return select(element, access, shape, mask), select(ids, access, shape, mask)
 
     def copy(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], value: Values, frame: Frame) -> None:
         """Start to copy the values of lanes to shared memory; they arrive when the lanes wait for them."""
@@ -164,9 +164,9 @@ class MemoryUnit:
         stamp = thread if self.phases is None else self.phases.clocks.stamp(copies=True)
         tag = AccessLog.tag(2 * self._numbers[access.op] + 1, stamp)
         lanes = (self._elements(access, buffer, place), tag, cta, thread)
-        element, tag, cta, thread = (_select(array, access, shape, mask) for array in lanes)
-        same = _is_same_in_ctas(place.element) and (mask is None or _is_same_in_ctas(mask))
-        return Copies(buffer, element, _select_values(value, access, shape, mask), tag, cta, thread, same)
+        element, tag, cta, thread = (select(array, access, shape, mask) for array in lanes)
+        same = is_same_in_ctas(place.element) and (mask is None or is_same_in_ctas(mask))
+        return Copies(buffer, element, select_values(value, access, shape, mask), tag, cta, thread, same)
 
     def commit(self, frame: Frame) -> None:
         """Close the group of copies that lanes have open."""
@@ -175,7 +175,7 @@ class MemoryUnit:
     def wait(self, frame: Frame, pending: int) -> None:
         """Let arrive what lanes copy, but for their `pending` last groups: they write it now."""
         lanes = all_lanes(frame)
-        same = _is_same_in_ctas(lanes if frame.mask is not None else lanes[:1])
+        same = is_same_in_ctas(lanes if frame.mask is not None else lanes[:1])
         landed = self.flight.land(lanes, pending)
         if self.phases is not None:
             stamp = np.broadcast_to(self.phases.clocks.stamp(), lanes.shape)
@@ -243,7 +243,7 @@ class MemoryUnit:
             if self._check and outside.any():
                 self._report_outside(access, subscripts, frame, outside)
             frame = frame.where(inside)
-        element = _dot(subscripts, rows)
+        element = dot(subscripts, rows)
         place = _Place(element if inside is None else np.where(inside, element, 0), address, frame, inside)
         if self._check and access.width > 1:
             self._check_alignment(access, layout, place)
@@ -253,7 +253,7 @@ class MemoryUnit:
 
     def _elements(self, access: Access, buffer: Buffer | Registers, place: _Place, rank: Array | None = None) -> Array:
         """The numbers of all elements accessed, in the copy of the lane's CTA, or of that rank in its cluster."""
-        element = _widened(place.element, access, place.frame)
+        element = widened(place.element, access, place.frame)
         if not isinstance(buffer, Buffer) or not self._is_shared(buffer):
             return element
         if rank is not None:
@@ -268,7 +268,7 @@ class MemoryUnit:
     def _record_in_cluster(self, access: Access, buffer: Buffer, element: Array, frame: Frame) -> None:
         """Log an access for the other CTAs of the cluster."""
         cta = np.arange(self.ctas).reshape(-1, 1)
-        elements, ctas = (_select(lanes, access, frame.shape, frame.mask) for lanes in (element, cta))
+        elements, ctas = (select(lanes, access, frame.shape, frame.mask) for lanes in (element, cta))
         self._in_cluster.access(access.op, buffer, elements, ctas, writes=access.writes)
 
     def _untag(self, tag: int, buffer: Buffer) -> tuple[int, int]:
@@ -350,19 +350,19 @@ class MemoryUnit:
     def _record(self, access: Access, buffer: Buffer, log: AccessLog, place: _Place, *, issues: bool = False) -> None:
         """Log an access, and report its races with earlier ones; one that only `issues` a copy is not logged."""
         shape, mask, times = place.frame.shape, place.frame.mask, 1
-        element, thread = _widened(place.element, access, place.frame), np.arange(self._threads)
+        element, thread = widened(place.element, access, place.frame), np.arange(self._threads)
         if not self._is_shared(buffer):
             thread = self._in_grid(thread, place, writes=access.writes)
         else:
             thread = thread if self.phases is None else self.phases.clocks.stamp()
-            is_one = log.copies == 1 and _is_same_in_ctas(thread)
-            if is_one and _is_same_in_ctas(element) and (mask is None or _is_same_in_ctas(mask)):
+            is_one = log.copies == 1 and is_same_in_ctas(thread)
+            if is_one and is_same_in_ctas(element) and (mask is None or is_same_in_ctas(mask)):
                 shape, times = (*shape[:-2], 1, shape[-1]), self.ctas
             else:
                 log.spread(self.ctas)
                 element = element + self._copies(buffer)
         tags = AccessLog.tag(2 * self._numbers[access.op] + access.writes, thread)
-        elements, tags = (_select(lanes, access, shape, mask) for lanes in (element, tags))
+        elements, tags = (select(lanes, access, shape, mask) for lanes in (element, tags))
         races = (log.overwrite if issues else log.write if access.writes else log.read)(elements, tags)
         if (races >= 0).any():
             self._report_races(access, buffer, elements, tags, races, times)
@@ -477,30 +477,3 @@ class MemoryUnit:
 
 def _verb(number: int) -> str:
     return "writes" if number % 2 else "reads"
-
-
-def _dot(subscripts: Sequence[Array], strides: Sequence[int]) -> Array:
-    return np.asarray(sum((s * stride for s, stride in zip(subscripts, strides, strict=True)), np.asarray(0)))
-
-
-def _widened(element: Array, access: Access, frame: Frame) -> Array:
-    """All elements of accesses that start at `element`, in a first dimension if there is more than one."""
-    if access.width == 1:
-        return element
-    return element + np.arange(access.width).reshape(-1, *(1,) * len(frame.shape))
-
-
-def _is_same_in_ctas(lanes: Array) -> bool:
-    return lanes.ndim < 2 or lanes.shape[-2] == 1
-
-
-def _select(value: Array, access: Access, shape: tuple[int, ...], mask: Array | None) -> Array:
-    """The values of all active lanes, and all elements of their accesses, one after the other."""
-    wide = shape if access.width == 1 else (access.width, *shape)
-    lanes = np.broadcast_to(value, wide)
-    return lanes.reshape(math.prod(wide)) if mask is None else lanes[np.broadcast_to(mask, wide)]
-
-
-def _select_values(value: Values, access: Access, shape: tuple[int, ...], mask: Array | None) -> Values:
-    origin = None if value.origin is None else _select(value.origin, access, shape, mask)
-    return Values(_select(value.data, access, shape, mask), origin)

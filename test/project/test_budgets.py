@@ -44,3 +44,33 @@ def test_no_class_outside_of_dialects_is_called_as_one_in_them() -> None:
 
 def test_namesakes_are_found() -> None:
     assert namesakes("analysis", "analysis")["Linear"] == ["analysis/affine/linear.py"] * 2
+
+
+def modules() -> Iterator[Path]:
+    """The files of the package."""
+    for folder in (DIALECTS, *OTHERS):
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_no_file_is_longer_than_500_lines() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    assert not {path: length for path, length in lengths.items() if length > 500}
+
+
+def test_no_function_is_longer_than_60_lines() -> None:
+    functions = [
+        (f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(functions) > 1000
+    assert not [function for function in functions if function[1] > 60]
+
+
+def test_tests_stand_where_their_source_stands() -> None:
+    """But for those of the whole in test/project and those that need a GPU."""
+    folders = {path.parent.relative_to(ROOT / "test") for path in (ROOT / "test").rglob("test_*.py")}
+    folders |= {path.parent.relative_to(ROOT / "test") for path in (ROOT / "test").rglob("*.mlir")}
+    own = {Path("project"), Path("gpu")}
+    assert not {str(folder) for folder in folders - own if not (ROOT / folder).is_dir()}

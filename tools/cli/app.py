@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -177,31 +177,44 @@ def run_command(
     """
     given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
     session = _session(context, given)
-    measured = "--bench" if bench else "--profile" if profile else None
+    missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
+    if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
+        session.options = replace(session.options, target=_runtime().device_target())
+    program = _read(session, file, expression, weights=True)
+    if program.captured is None:
+        _refuse_what_needs_python(bench, replacement)
+    # The simulator needs numpy, which `compile` of IR text does without.
+    with session.clock.part("import deplodock"):
+        run = importlib.import_module("deplodock.tools.cli.run")
+    how = run.RunOptions("cuda" if missing is None else "sim", bench=bench, profile=profile, json=as_json, limit=limit)
+    outcome = run.run(session, program, ir, replacement, how)
+    sys.stdout.flush()
+    raise typer.Exit(outcome.code)
+
+
+def _missing_gpu(session: Session, device: Device, measured: str | None) -> str | None:
+    """Why `run` uses the simulator, or None. Raises Error where the option `measured` or the device demands a GPU."""
     if measured and device is Device.SIM:
         raise typer.BadParameter(f"{measured} measures a GPU: leave out --device sim")
     with session.clock.part("import deplodock"):
-        runtime = importlib.import_module("deplodock.runtime.device")
+        runtime = _runtime()
     missing = runtime.missing() if device is not Device.SIM else "--device sim"
     if missing is not None and (measured or device is Device.CUDA):
         without = f"without {measured}, " if measured else ""
         raise Error(f"{missing}; {without}--device sim runs the program in the simulator")
-    if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
-        session.options = replace(session.options, target=runtime.device_target())
-    program = _read(session, file, expression, weights=True)
-    if bench and program.captured is None:
+    return missing
+
+
+def _refuse_what_needs_python(bench: bool, replacement: str | None) -> None:
+    if bench:
         raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
-    if replacement is not None and program.captured is None:
+    if replacement is not None:
         raise typer.BadParameter("--from takes its inputs from a Python program: give -c EXPR or a .py file")
-    # The simulator needs numpy, which `compile` of IR text does without.
-    with session.clock.part("import deplodock"):
-        run = importlib.import_module("deplodock.tools.cli.run")
-    place = "cuda" if missing is None else "sim"
-    how = run.RunOptions(place, bench=bench, profile=profile, json=as_json, limit=limit)
-    outcome = run.run(session, program, ir, replacement, how)
-    sys.stdout.flush()
-    if outcome.code:
-        raise typer.Exit(outcome.code)
+
+
+def _runtime() -> Any:
+    """The module of the GPU, whose packages take long to import."""
+    return importlib.import_module("deplodock.runtime.device")
 
 
 @app.command("bench")
@@ -244,7 +257,7 @@ def bench_command(
         return
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
-    runtime = importlib.import_module("deplodock.runtime.device")
+    runtime = _runtime()
     missing = runtime.missing()
     if missing is not None and not compile_only:
         raise Error(f"{missing}; --compile-only compiles the rows without a GPU")
