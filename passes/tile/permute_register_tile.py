@@ -38,8 +38,6 @@ from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute,
 from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import VECTOR, Options
 
-PLACEMENTS = ("blocked", "strided", "strips")
-
 
 @dataclass(frozen=True)
 class PermuteRegisterTilePass(ModulePass):
@@ -81,9 +79,6 @@ class RegisterTile:
 
 def permute_register_tile(function: func.FuncOp, options: Options) -> None:
     """Place the register tile of every launch; Skip with the reason if none can be."""
-    for name in ("m", "n"):
-        if name in options and options[name] not in PLACEMENTS:
-            raise PassFailedException(f"the option {name} is one of {', '.join(PLACEMENTS)}, got {options[name]}")
     lanes = str(options.get("lanes", ""))
     if set(lanes) - {"m", "n"}:
         raise PassFailedException(f"lanes is a word of the letters m and n, got {lanes}")

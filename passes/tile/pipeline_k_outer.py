@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -32,7 +33,6 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import bounds_of
@@ -59,7 +59,7 @@ class PipelineKOuterPass(ModulePass):
 
     name = "pipeline-k-outer"
     distance: int | None = None
-    barrier: str | None = None
+    barrier: Literal["cta", "mbarrier"] | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_rule(self, op, pipeline_k_outer)
@@ -200,8 +200,6 @@ def _is_mbarrier(
     """Whether phases keep the steps in order. Raises Skip if copies need them otherwise, or cannot arrive at one."""
     boxes = [op for op in stages if op.is_tma]
     barrier = options.get("barrier", "mbarrier" if boxes else "cta")
-    if barrier not in ("cta", "mbarrier"):
-        raise PassFailedException(f"the option barrier must be cta or mbarrier, got {barrier}")
     if barrier == "cta" and boxes:
         name = label(boxes[0].slab)
         raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")
