@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.shape.nest import kernels, nests
 from deplodock.analysis.shape.roles import contraction
@@ -26,28 +25,13 @@ from deplodock.passes.tile.pad_smem import PadSmemPass
 from deplodock.passes.tile.permute_register_tile import PermuteRegisterTilePass
 from deplodock.passes.tile.pipeline_k_outer import PipelineKOuterPass
 from deplodock.passes.tile.register_tile import RegisterTilePass
+from deplodock.passes.tile.rule import Rule
 from deplodock.passes.tile.split_inner_for_swizzle import SplitInnerForSwizzlePass
 from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.stage_inputs import StageInputsPass
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.passes.tile.tma_copy import TmaCopyPass
 from deplodock.schedule.schedule import Schedule
-
-BEFORE = {
-    "blockify-launch": ("cooperative-reduce", "split-matmul-k"),
-    "chunk-reduce": ("cooperative-reduce",),
-    "stage-inputs": ("chunk-matmul-k", "split-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch"),
-    "register-tile": ("cooperative-reduce", "split-matmul-k", "blockify-launch"),
-    "permute-register-tile": ("register-tile",),
-    "mark-unroll": ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce"),
-    "double-buffer": ("stage-inputs",),
-    "tma-copy": ("stage-inputs", "double-buffer"),
-    "split-inner-for-swizzle": ("tma-copy",),
-    "async-copy": ("stage-inputs", "tma-copy"),
-    "pad-smem": ("stage-inputs", "tma-copy"),
-    "pipeline-k-outer": ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle"),
-}
-"""The rules that refuse once the rule has fired, so that they come before it."""
 
 CONTRACTION, OTHER = "contraction", "other"
 """The classes of kernels."""
@@ -56,7 +40,7 @@ NEEDED = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buff
 """The rules that are never left out of those drawn."""
 
 
-def contraction_rules(draw: random.Random) -> list[ModulePass]:
+def contraction_rules(draw: random.Random) -> list[Rule]:
     """Random options of the rules for contractions."""
     m, n = draw.choice([1, 2, 2, 3, 4, 8]), draw.choice([1, 2, 2, 4, 5])
     rows, columns = draw.choice(
@@ -93,7 +77,7 @@ def contraction_rules(draw: random.Random) -> list[ModulePass]:
     ]
 
 
-def reduction_rules(draw: random.Random) -> list[ModulePass]:
+def reduction_rules(draw: random.Random) -> list[Rule]:
     """Random options of the rules for other kernels."""
     cooperative = CooperativeReducePass(
         threads=draw.choice([1, 2, 3, 8, 16, 24, 32, 64, 96]),
@@ -117,14 +101,14 @@ def reduction_rules(draw: random.Random) -> list[ModulePass]:
     ]
 
 
-def legal_order(draw: random.Random, rules: Sequence[ModulePass]) -> list[ModulePass]:
+def legal_order(draw: random.Random, rules: Sequence[Rule]) -> list[Rule]:
     """Rules in a random legal order after tileify; some that are not needed are left out."""
     drawn = [rule for rule in rules if rule.name in NEEDED or draw.random() < 0.93]
     draw.shuffle(drawn)
-    ordered: list[ModulePass] = []
+    ordered: list[Rule] = []
     while drawn:
         names = {rule.name for rule in drawn}
-        free = next(rule for rule in drawn if not names & set(BEFORE.get(rule.name, ())))
+        free = next(rule for rule in drawn if not names & set(rule.after))
         drawn.remove(free)
         ordered.append(free)
     return [TileifyPass(), *ordered]
@@ -146,12 +130,12 @@ def write_schedules(module: ModuleOp, schedules: Mapping[str, Schedule]) -> None
         write_schedule(function, schedules[class_of(function)])
 
 
-def _schedule(draw: random.Random, rules: Sequence[ModulePass]) -> Schedule:
+def _schedule(draw: random.Random, rules: Sequence[Rule]) -> Schedule:
     kept = [rule for rule in rules if rule.name in NEEDED or draw.random() < 0.93]
     return {"tileify": {}, **{rule.name: _options(rule) for rule in kept}}
 
 
-def _options(rule: ModulePass) -> dict[str, int | str]:
+def _options(rule: Rule) -> dict[str, int | str]:
     """The options that a rule is given."""
     spec = rule.pipeline_pass_spec()
     return {name: value for name, (value,) in spec.parameters.items() if isinstance(value, int | str)}

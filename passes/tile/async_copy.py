@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -23,12 +22,12 @@ from deplodock.analysis.operations import label
 from deplodock.dialects import tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.passes.tile.engines import fill_by
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class AsyncCopyPass(ModulePass):
+class AsyncCopyPass(Rule):
     """Fill shared slabs by asynchronous copies.
 
     Parameters:
@@ -36,6 +35,7 @@ class AsyncCopyPass(ModulePass):
     """
 
     name = "async-copy"
+    after = ("stage-inputs", "tma-copy")
     bytes: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -32,7 +32,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import (
@@ -48,13 +47,23 @@ from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, each_launch, folded, is_mixed, positive, staged
+from deplodock.passes.tile.rule import (
+    NothingToDo,
+    Rule,
+    Skip,
+    apply_rule,
+    each_launch,
+    folded,
+    is_mixed,
+    positive,
+    staged,
+)
 from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.schedule import CONTRACTION_TILE, CTA_THREADS, Options
 
 
 @dataclass(frozen=True)
-class BlockifyLaunchPass(ModulePass):
+class BlockifyLaunchPass(Rule):
     """Split the free axes of a launch into blocks and the threads of a CTA.
 
     Parameters:
@@ -66,6 +75,7 @@ class BlockifyLaunchPass(ModulePass):
     """
 
     name = "blockify-launch"
+    after = ("cooperative-reduce", "split-matmul-k")
     m: int | None = None
     n: int | None = None
     threads: int | None = None

@@ -27,7 +27,6 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import AffineMapAttr, ModuleOp, UnitAttr
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map
@@ -37,14 +36,14 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import split_loop
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, staged
 from deplodock.passes.tile.tile_bounds import greatest
 from deplodock.schedule.choose.tiling import CHUNK
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class ChunkMatmulKPass(ModulePass):
+class ChunkMatmulKPass(Rule):
     """Split the reduce axis of a contraction into chunks.
 
     Parameters:

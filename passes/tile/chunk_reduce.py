@@ -18,18 +18,17 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of, innermost_reduction
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, staged
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, staged
 from deplodock.schedule.schedule import Options, reduce_chunk
 
 
 @dataclass(frozen=True)
-class ChunkReducePass(ModulePass):
+class ChunkReducePass(Rule):
     """Split reductions that are no contraction into chunks whose slabs fit in shared memory.
 
     Parameters:
@@ -37,6 +36,7 @@ class ChunkReducePass(ModulePass):
     """
 
     name = "chunk-reduce"
+    after = ("cooperative-reduce",)
     size: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

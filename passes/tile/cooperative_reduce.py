@@ -25,7 +25,6 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Region, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
@@ -36,7 +35,7 @@ from deplodock.analysis.shape.roles import contraction_of, row_chain
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import Options
 
 Part: TypeAlias = tuple[SSAValue, int]
@@ -44,7 +43,7 @@ Part: TypeAlias = tuple[SSAValue, int]
 
 
 @dataclass(frozen=True)
-class CooperativeReducePass(ModulePass):
+class CooperativeReducePass(Rule):
     """Let the threads of a CTA share the rows of a kernel that reduces them.
 
     Parameters:

@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.dialects import tile
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, shared_slabs
 from deplodock.schedule.schedule import PIPELINE_DEPTH, Options
 
 
 @dataclass(frozen=True)
-class DoubleBufferPass(ModulePass):
+class DoubleBufferPass(Rule):
     """Give the slabs that a reduction fills in each step several buffers.
 
     Parameters:
@@ -35,6 +34,7 @@ class DoubleBufferPass(ModulePass):
     """
 
     name = "double-buffer"
+    after = ("stage-inputs",)
     depth: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

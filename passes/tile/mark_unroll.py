@@ -21,18 +21,17 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.instructions import Instructions
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import LOOP_BODY, Options
 
 
 @dataclass(frozen=True)
-class MarkUnrollPass(ModulePass):
+class MarkUnrollPass(Rule):
     """Mark small loops to be unrolled.
 
     Parameters:
@@ -40,6 +39,7 @@ class MarkUnrollPass(ModulePass):
     """
 
     name = "mark-unroll"
+    after = ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce")
     limit: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -18,7 +18,6 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -27,12 +26,12 @@ from deplodock.analysis.machine.resources import buffer_bytes, buffer_elements, 
 from deplodock.analysis.machine.targets import BANK_BYTES, BANKS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive, shared_slabs
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, shared_slabs
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class PadSmemPass(ModulePass):
+class PadSmemPass(Rule):
     """Pad the rows of shared slabs whose accesses collide in the banks of shared memory.
 
     Parameters:
@@ -40,6 +39,7 @@ class PadSmemPass(ModulePass):
     """
 
     name = "pad-smem"
+    after = ("stage-inputs", "tma-copy")
     pad: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -25,7 +25,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
@@ -35,12 +34,12 @@ from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import VECTOR, Options
 
 
 @dataclass(frozen=True)
-class PermuteRegisterTilePass(ModulePass):
+class PermuteRegisterTilePass(Rule):
     """Choose which outputs of a contraction's tile a thread owns, and which threads share a warp.
 
     Parameters:
@@ -51,6 +50,7 @@ class PermuteRegisterTilePass(ModulePass):
     """
 
     name = "permute-register-tile"
+    after = ("register-tile",)
     m: Literal["blocked", "strided", "strips"] | None = None
     n: Literal["blocked", "strided", "strips"] | None = None
     vec: int | None = None

@@ -31,7 +31,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -43,12 +42,12 @@ from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import engine_of
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class PipelineKOuterPass(ModulePass):
+class PipelineKOuterPass(Rule):
     """Copy the slabs of a reduction some steps ahead of the step that reads them.
 
     Parameters:
@@ -58,6 +57,7 @@ class PipelineKOuterPass(ModulePass):
     """
 
     name = "pipeline-k-outer"
+    after = ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle")
     distance: int | None = None
     barrier: Literal["cta", "mbarrier"] | None = None
 

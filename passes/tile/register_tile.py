@@ -19,7 +19,6 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from deplodock.analysis.access.alignment import address
 from deplodock.analysis.affine.linear import subscripts_of
@@ -28,12 +27,12 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, is_mixed, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, folded, is_mixed, positive
 from deplodock.schedule.schedule import CELLS, VECTOR, Options
 
 
 @dataclass(frozen=True)
-class RegisterTilePass(ModulePass):
+class RegisterTilePass(Rule):
     """Let each thread compute several outputs.
 
     Parameters:
@@ -43,6 +42,7 @@ class RegisterTilePass(ModulePass):
     """
 
     name = "register-tile"
+    after = ("cooperative-reduce", "split-matmul-k", "blockify-launch")
     m: int | None = None
     n: int | None = None
     vector: int | None = None

@@ -9,7 +9,8 @@ no schedule may name, as one of another package, has the options given to the pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -27,6 +28,14 @@ from deplodock.schedule.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, 
 
 RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""
+
+
+@dataclass(frozen=True)
+class Rule(ModulePass):
+    """A rule that a schedule may name."""
+
+    after: ClassVar[tuple[str, ...]] = ()
+    """The rules that refuse a kernel once this one has changed it, so that it comes after them."""
 
 
 class Skip(Exception):

@@ -19,7 +19,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
@@ -32,12 +31,12 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
-from deplodock.passes.tile.rule import NothingToDo, Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import NothingToDo, Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class SplitInnerForSwizzlePass(ModulePass):
+class SplitInnerForSwizzlePass(Rule):
     """Swizzle the slabs that come in boxes, their rows split to the span of the swizzle.
 
     Parameters:
@@ -46,6 +45,7 @@ class SplitInnerForSwizzlePass(ModulePass):
     """
 
     name = "split-inner-for-swizzle"
+    after = ("tma-copy",)
     span: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

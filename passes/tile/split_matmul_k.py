@@ -42,7 +42,6 @@ from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
@@ -54,7 +53,7 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, folded, positive, staged
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, folded, positive, staged
 from deplodock.schedule.schedule import Options
 
 WAYS = ("block", "ticket", "cluster")
@@ -62,7 +61,7 @@ WAYS = ("block", "ticket", "cluster")
 
 
 @dataclass(frozen=True)
-class SplitMatmulKPass(ModulePass):
+class SplitMatmulKPass(Rule):
     """Share the reduce axis of a contraction among CTAs.
 
     Parameters:

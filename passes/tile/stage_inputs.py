@@ -28,7 +28,6 @@ from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -42,13 +41,13 @@ from deplodock.analysis.shape.nest import launches
 from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.tile.rule import Skip, apply_rule, shared_slabs
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.schedule import ROW_VALUES, Options
 
 
 @dataclass(frozen=True)
-class StageInputsPass(ModulePass):
+class StageInputsPass(Rule):
     """Copy slabs of inputs that are read more than once on chip.
 
     Parameters:
@@ -58,6 +57,7 @@ class StageInputsPass(ModulePass):
     """
 
     name = "stage-inputs"
+    after = ("chunk-matmul-k", "split-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch")
     memory: Literal["auto", "shared", "register"] | None = None
     transpose: Literal["never", "auto", "m", "n"] | None = None
 

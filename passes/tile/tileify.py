@@ -24,7 +24,6 @@ from xdsl.context import Context
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike
 
@@ -35,12 +34,12 @@ from deplodock.analysis.shape.nest import launch_bodies, launches
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis
-from deplodock.passes.tile.rule import Skip, apply_rule
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class TileifyPass(ModulePass):
+class TileifyPass(Rule):
     """Turn the outer free loops of a kernel into the thread axes of a launch."""
 
     name = "tileify"

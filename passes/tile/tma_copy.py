@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -26,12 +25,12 @@ from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.passes.tile.engines import fill_by
-from deplodock.passes.tile.rule import Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
 from deplodock.schedule.schedule import Options
 
 
 @dataclass(frozen=True)
-class TmaCopyPass(ModulePass):
+class TmaCopyPass(Rule):
     """Fill buffered shared slabs by the tensor memory accelerator.
 
     Parameters:
@@ -39,6 +38,7 @@ class TmaCopyPass(ModulePass):
     """
 
     name = "tma-copy"
+    after = ("stage-inputs", "double-buffer")
     bytes: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

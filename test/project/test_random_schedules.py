@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.utils.exceptions import PassFailedException
@@ -34,6 +33,7 @@ from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.passes.kernel.verify_resources import VerifyResourcesPass
+from deplodock.passes.tile.rule import Rule
 
 DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
@@ -283,12 +283,12 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], Program]]] = {
 """The kinds of kernels: how often each is drawn, and from what."""
 
 
-def rules(draw: random.Random, program: Program) -> list[ModulePass]:
+def rules(draw: random.Random, program: Program) -> list[Rule]:
     """A random schedule in a random legal order."""
     return legal_order(draw, contraction_rules(draw) if program.is_contraction else reduction_rules(draw))
 
 
-def applies(rule: ModulePass, module: ModuleOp) -> bool:
+def applies(rule: Rule, module: ModuleOp) -> bool:
     try:
         rule.apply(CONTEXT, module)
     except PassFailedException:
