@@ -37,7 +37,7 @@ from deplodock.analysis.host.arguments import name_checks
 from deplodock.dialects.elements import FLOATS, WIDE, ui8
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.dialects.torch.aten import ALIASES, WIDE_NUMBERS
-from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.source import Position, Source
 
@@ -225,13 +225,13 @@ class _Importer:
         positional = [p.name for p in schema.parameters if not p.keyword_only]
         given: dict[str, Any] = {**dict(zip(positional, node.args, strict=False)), **node.kwargs}
         given = self.in_memory(node, given) if schema.name == "as_strided" else given
-        element = self.common_element(node, given) if schema.rule is Rule.COMPARE else element
+        element = self.common_element(node, given) if schema.rule is TypeRule.COMPARE else element
         arguments: dict[str, Argument] = {}
         for parameter in schema.parameters:
             value = given.pop(parameter.name, parameter.default)
             if parameter.is_storage or value is None or (parameter.has_default and value == parameter.default):
                 continue
-            own = schema.rule is Rule.FREE or parameter.name in OWN_ELEMENTS
+            own = schema.rule is TypeRule.FREE or parameter.name in OWN_ELEMENTS
             wanted = None if own else element
             if parameter.is_list:
                 tensors = [self.values.get(item) for item in value]

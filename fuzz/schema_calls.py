@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from deplodock.dialects.torch.aten import SCHEMAS
-from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.fuzz.drawing import DTYPES, ELEMENTS, INTEGERS, Drawer
 from deplodock.fuzz.program import Node
 
@@ -81,7 +81,7 @@ def _dtypes(schema: Schema, parameter: Parameter) -> list[torch.dtype]:
     """The element types that an operand may have."""
     if parameter.name in OWN_ELEMENTS:
         elements = OWN_ELEMENTS[parameter.name]
-    elif schema.rule is Rule.FREE:
+    elif schema.rule is TypeRule.FREE:
         return list(DTYPES)
     else:
         elements = schema.elements

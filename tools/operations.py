@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 
 from deplodock.dialects.elements import INTEGERS, listed
 from deplodock.dialects.torch.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS
-from deplodock.dialects.torch.schema import Rule, Schema
+from deplodock.dialects.torch.schema import Schema, TypeRule
 from deplodock.passes.torch.decompose import LOWERINGS
 
 _NAMES: dict[tuple[Attribute, ...], str] = {
@@ -59,7 +59,7 @@ Results of a comparison are i1; of operations marked `to`, operands are of any t
 
 def _elements(schema: Schema) -> str:
     names = _NAMES.get(schema.elements) or listed(schema.elements)
-    return f"to {names}" if schema.rule is Rule.FREE else names
+    return f"to {names}" if schema.rule is TypeRule.FREE else names
 
 
 def _meaning(name: str) -> str:

@@ -51,7 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.elements import listed
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
 from deplodock.dialects.torch.aten import ANY, SCHEMAS
-from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.dialects.torch.shapes import result_shapes
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class AtenOp(IRDLOperation):
             same = wanted != schema.elements or type.element_type == results[0].element_type
             if type.element_type not in wanted or not same:
                 raise self._computes_on(wanted, type.element_type)
-        common = None if schema.rule is Rule.COMPARE else results[0]
+        common = None if schema.rule is TypeRule.COMPARE else results[0]
         for name, type in self._operand_types():
             if type.element_type not in ANY:
                 raise VerifyException(f"tensors hold {listed(ANY)}, not {type.element_type}")
@@ -217,10 +217,10 @@ class AtenOp(IRDLOperation):
                 if type.element_type not in OWN_ELEMENTS[name]:
                     raise VerifyException(f"{name} must hold {listed(OWN_ELEMENTS[name])}, not {type.element_type}")
                 continue
-            if schema.rule is Rule.FREE:
+            if schema.rule is TypeRule.FREE:
                 continue
             if common is not None and type.element_type != common.element_type:
-                what = "the other" if schema.rule is Rule.COMPARE else "the result"
+                what = "the other" if schema.rule is TypeRule.COMPARE else "the result"
                 raise VerifyException(f"the operand is {type}, {what} {common}: cast with torch.aten._to_copy")
             if type.element_type not in schema.elements:
                 raise self._computes_on(schema.elements, type.element_type)
@@ -241,7 +241,7 @@ class AtenOp(IRDLOperation):
             raise VerifyException(f"the operands and attributes give a result of type {given}, not {wanted}")
 
     def _computes_on(self, elements: Sequence[Attribute], found: Attribute) -> VerifyException:
-        verb = "gives" if self.schema().rule is not Rule.SAME else "computes on"
+        verb = "gives" if self.schema().rule is not TypeRule.SAME else "computes on"
         return VerifyException(f"{self.name} {verb} {listed(elements)}, not {found}: cast with torch.aten._to_copy")
 
     def _operand_types(self) -> list[tuple[str, TensorType[Attribute]]]:

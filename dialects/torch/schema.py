@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 from deplodock.dialects.elements import FLOATS
 
 
-class Rule(Enum):
+class TypeRule(Enum):
     """How the element types of operands and results belong together, but for the operands of `OWN_ELEMENTS`."""
 
     SAME = auto()
@@ -78,7 +78,7 @@ class Schema:
     name: str
     text: str
     parameters: tuple[Parameter, ...]
-    rule: Rule
+    rule: TypeRule
     elements: tuple[Attribute, ...]
 
     @property
@@ -103,7 +103,7 @@ class Schema:
         names = re.findall(r"Tensor (\w+)", self.text.rpartition(" -> ")[2])
         if position < len(names) and names[position] in OWN_ELEMENTS:
             return OWN_ELEMENTS[names[position]]
-        return (i1,) if self.rule is Rule.COMPARE else self.elements
+        return (i1,) if self.rule is TypeRule.COMPARE else self.elements
 
     def takes_number(self, parameter: Parameter) -> bool:
         """Whether this tensor parameter may be a number instead, as in `x + 1`."""
@@ -123,7 +123,7 @@ def _parse_parameter(text: str, keyword_only: bool) -> Parameter:
     return Parameter(name, kind, optional, keyword_only, bool(has_default), value)
 
 
-def parse_schema(rule: Rule, elements: tuple[Attribute, ...], text: str) -> Schema:
+def parse_schema(rule: TypeRule, elements: tuple[Attribute, ...], text: str) -> Schema:
     """The schema of a line of the table."""
     name, _, rest = text.partition("(")
     items = [item for item in rest[: rest.index(") ->")].split(", ") if item]

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.dialects.torch.aten import SCHEMAS
-from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Rule, Schema
+from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.passes.torch.decompose import DecomposePass
 
 torch = pytest.importorskip("torch")
@@ -57,7 +57,7 @@ GIVEN = {"size": 1, "step": 1, "split_size": 1, "split_sizes": [1], "repeats": 1
 def test_text_that_names_a_dimension_of_a_scalar(name: str, dim: int) -> None:
     """An operation of every overload that takes a dimension lowers, or is refused in one message."""
     schema = SCHEMAS[name]
-    element = schema.elements[0] if schema.rule is not Rule.COMPARE else f32
+    element = schema.elements[0] if schema.rule is not TypeRule.COMPARE else f32
     arguments: dict[str, Any] = {}
     block = Block()
     for parameter in schema.parameters:
