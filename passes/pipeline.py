@@ -81,8 +81,7 @@ STAGES = (
     *_listed(
         "k",
         "kernel",
-        "expand-launch",
-        "outline",
+        "materialize",
         "place-barriers",
         "fuse-multiply-add",
         "snake-register-tile",
@@ -95,8 +94,5 @@ STAGES = (
 VERIFIERS = _listed("v", "", "verify-dominance", "verify-rings")
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
-SEQUENCES = _listed("k", "kernel", "materialize", first=0)
-"""Names for several passes of the pipeline in a row."""
-
-PASSES = (*STAGES, *VERIFIERS, *SEQUENCES)
-"""Every pass once, and the sequences."""
+PASSES = (*STAGES, *VERIFIERS)
+"""Every pass once."""

@@ -118,10 +118,6 @@ class BindingAttr(EnumAttribute[Binding]):
             return parser.parse_str_enum(Binding)
 
 
-EXPANDED = "expanded"
-"""The attribute of a launch whose body one thread runs: its axes are those of CTAs, and one of threads."""
-
-
 @irdl_op_definition
 class LaunchOp(IRDLOperation, IntroducesIndices):
     """Runs its body at every point of the axes' product.
@@ -205,9 +201,6 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             verify_map("the extent of an axis", extent.data, self.extent_operands, results=1)
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the wanted CTAs per SM, must be at least 1")
-        inside = [binding.data for binding in self.bindings if binding.data not in (Binding.BLOCK, Binding.CLUSTER)]
-        if EXPANDED in self.attributes and inside != [Binding.THREAD]:
-            raise VerifyException("an expanded launch has one thread axis, and axes of CTAs besides")
 
     def print(self, printer: Printer) -> None:
         def print_axis(axis: BlockArgument) -> None:
