@@ -39,7 +39,7 @@ from deplodock.runtime.device import Executable, device_target, missing
 from deplodock.runtime.host.harness import HostFault, build
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.runtime.simulated import lane_steps
-from deplodock.schedule.schedule import Schedule
+from deplodock.schedule.steps import Schedule
 
 STEP_LIMIT = 200_000_000
 """Lane steps that a kernel of so small a program never needs: more of them count as a hang."""

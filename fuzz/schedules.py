@@ -31,7 +31,7 @@ from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.stage_inputs import StageInputsPass
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.passes.tile.tma_copy import TmaCopyPass
-from deplodock.schedule.schedule import Schedule
+from deplodock.schedule.steps import Schedule
 
 CONTRACTION, OTHER = "contraction", "other"
 """The classes of kernels."""

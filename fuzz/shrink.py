@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.program import Expression, Node, make_input
-from deplodock.schedule.schedule import Schedule
+from deplodock.schedule.steps import Schedule
 
 TRIES = 200
 """How often a smaller case is checked at most."""

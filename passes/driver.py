@@ -29,8 +29,9 @@ from deplodock.passes.clean_up import clean_up
 from deplodock.passes.locations import locate
 from deplodock.passes.pipeline import RULES, STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
-from deplodock.schedule.schedule import ATTRIBUTE as SCHEDULE
-from deplodock.schedule.schedule import LEFT_OUT, schedule_of
+from deplodock.schedule.choose.kernels import schedule_of
+from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
+from deplodock.schedule.steps import LEFT_OUT
 
 
 class Level(StrEnum):

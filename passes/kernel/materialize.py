@@ -38,7 +38,7 @@ from deplodock.passes.kernel.lower_boxes import TensorMaps, tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import Workspace, allocate, constant_extent
 from deplodock.passes.names import Symbols
-from deplodock.schedule.schedule import ATTRIBUTE
+from deplodock.schedule.steps import ATTRIBUTE
 
 _HOST_CODE = (memref.AllocOp, kernel.CountersOp, kernel.TensorMapOp, kernel.LaunchOp, func.CallOp, func.ReturnOp)
 """What a host function is made of."""

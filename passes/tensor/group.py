@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
 from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
-from deplodock.analysis.machine.targets import OLD_PARAMETER_BYTES, POINTER_BYTES
+from deplodock.analysis.machine.targets import OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
 from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
@@ -24,7 +24,7 @@ from deplodock.analysis.shape.fusion_index import (
     walked_axes,
 )
 from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, element_of, shape_of
-from deplodock.schedule.schedule import CELLS, CTA_THREADS, THREAD_VALUES, WARP
+from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, THREAD_VALUES
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""

@@ -33,13 +33,13 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.cost import Rates, Work
-from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.machine.targets import WARP, target_of
 from deplodock.analysis.shape.fusion import Demand, dependence, is_contraction
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
 from deplodock.passes.tensor.group import row_threads
 from deplodock.passes.tensor.pricing import Pricing
-from deplodock.schedule.schedule import CTA_THREADS, THREAD_VALUES, VECTOR, WARP
+from deplodock.schedule.choose.sizes import CTA_THREADS, THREAD_VALUES, VECTOR
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from deplodock.dialects import tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ from deplodock.passes.tile.rule import (
     staged,
 )
 from deplodock.passes.tile.tile_bounds import roundings
-from deplodock.schedule.schedule import CONTRACTION_TILE, CTA_THREADS, Options
+from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.passes import remarks
 from deplodock.passes.tile.rule import read_schedule
-from deplodock.schedule.schedule import ATTRIBUTE, Schedule, choose, completed, format_schedule
+from deplodock.schedule.choose.kernels import choose
+from deplodock.schedule.steps import ATTRIBUTE, Schedule, completed, format_schedule
 
 
 @dataclass(frozen=True)

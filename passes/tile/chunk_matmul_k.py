@@ -39,7 +39,7 @@ from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, staged
 from deplodock.passes.tile.tile_bounds import greatest
 from deplodock.schedule.choose.tiling import CHUNK
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from deplodock.analysis.shape.roles import contraction_of, innermost_reduction
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, staged
-from deplodock.schedule.schedule import Options, reduce_chunk
+from deplodock.schedule.choose.slabs import reduce_chunk
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

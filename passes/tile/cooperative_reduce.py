@@ -36,7 +36,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 Part: TypeAlias = tuple[SSAValue, int]
 """An axis that a row is distributed over, and the step of its coordinates along the row."""

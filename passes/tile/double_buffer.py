@@ -22,7 +22,8 @@ from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.dialects import tile
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, shared_slabs
-from deplodock.schedule.schedule import PIPELINE_DEPTH, Options
+from deplodock.schedule.choose.sizes import PIPELINE_DEPTH
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

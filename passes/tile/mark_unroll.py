@@ -27,7 +27,8 @@ from deplodock.dialects import loop, tile
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.instructions import Instructions
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.schedule import LOOP_BODY, Options
+from deplodock.schedule.choose.sizes import LOOP_BODY
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

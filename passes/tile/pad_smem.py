@@ -27,7 +27,7 @@ from deplodock.analysis.machine.targets import BANK_BYTES, BANKS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, shared_slabs
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

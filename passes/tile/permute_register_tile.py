@@ -35,7 +35,8 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.schedule import VECTOR, Options
+from deplodock.schedule.choose.sizes import VECTOR
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, folded, is_mixed, positive
-from deplodock.schedule.schedule import CELLS, VECTOR, Options
+from deplodock.schedule.choose.sizes import CELLS, VECTOR
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What the scheduling rules share: the walk over kernels, options, and the reason of a skip.
 
 A rule is a pass whose fields are its options, all None by default. An option comes from the pass, else from the
-kernel's `deplodock.schedule` attribute, else from the heuristic of `schedule/schedule.py`. A kernel whose attribute
+kernel's `deplodock.schedule` attribute, else from the heuristics of `schedule/choose/`. A kernel whose attribute
 leaves a rule out is skipped. An option given to the pass that no kernel of the module can take is an error. A rule that
 no schedule may name, as one of another package, has the options given to the pass alone, and is left out by none.
 """
@@ -24,7 +24,8 @@ from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes import pipeline, remarks
-from deplodock.schedule.schedule import ATTRIBUTE, LEFT_OUT, Options, Schedule, completed, parse_schedule, schedule_of
+from deplodock.schedule.choose.kernels import schedule_of
+from deplodock.schedule.steps import ATTRIBUTE, LEFT_OUT, Options, Schedule, completed, parse_schedule
 
 RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""

@@ -32,7 +32,7 @@ from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.passes.tile.rule import NothingToDo, Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, folded, positive, staged
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 WAYS = ("block", "ticket", "cluster")
 """How the parts may be combined."""

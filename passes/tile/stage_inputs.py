@@ -43,7 +43,8 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
-from deplodock.schedule.schedule import ROW_VALUES, Options
+from deplodock.schedule.choose.sizes import ROW_VALUES
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis
 from deplodock.passes.tile.rule import Rule, Skip, apply_rule
-from deplodock.schedule.schedule import Options
+from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.nvcc import KernelReport, compile_cubin, find_nvcc
 from deplodock.runtime.sass import LoopStatistics, disassemble, find_nvdisasm, loop_statistics
-from deplodock.schedule.schedule import ATTRIBUTE
+from deplodock.schedule.steps import ATTRIBUTE
 
 frontend = pytest.importorskip("deplodock.frontend.expression", reason="needs PyTorch")
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None or find_nvdisasm() is None, reason="needs nvcc and nvdisasm")

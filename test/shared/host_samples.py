@@ -22,7 +22,7 @@ from deplodock.interpreters.values import is_float
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.runtime.host.harness import ORDERS, BuiltProgram, Order
-from deplodock.schedule.schedule import schedule_of
+from deplodock.schedule.choose.kernels import schedule_of
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ import sys
 from deplodock.fuzz.case import Case, Checker, Failure, NotDrawn
 from deplodock.fuzz.run import Found, fuzz
 from deplodock.fuzz.shrink import Shrinker
-from deplodock.schedule.schedule import format_schedule
+from deplodock.schedule.steps import format_schedule
 
 
 def run(

@@ -1,10 +1,9 @@
-"""Nests, what values vary along, contractions by their subscripts, and the text of schedules."""
+"""Nests, what values vary along, and contractions by their subscripts."""
 
 import pytest
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import launches, nests
@@ -13,7 +12,6 @@ from deplodock.dialects import loop, tile
 from deplodock.passes.driver import new_context
 from deplodock.passes.tile.chunk_matmul_k import chunk_matmul_k
 from deplodock.passes.tile.tileify import tileify
-from deplodock.schedule.schedule import format_schedule, parse_schedule
 
 
 def parse(text: str) -> ModuleOp:
@@ -148,26 +146,3 @@ def test_dependence() -> None:
         "sum": "bv",
         "staged": "bv",
     }
-
-
-def test_schedule_text() -> None:
-    """A schedule is read and written as a pass pipeline."""
-    text = "tileify,cooperative-reduce{threads=256 keep=axes},stage-inputs"
-    schedule = parse_schedule(text)
-    assert schedule == {"tileify": {}, "cooperative-reduce": {"threads": 256, "keep": "axes"}, "stage-inputs": {}}
-    assert format_schedule(schedule) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tileify{", "malformed schedule 'tileify{'"),
-        ("tileify,tileify", "names tileify twice"),
-        ("stage-inputs{memory=a,b}", "the option memory of stage-inputs takes one integer or word"),
-    ],
-)
-def test_bad_schedule_text(text, message) -> None:
-    """A schedule that cannot be read is refused with its text."""
-    with pytest.raises(VerifyException) as error:
-        parse_schedule(text)
-    assert message in str(error.value)

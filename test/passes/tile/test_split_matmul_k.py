@@ -21,7 +21,8 @@ from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
-from deplodock.schedule.schedule import choose, format_schedule
+from deplodock.schedule.choose.kernels import choose
+from deplodock.schedule.steps import format_schedule
 
 CONTEXT = new_context()
 

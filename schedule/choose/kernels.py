@@ -1,0 +1,69 @@
+"""The heuristic schedule of a kernel, by its kind: a contraction, rows, columns, or points."""
+
+from __future__ import annotations
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import StringAttr
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.analysis.affine.linear import extent_of, known_points
+from deplodock.analysis.machine.targets import target_at
+from deplodock.analysis.shape.nest import Nest, nests, side_by_side
+from deplodock.analysis.shape.roles import contraction
+from deplodock.schedule.choose.columns import column_options, column_schedule
+from deplodock.schedule.choose.contraction import contraction_options
+from deplodock.schedule.choose.pointwise import free_width
+from deplodock.schedule.choose.rows import row_options
+from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
+from deplodock.schedule.steps import ATTRIBUTE, Schedule, parse_schedule
+
+
+def schedule_of(function: func.FuncOp) -> Schedule:
+    """The schedule on a kernel function, or the one the heuristics choose.
+
+    Raises VerifyException if the attribute is malformed.
+    """
+    attribute = function.attributes.get(ATTRIBUTE)
+    if attribute is None:
+        return choose(function)
+    if not isinstance(attribute, StringAttr):
+        raise VerifyException(f"{ATTRIBUTE} must be a string that holds a pass pipeline, got {attribute}")
+    return parse_schedule(attribute.data)
+
+
+def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
+    """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
+    several = side_by_side(function)
+    for nest in several:
+        if (found := contraction(nest)) is not None:
+            schedule = contraction_options(found, target_at(function), given is None or "register-tile" in given)
+            split = schedule.get("split-matmul-k", {})
+            if given is not None:
+                split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}
+            is_mixed = len(several) > 1 or split.get("over") == "block"
+            return _with_others(schedule, nest, target_at(function).fact("sms")) if is_mixed else schedule
+    nest, *_ = nests(function)
+    if (rows := row_options(nest, target_at(function))) is not None:
+        return {
+            "tileify": {},
+            "cooperative-reduce": rows,
+            **_cta(max(CTA_THREADS, int(rows["threads"]) * int(rows.get("outer", 1)))),
+        }
+    if (columns := column_options(nest, target_at(function).fact("sms"))) is not None:
+        return column_schedule(nest, columns)
+    if (vector := free_width(nest, target_at(function).fact("sms"))) > 1:
+        return {"tileify": {}, **_cta(CTA_THREADS * vector), "register-tile": {"vector": vector}}
+    return {"tileify": {}, **_cta(CTA_THREADS)}
+
+
+def _cta(threads: int) -> Schedule:
+    return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
+
+
+def _with_others(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
+    """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
+    outputs = known_points(nest.axes)
+    is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
+    vector = VECTOR if is_wide and "register-tile" in schedule else 1
+    added: Schedule = {"blockify-launch": {"threads": CTA_THREADS * vector}, "register-tile": {"vector": vector}}
+    return {rule: {**options, **added.get(rule, {})} for rule, options in schedule.items()}

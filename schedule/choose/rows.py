@@ -1,0 +1,79 @@
+"""The heuristic options of a kernel that reduces rows along contiguous memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
+
+from deplodock.analysis.access.alignment import address, aligned_width
+from deplodock.analysis.affine.linear import Linear, subscripts_of
+from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.shape.dependence import varying_bound, wheres
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import row_chain
+from deplodock.dialects import loop
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.schedule.choose.sizes import CTA_THREADS, ROW_VALUES, THREAD_VALUES
+
+
+def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
+    """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
+
+    The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
+    has about `THREAD_VALUES` values; more only where each would hold over `ROW_VALUES`. Masked rows get the fewest
+    threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has
+    several loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
+    """
+    chains = [row_chain(op) for op in nest.reductions()]
+    if not chains or any(op.trips is None for chain in chains for op in chain):
+        return None
+    extent = max(chain[-1].trips or 0 for chain in chains)
+    outer = max(chain[0].trips or 0 if len(chain) > 1 else 1 for chain in chains)
+    if extent * outer < WARP or not all(_walks_memory(chain[-1]) for chain in chains):
+        return None
+    vector = min(_row_width(row_chain(op)[-1]) for op in nest.row_loops() if op.trips is not None)
+    threads, most = WARP, target.fact("threads_per_block")
+    values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
+    while threads < most and extent > threads * (values if threads < CTA_THREADS else ROW_VALUES):
+        threads *= 2
+    options: dict[str, int | str] = {"threads": threads, "vector": vector}
+    if outer == 1:
+        return options
+    threads = min(threads, _power_above(-(-extent // vector)))
+    limit = CTA_THREADS if nest.axes else most
+    shared = max(1, min(limit // threads, _power_above(outer)))
+    return options | {"threads": threads} | ({"outer": shared} if shared > 1 else {})
+
+
+def _power_above(count: int) -> int:
+    """The least power of two that is not below a positive count."""
+    return 1 << (count - 1).bit_length()
+
+
+def _accesses(op: loop.LoopLike) -> list[tuple[MemRefType[Attribute], Sequence[Linear]]]:
+    """The buffers' types and the subscripts of the accesses in a loop's body that depend on its variable."""
+    found: list[tuple[MemRefType[Attribute], Sequence[Linear]]] = []
+    for inner in op.body.walk():
+        if isinstance(inner, loop.LoadOp | loop.StoreOp):
+            buffer = inner.source if isinstance(inner, loop.LoadOp) else inner.destination
+            forms = subscripts_of(inner)
+            if any(form.depends_on(op.iv) for form in forms):
+                found.append((loop.memref_of(buffer), forms))
+    return found
+
+
+def _walks_memory(op: loop.LoopLike) -> bool:
+    """Whether a loop's accesses step through contiguous memory, or it has none."""
+    return all(address(type, forms).coefficient(op.iv) == 1 for type, forms in _accesses(op))
+
+
+def _row_width(op: loop.LoopLike) -> int:
+    """The widest access that suits all accesses of a loop along its variable; 1 where an inner bound depends on it."""
+    if varying_bound(op) is not None:
+        return 1
+    widths = [4]
+    for type, forms in _accesses(op):
+        widths.append(aligned_width(type, forms, op.iv, op.trips or 1))
+    return min(widths)
