@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -338,7 +337,9 @@ def _options(cls: type[ModulePass]) -> list[str]:
 
 def _check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str) -> None:
     """Evaluate both modules; imported on demand, as the evaluators need numpy."""
-    importlib.import_module("deplodock.interpreters.check").check_semantics(before, after, pass_name)
+    from deplodock.interpreters.check import check_semantics
+
+    check_semantics(before, after, pass_name)
 
 
 def _locating_frontend() -> type[LocatingFrontend]:

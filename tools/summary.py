@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -54,9 +53,11 @@ def _bytes(plan: ProgramPlan) -> Iterator[int]:
 
 def _flops(captured: CapturedProgram) -> int:
     """The operations of matrix products, counted on tensors without values."""
-    counting = importlib.import_module("torch.utils.flop_counter")
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
     program = captured.on("meta")
-    with counting.FlopCounterMode(display=False) as counter, importlib.import_module("torch").no_grad():
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
         program.graph(*program.arguments(program.inputs))
     return int(counter.get_total_flops())
 

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -29,9 +30,13 @@ RANKS = {
 }
 WITHOUT_NUMPY_AND_TORCH = {"universe", "dialects", "analysis", "schedule", "passes", "codegen", "errors", "__init__"}
 HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggingface_hub", "transformers"}
-# These load modules of ours when their name is first used, which is their purpose.
+# Loaded when their name is first used: that is what a pass of ours is, too.
+LAZY = {*HEAVY, "deplodock.passes.torch.decompose"}
+# Registries: their entries are imported on first use, by statements or by names that they make.
 LAZY_MODULES = {"deplodock.universe"}
-LAZY_FUNCTIONS = {"__getattr__"}
+REGISTRIES = {("deplodock", "__getattr__"), ("deplodock.passes.pipeline", "load")}
+# These say how the tools start: nothing is imported before interrupts are heeded.
+ENTRIES = {"deplodock.tools.cli"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Import:
     imported: str
     function: str | None
     line: int
+    is_typing: bool = False
 
     def __str__(self) -> str:
         return f"{self.importer}:{self.line} imports {self.imported}"
@@ -65,22 +71,26 @@ def part(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-def imports_of(module: str, tree: ast.AST, known: set[str], function: str | None = None) -> Iterator[Import]:
+def imports_of(
+    module: str, tree: ast.AST, known: set[str], function: str | None = None, is_typing: bool = False
+) -> Iterator[Import]:
     for node in ast.iter_child_nodes(tree):
         match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                yield from imports_of(module, node, known, function, True)
             case ast.Import(names=names):
                 for alias in names:
-                    yield Import(module, alias.name, function, node.lineno)
+                    yield Import(module, alias.name, function, node.lineno, is_typing)
             case ast.ImportFrom(module=source, names=names, level=0) if source is not None:
                 for alias in names:
                     name = f"{source}.{alias.name}"
-                    yield Import(module, name if name in known else source, function, node.lineno)
+                    yield Import(module, name if name in known else source, function, node.lineno, is_typing)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield from imports_of(module, node, known, name)
+                yield from imports_of(module, node, known, name, is_typing)
             case ast.Lambda():
-                yield from imports_of(module, node, known, function or "<lambda>")
+                yield from imports_of(module, node, known, function or "<lambda>", is_typing)
             case _:
-                yield from imports_of(module, node, known, function)
+                yield from imports_of(module, node, known, function, is_typing)
 
 
 MODULES = sources()
@@ -134,16 +144,52 @@ def test_no_numpy_or_torch_in_the_compiler() -> None:
     assert not heavy, complaints(heavy)
 
 
-def test_local_imports_are_of_heavy_packages() -> None:
+@cache
+def lazy_parts(module: str) -> frozenset[str]:
+    """What of `LAZY` is imported with a module, by itself or by the modules that it imports."""
+    names = [item.imported for item in IMPORTS if item.importer == module and not (item.function or item.is_typing)]
+    return frozenset(part for name in names for part in lazy(name) | lazy_parts(name))
+
+
+def lazy(name: str) -> set[str]:
+    """The part of `LAZY` that a module belongs to, if any."""
+    return {name, name.split(".")[0]} & LAZY
+
+
+def test_local_imports_are_of_what_is_heavy() -> None:
+    """A function imports heavy packages, and modules of ours that bring one which its own module does without."""
     hidden = [
         item
         for item in IMPORTS
         if item.function is not None
-        and item.function not in LAZY_FUNCTIONS
-        and item.importer not in LAZY_MODULES
-        and item.imported.split(".")[0] not in HEAVY
+        and (item.importer, item.function) not in REGISTRIES
+        and item.importer not in LAZY_MODULES | ENTRIES
+        and not (lazy(item.imported) | lazy_parts(item.imported)) - lazy_parts(item.importer)
     ]
     assert not hidden, complaints(hidden)
+
+
+def by_name(module: str, tree: ast.AST, function: str | None = None) -> Iterator[tuple[str, str | None, str | None]]:
+    """The calls that import a module by its name: the module and the function of the call, the name if it is a text."""
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called), args=[name, *_]):
+                if called in ("import_module", "__import__"):
+                    yield module, function, name.value if isinstance(name, ast.Constant) else None
+            case _:
+                pass
+        yield from by_name(module, node, node.name if isinstance(node, ast.FunctionDef) else function)
+
+
+def test_own_modules_are_imported_by_name_in_registries_alone() -> None:
+    """So that the tests of this file, type checkers and readers see who imports whom."""
+    calls = [
+        call
+        for module, path in MODULES.items()
+        for call in by_name(module, ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    made = {(module, function) for module, function, name in calls if name is None or name.startswith("deplodock")}
+    assert made == REGISTRIES | {("deplodock.tools.start", "import_torch")}
 
 
 def test_imports_are_absolute() -> None:
@@ -164,6 +210,17 @@ def test_the_walker_sees_local_imports() -> None:
         ("deplodock.errors", "f"),
         ("b.c", "f"),
     ]
+
+
+def test_the_walker_sees_imports_by_name() -> None:
+    tree = ast.parse("import_module('deplodock.a')\ndef f():\n    importlib.import_module(name)\n")
+    assert list(by_name("m", tree)) == [("m", None, "deplodock.a"), ("m", "f", None)]
+
+
+def test_what_a_module_brings() -> None:
+    assert "torch" in lazy_parts("deplodock.frontend.capture")
+    assert "numpy" in lazy_parts("deplodock.tools.cli.run")
+    assert not lazy_parts("deplodock.tools.opt") & {"numpy", "torch"}
 
 
 def test_a_cycle_is_reported() -> None:

@@ -52,16 +52,16 @@ def test_closed_streams(tmp_path: Path, command: str, code: int, message: str) -
 
 
 INTERRUPTED = """
-import importlib, os, signal, sys
+import builtins, os, signal, sys
 from deplodock.tools import cli
 
-def interrupted(name):
+def interrupted(name, *_):
     try:
         os.kill(os.getpid(), signal.SIGINT)
     except KeyboardInterrupt:
         raise ImportError(name)
 
-importlib.import_module = interrupted
+builtins.__import__ = interrupted
 sys.argv = ["tool", *sys.argv[2:]]
 {"opt": cli.optimizer, "main": cli.main}[os.environ["ENTRY"]]()
 """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -115,7 +114,9 @@ def compile_command(
     program = _read(session, file, expression, weights=False)
     module = program.module
     if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
-        importlib.import_module("deplodock.tools.summary").lower_with_summary(session, program, ir)
+        from deplodock.tools.summary import lower_with_summary
+
+        lower_with_summary(session, program, ir)
     else:
         session.lower(module, ir)
     text = session.text(module, ir)
@@ -179,15 +180,15 @@ def run_command(
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
     if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
-        session.options = replace(session.options, target=_runtime().device_target())
+        _take_target_of_gpu(session)
     program = _read(session, file, expression, weights=True)
     if program.captured is None:
         _refuse_what_needs_python(bench, replacement)
     # The simulator needs numpy, which `compile` of IR text does without.
     with session.clock.part("import deplodock"):
-        run = importlib.import_module("deplodock.tools.cli.run")
-    how = run.RunOptions("cuda" if missing is None else "sim", bench=bench, profile=profile, json=as_json, limit=limit)
-    outcome = run.run(session, program, ir, replacement, how)
+        from deplodock.tools.cli.run import RunOptions, run
+    how = RunOptions("cuda" if missing is None else "sim", bench=bench, profile=profile, json=as_json, limit=limit)
+    outcome = run(session, program, ir, replacement, how)
     sys.stdout.flush()
     raise typer.Exit(outcome.code)
 
@@ -197,7 +198,7 @@ def _missing_gpu(session: Session, device: Device, measured: str | None) -> str 
     if measured and device is Device.SIM:
         raise typer.BadParameter(f"{measured} measures a GPU: leave out --device sim")
     with session.clock.part("import deplodock"):
-        runtime = _runtime()
+        from deplodock.runtime import device as runtime
     missing = runtime.missing() if device is not Device.SIM else "--device sim"
     if missing is not None and (measured or device is Device.CUDA):
         without = f"without {measured}, " if measured else ""
@@ -205,16 +206,17 @@ def _missing_gpu(session: Session, device: Device, measured: str | None) -> str 
     return missing
 
 
+def _take_target_of_gpu(session: Session) -> None:
+    from deplodock.runtime.device import device_target
+
+    session.options = replace(session.options, target=device_target())
+
+
 def _refuse_what_needs_python(bench: bool, replacement: str | None) -> None:
     if bench:
         raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
     if replacement is not None:
         raise typer.BadParameter("--from takes its inputs from a Python program: give -c EXPR or a .py file")
-
-
-def _runtime() -> Any:
-    """The module of the GPU, whose packages take long to import."""
-    return importlib.import_module("deplodock.runtime.device")
 
 
 @app.command("bench")
@@ -257,21 +259,10 @@ def bench_command(
         return
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
-    runtime = _runtime()
-    missing = runtime.missing()
-    if missing is not None and not compile_only:
-        raise Error(f"{missing}; --compile-only compiles the rows without a GPU")
-    target = target or ("sm_90" if missing is not None else runtime.device_target())
-    table = importlib.import_module("deplodock.tools.cli.table")
-    if compile_only:
-        passed = table.compile_table(rows, target)
-    else:
-        card = runtime.device_name()
-        folder = output or Path("bench", "results", card.replace(" ", "-"))
-        passed = table.measure_table(
-            rows, card, target, folder, table.TableOptions(limit, budget, replacement, autotune)
-        )
-    if not passed:
+    from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
+
+    options = TableOptions(limit, budget, replacement, autotune)
+    if not (compile_table(rows, target) if compile_only else measure_table(rows, target, output, options)):
         raise typer.Exit(1)
 
 
@@ -281,7 +272,9 @@ def ops_command() -> None:
 
     A line has the name, the element types, and what the operation becomes. docs/ops.md has the same table.
     """
-    print(importlib.import_module("deplodock.tools.operations").listing(), end="")
+    from deplodock.tools.operations import listing
+
+    print(listing(), end="")
 
 
 @app.command("fuzz")
@@ -306,9 +299,10 @@ def fuzz_command(
     Decisions of fusion and schedules are random, too. A failure is shrunk and printed as a command and as the IR before
     the first wrong pass; the exit code is 1 then.
     """
-    fuzz = importlib.import_module("deplodock.tools.cli.fuzz")
+    from deplodock.tools.cli.fuzz import run
+
     count = 100 if count is None and seconds is None else count
-    if not fuzz.run(seed, count, seconds, compile_every, host_every, most_failures):
+    if not run(seed, count, seconds, compile_every, host_every, most_failures):
         raise typer.Exit(1)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import re
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -22,12 +23,12 @@ from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
 from deplodock.passes.trace import Trace
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
-from deplodock.tools.cli import TORCH
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
 from deplodock.tools.diagnostics import decode, explain
 from deplodock.tools.progress import tracked
 from deplodock.tools.source import LocatingParser
+from deplodock.tools.start import import_torch
 
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram
@@ -80,21 +81,21 @@ class Session:
 
     def read_expression(self, text: str) -> Program:
         """Capture the program of `-c`. Raises what `frontend.expression.read_expression` raises."""
-        self._import_frontend()
-        expression = importlib.import_module("deplodock.frontend.expression")
+        with self._imported():
+            from deplodock.frontend import expression
         with self.clock.part("torch.export"):
-            captured: CapturedProgram = expression.read_expression(text, seed=self.options.seed)
+            captured = expression.read_expression(text, seed=self.options.seed)
         return self._begin(Program(captured.module, captured))
 
     def read_model(self, name: str, *, weights: bool) -> Program:
         """Capture a model of transformers. Raises what `frontend.models.read_model` raises."""
-        self._import_frontend()
-        models = importlib.import_module("deplodock.frontend.models")
+        with self._imported():
+            from deplodock.frontend import models
         sizes = {"layer": self.options.layer, "seq_len": self.options.seq_len}
         given = {key: value for key, value in sizes.items() if value is not None}
         self._is_long = True
         with self.clock.part("torch.export"):
-            captured: CapturedProgram = models.read_model(name, weights=weights, seed=self.options.seed, **given)
+            captured = models.read_model(name, weights=weights, seed=self.options.seed, **given)
         return self._begin(Program(captured.module, captured))
 
     def read_file(self, name: str) -> Program:
@@ -106,10 +107,10 @@ class Session:
         """
         if not name.endswith(".py"):
             return self._begin(Program(self.read_module(name)))
-        self._import_frontend()
-        expression = importlib.import_module("deplodock.frontend.expression")
+        with self._imported():
+            from deplodock.frontend import expression
         with self.clock.part("torch.export"):
-            captured: CapturedProgram = expression.read_file(Path(name), seed=self.options.seed)
+            captured = expression.read_file(Path(name), seed=self.options.seed)
         return self._begin(Program(captured.module, captured))
 
     def read_module(self, name: str) -> ModuleOp:
@@ -198,12 +199,13 @@ class Session:
         gc.enable()
         return program
 
-    def _import_frontend(self) -> None:
+    @contextmanager
+    def _imported(self) -> Generator[None]:
+        """Count the time of the imports of the frontend that are made meanwhile, and first that of PyTorch's."""
         with self.clock.part("import torch"):
-            for name in TORCH:
-                importlib.import_module(name)
+            import_torch()
         with self.clock.part("import frontend"):
-            importlib.import_module("deplodock.frontend.expression")
+            yield
 
     def _dump(self, label: str, module: ModuleOp) -> None:
         folder = self.options.dump_dir

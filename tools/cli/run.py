@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -215,9 +214,9 @@ def _bench(program: Program, module: ModuleOp, task: Task, executable: Executabl
     def wrong(outputs: Sequence[Array]) -> str:
         return next((str(verdict) for verdict in task.verdicts(outputs) if not verdict.passed), "")
 
-    return importlib.import_module("deplodock.tools.cli.bench").bench(
-        program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module)), autotune=autotune
-    )
+    from deplodock.tools.cli.bench import bench
+
+    return bench(program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module)), autotune=autotune)
 
 
 def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[dict[str, dict[str, float]], str]:
@@ -233,9 +232,9 @@ def _profile(
     module: ModuleOp, task: Task, executable: Executable, counters: dict[str, dict[str, float]], reason: str
 ) -> Profile:
     """Time each kernel of a program on the GPU."""
-    profile = importlib.import_module("deplodock.tools.cli.profile")
-    kernels = profile.profile(executable, task.inputs, target_of(module), counters)
-    return profile.Profile(tuple(kernels), reason)
+    from deplodock.tools.cli.profile import Profile, profile
+
+    return Profile(tuple(profile(executable, task.inputs, target_of(module), counters)), reason)
 
 
 def _check(verdicts: Sequence[Verdict], execution: Execution) -> bool:

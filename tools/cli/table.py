@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import multiprocessing
 import subprocess
@@ -18,12 +17,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import deplodock
-from deplodock.analysis.machine.targets import nvcc_arch, target_of
+from deplodock.analysis.machine.targets import DEFAULT, nvcc_arch, target_of
+from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.runtime.cubins import cubins
+from deplodock.runtime.device import device_name, device_target, missing
 from deplodock.tools.bench.report import Result, read_results, write_results
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.run import Outcome, RunOptions, run
 from deplodock.tools.clock import Clock
 from deplodock.tools.progress import tracked
 
@@ -132,27 +134,28 @@ class Process:
 
 
 def _serve(connection: Any, target: str, options: TableOptions) -> None:
+    import torch
+
     with contextlib.suppress(EOFError):
         while True:
             connection.send(_measure(connection.recv(), target, options))
             gc.unfreeze()
             gc.collect()
-            importlib.import_module("torch").cuda.empty_cache()
+            torch.cuda.empty_cache()
 
 
 def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
     """Run one row as `deplodock run --bench --json`; whatever goes wrong is its result."""
-    run = importlib.import_module("deplodock.tools.cli.run")
     output, log = StringIO(), StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
             session = Session(Options(target=target), Clock())
             program = session.read_expression(row.text)
-            how = run.RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
-            outcome = run.run(session, program, None, options.replacement, how)
+            how = RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
+            outcome = run(session, program, None, options.replacement, how)
     except Exception as error:
         return {"error": _short(error)}
-    if outcome is not run.Outcome.PASSED:
+    if outcome is not Outcome.PASSED:
         return {"error": f"wrong: {_verdict(log.getvalue())}"}
     return json.loads(output.getvalue().splitlines()[-1])
 
@@ -168,8 +171,15 @@ def _verdict(log: str) -> str:
     return next((line for line in lines if "WRONG" in line), lines[-1] if lines else "")
 
 
-def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, options: TableOptions) -> bool:
-    """Measure rows on the GPU; see `run_table`."""
+def measure_table(rows: Sequence[Row], target: str | None, folder: Path | None, options: TableOptions) -> bool:
+    """Measure rows on the GPU; see `run_table`. The target is by default the GPU's, the folder bench/results/CARD.
+
+    Raises Error where there is no GPU.
+    """
+    if (reason := missing()) is not None:
+        raise Error(f"{reason}; --compile-only compiles the rows without a GPU")
+    card, target = device_name(), target or device_target()
+    folder = folder or Path("bench", "results", card.replace(" ", "-"))
     worker = Process(target, options)
     found = conditions(card, target)
     try:
@@ -178,8 +188,12 @@ def measure_table(rows: Sequence[Row], card: str, target: str, folder: Path, opt
         worker.close()
 
 
-def compile_table(rows: Sequence[Row], target: str) -> bool:
-    """Compile rows into the cache on all cores and print what went wrong; whether nothing did."""
+def compile_table(rows: Sequence[Row], target: str | None) -> bool:
+    """Compile rows into the cache on all cores and print what went wrong; whether nothing did.
+
+    The target is by default the GPU's, else sm_90.
+    """
+    target = target or (DEFAULT if missing() is not None else device_target())
     passed = True
     with ProcessPoolExecutor(mp_context=_SPAWN) as pool:
         compiled = zip(rows, pool.map(_compile, rows, [target] * len(rows)), strict=True)
@@ -202,7 +216,8 @@ def _compile(row: Row, target: str) -> str:
 
 def conditions(card: str, target: str) -> dict[str, str]:
     """How a table is measured."""
-    torch = importlib.import_module("torch")
+    import torch
+
     return {
         "card": card,
         "target": target,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -107,7 +106,8 @@ def _captured_task(session: Session, program: Program, device: str) -> Task:
         if value.is_meta:
             raise InvalidInputError(f"{name} is on the device meta and has no values to run on; `compile` needs none")
     session.lower(module, Level.TENSOR)
-    to_array = importlib.import_module("deplodock.frontend.arrays").to_array
+    from deplodock.frontend.arrays import to_array
+
     with session.clock.part("PyTorch's result"):
         inputs = [to_array(value) for value in captured.inputs]
         on_device = captured.on("cuda") if device == "cuda" else captured
@@ -136,8 +136,9 @@ def _evaluable(session: Session, module: ModuleOp) -> ModuleOp:
 
 def _pytorch_on(program: CapturedProgram, inputs: list[Array]) -> tuple[list[Array], list[Array]] | str:
     """The results of PyTorch on other inputs, or why there are none."""
-    arrays = importlib.import_module("deplodock.frontend.arrays")
-    unstable = importlib.import_module("deplodock.fuzz.stability").unstable
+    from deplodock.frontend import arrays
+    from deplodock.fuzz.stability import unstable
+
     given = tuple(
         arrays.to_tensor(np.array(value)).to(like.device) for value, like in zip(inputs, program.inputs, strict=True)
     )
