@@ -37,6 +37,7 @@ from deplodock.analysis.affine.linear import (
 from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, WARP
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.lanes import carried
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.dialects.tile import Binding, Memory, memory_of
@@ -192,6 +193,7 @@ class SlabBanks:
 
     def __init__(self, launch: tile.LaunchOp, stage: tile.StageOp) -> None:
         self._stage = stage
+        self._launch = launch
         self._threads = tuple(launch.bound_to(Binding.THREAD))
         self._registers = tuple(launch.bound_to(Binding.REGISTER))
         self._dependence = Dependence()
@@ -222,7 +224,7 @@ class SlabBanks:
     def reading(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of a reader while the slab holds the same elements; none where they cannot be told."""
         along, width = self._vector(load, type)
-        subscripts = subscripts_of(load)
+        subscripts = [carried(self._launch, form) for form in subscripts_of(load)]
         repeats = [*self._registers_of(load), *self._loops_around(load)]
         if along is not None:
             step = stand_in(extent_or_one(along) // width)

@@ -14,18 +14,16 @@ touched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
-from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -36,11 +34,10 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, NoTerminator, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import (
@@ -57,6 +54,7 @@ from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
+from deplodock.dialects.tile.binding import Binding, BindingAttr
 from deplodock.dialects.tile.ring import (
     AllocOp,
     CopyOp,
@@ -93,41 +91,19 @@ __all__ = [
 ]
 
 
-class Binding(StrEnum):
-    """What runs the coordinates of a launch axis."""
-
-    BLOCK = "block"
-    CLUSTER = "cluster"
-    THREAD = "thread"
-    REGISTER = "register"
-
-
-@irdl_attr_definition
-class BindingAttr(EnumAttribute[Binding]):
-    """`#tile.binding<block>`: a CTA, one of a cluster, a thread, or a register of a thread for each coordinate."""
-
-    name = "tile.binding"
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.data.value)
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Binding:
-        with parser.in_angle_brackets():
-            return parser.parse_str_enum(Binding)
-
-
 @irdl_op_definition
 class LaunchOp(IRDLOperation, IntroducesIndices):
     """Runs its body at every point of the axes' product.
 
     `block` axes are CTAs, `cluster` axes CTAs that run together and see each other's shared memory, `thread` axes the
     threads of a CTA, `register` axes coordinates that one thread owns together. The order of the thread axes is the
-    order of the lanes, the last one fastest; so for blocks. `occupancy` is the wanted number of CTAs per SM. The limits
-    of a GPU are checked later, so any extents are legal here.
+    order of the lanes, the last one fastest; so for blocks. A `lane` axis adds no threads: the threads of another axis,
+    its carrier, hold the values at the same coordinates of it, so a value varies along one of the two at most.
+    `occupancy` is the wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal
+    here.
 
-        tile.launch (%b = %n ceildiv 256 : block, %t = 256 : thread, %v = 4 : register) occupancy 2 {
+        tile.launch (%b = %n ceildiv 256 : block, %t = 64 : thread, %u = 4 : thread, %v = 4 : register,
+                     %k = 4 : lane %u) occupancy 2 {
         }
     """
 
@@ -135,6 +111,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     extent_operands = var_operand_def(IndexType)
     extents = prop_def(ArrayAttr[AffineMapAttr])
     bindings = prop_def(ArrayAttr[BindingAttr])
+    carriers = opt_prop_def(ArrayAttr[IntegerAttr])
     occupancy = opt_prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
     traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
@@ -146,7 +123,9 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
         body: Region,
         extent_operands: Sequence[SSAValue] = (),
         occupancy: int | None = None,
+        carriers: Sequence[int] = (),
     ):
+        """`carriers` are the places of the axes that carry the lane axes, one for each of these, in order."""
         dims = len(extent_operands)
         maps = [AffineMap(dims, 0, (AffineExpr.constant(e),)) if isinstance(e, int) else e for e in extents]
         super().__init__(
@@ -154,6 +133,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             properties={
                 "extents": ArrayAttr([AffineMapAttr(map) for map in maps]),
                 "bindings": ArrayAttr([BindingAttr(binding) for binding in bindings]),
+                "carriers": _places(carriers),
                 "occupancy": None if occupancy is None else IntegerAttr(occupancy, i64),
             },
             regions=[body],
@@ -178,6 +158,20 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
         """The axes of one binding, in order."""
         return [axis for axis in self.axes if self.binding(axis) is binding]
 
+    def carrier(self, axis: SSAValue) -> BlockArgument | None:
+        """The thread axis whose threads hold the values along a lane axis; None for an axis of another binding."""
+        return self.carried_axes().get(axis)
+
+    def carried_axes(self) -> dict[SSAValue, BlockArgument]:
+        """The lane axes, in order, each with its carrier."""
+        places = [] if self.carriers is None else [place.value.data for place in self.carriers]
+        return {axis: self.axes[place] for axis, place in zip(self.bound_to(Binding.LANE), places, strict=True)}
+
+    def carry(self, carriers: Mapping[SSAValue, SSAValue]) -> None:
+        """Set the carriers of the lane axes, all of them."""
+        place: dict[SSAValue, int] = {axis: i for i, axis in enumerate(self.axes)}
+        self.carriers = _places([place[carriers[axis]] for axis in self.bound_to(Binding.LANE)])
+
     @property
     def ctas_per_sm(self) -> int:
         """The wanted CTAs per SM, 1 by default."""
@@ -199,15 +193,35 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             )
         for extent in self.extents:
             verify_map("the extent of an axis", extent.data, self.extent_operands, results=1)
+        self._verify_carriers()
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the wanted CTAs per SM, must be at least 1")
 
+    def _verify_carriers(self) -> None:
+        lanes, places = self.bound_to(Binding.LANE), self.carriers or ()
+        if len(lanes) != len(places):
+            raise VerifyException(f"{len(lanes)} lane axes need a carrier each, got {len(places)}")
+        for lane, place in zip(lanes, places, strict=True):
+            if not 0 <= place.value.data < len(self.axes):
+                raise VerifyException(f"the launch has no axis {place.value.data} to carry a lane axis")
+            carrier = self.axes[place.value.data]
+            if self.binding(carrier) is not Binding.THREAD:
+                raise VerifyException(f"a thread axis carries a lane axis, not a {self.binding(carrier)} axis")
+            extents = self.extents.data[lane.index], self.extents.data[carrier.index]
+            if extents[0] != extents[1]:
+                raise VerifyException("a lane axis and its carrier must have the same extent")
+
     def print(self, printer: Printer) -> None:
+        carriers = self.carried_axes()
+
         def print_axis(axis: BlockArgument) -> None:
             printer.print_ssa_value(axis)
             printer.print_string(" = ")
             AffineWriter(printer, self.extent_operands).bound(self.extents.data[axis.index].data.results)
             printer.print_string(f" : {self.binding(axis).value}")
+            if axis in carriers:
+                printer.print_string(" ")
+                printer.print_ssa_value(carriers[axis])
 
         printer.print_string(" ")
         with printer.in_parens():
@@ -221,22 +235,36 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         reader = AffineReader(parser)
+        carriers: list[UnresolvedOperand] = []
 
         def parse_axis() -> tuple[Parser.Argument, AffineExpr, Binding]:
             axis = parser.parse_argument(expect_type=False).resolve(IndexType())
             parser.parse_punctuation("=")
             extent = reader.expression()
             parser.parse_punctuation(":")
-            return axis, extent, parser.parse_str_enum(Binding)
+            binding = parser.parse_str_enum(Binding)
+            if binding is Binding.LANE:
+                carriers.append(parser.parse_unresolved_operand())
+            return axis, extent, binding
 
         axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_axis)
+        names = [axis.name.text for axis, _, _ in axes]
+        for carrier in carriers:
+            if carrier.span.text not in names:
+                parser.raise_error("the carrier of a lane axis must be an axis of the launch", at_position=carrier.span)
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parse_body(parser, [axis for axis, _, _ in axes])
-        op = cls([reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes], body, reader.operands, occupancy)
+        places = [names.index(carrier.span.text) for carrier in carriers]
+        extents, bindings = [reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes]
+        op = cls(extents, bindings, body, reader.operands, occupancy, places)
         if attributes is not None:
             op.attributes |= attributes.data
         return op
+
+
+def _places(carriers: Sequence[int]) -> ArrayAttr[IntegerAttr] | None:
+    return ArrayAttr([IntegerAttr(place, i64) for place in carriers]) if carriers else None
 
 
 class _ReadsActivity(MemoryEffect):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import contextmanager
 
 from xdsl.dialects.builtin import MemRefType
@@ -11,6 +11,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.access.alignment import lanes_along, steps_along
 from deplodock.analysis.affine.linear import Linear, extent_of, form_of_value, subscripts_of
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -107,8 +108,16 @@ def _readable(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue]) -> li
     forms = subscripts_of(op)
     conditions = in_shape(loop.memref_of(op.source), forms)
     if any(form.range() is None for form in forms):
+        _check_gathered(emitter, op)
         conditions += [condition for condition in emitter.conditions if _is_known(emitter, condition, axes)]
     return conditions
+
+
+def _check_gathered(emitter: Emitter, op: loop.LoadOp) -> None:
+    """Raises PassFailedException for a gather along a lane axis: its threads know the activity of their own point."""
+    found = emitter.dependence.of(op.result)
+    if (lane := next((axis for axis in emitter.launch.bound_to(Binding.LANE) if axis in found), None)) is not None:
+        raise failure(op, f"its subscripts are of unknown range, and it varies along the lane axis {label(lane)}")
 
 
 def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) -> bool:
@@ -123,7 +132,7 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     forms = subscripts_of(op)
     mentioned = emitter.dependence.of(*op.indices)
     unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned]
-    others = [axis for axis in unmentioned if axis not in emitter.elected]
+    others = _at_first(emitter, mentioned)
     for axis in emitter.launch.axes:
         if axis in emitter.elected and axis in mentioned and emitter.extent(axis) > 1:
             name = axis.name_hint or "?"
@@ -147,6 +156,14 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
         else:
             emitter.run(loop.StoreOp(emitter.value(op.value), *written))
     emitter.coordinates = known
+
+
+def _at_first(emitter: Emitter, mentioned: Container[SSAValue]) -> list[SSAValue]:
+    """The axes of which coordinate 0 alone writes; along a lane axis and its carrier it is the carrier's threads."""
+    carriers = emitter.launch.carried_axes()
+    writing = {carrier for lane, carrier in carriers.items() if lane in mentioned}
+    unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned and axis not in emitter.elected]
+    return [axis for axis in unmentioned if axis not in carriers and axis not in writing]
 
 
 def _at_origin(condition: Condition, axes: Sequence[SSAValue]) -> Condition:

@@ -55,8 +55,9 @@ class Combining:
         """The register axes that the result still varies along."""
         self.wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
         """The thread axes of more than one thread."""
-        self.threads = [axis for axis in self.wide if axis in op.axes]
-        """Those of them that are folded."""
+        carriers = emitter.launch.carried_axes()
+        self.threads = [axis for axis in self.wide if axis in {carriers.get(axis, axis) for axis in op.axes}]
+        """Those of them that are folded, themselves or as carriers of lane axes."""
         self.held: list[Held] = []
         """The values folded so far."""
 

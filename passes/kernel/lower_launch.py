@@ -134,7 +134,7 @@ def _check_source(emitter: Emitter, op: tile.StageOp | tile.CopyOp) -> None:
 def _check_origin(emitter: Emitter, op: tile.StageOp) -> None:
     """Raises PassFailedException if a slab's origin varies inside the part of the CTA that owns the slab."""
     is_shared = tile.memory_of(op.slab) is Memory.SHARED
-    inside = (Binding.THREAD, Binding.REGISTER) if is_shared else (Binding.REGISTER,)
+    inside = (Binding.THREAD, Binding.LANE, Binding.REGISTER) if is_shared else (Binding.REGISTER,)
     depends = emitter.dependence.of(*op.indices)
     for axis in emitter.launch.axes:
         if axis in depends and emitter.launch.binding(axis) in inside:

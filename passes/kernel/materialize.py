@@ -29,6 +29,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.operations import label
+from deplodock.analysis.shape.lanes import lane_faults
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
@@ -85,6 +86,8 @@ def lower_launch(
     maps: TensorMaps,
 ) -> kernel.FuncOp:
     """The kernel function of one launch; its parameters are the buffers that it uses, in order."""
+    for fault in lane_faults(launch):
+        raise failure(fault.op, fault.reason)
     extents = {axis: constant_extent(axis) for axis in launch.axes}
     threads = math.prod(max(extents[axis], 1) for axis in launch.bound_to(Binding.THREAD))
     blocks = math.prod(extents[axis] for axis in launch.ctas) if all(extents.values()) else 0
@@ -103,6 +106,7 @@ def lower_launch(
     emitter.maps = maps
     _take_apart(emitter, launch.ctas, outlined.block_id)
     _take_apart(emitter, launch.bound_to(Binding.THREAD), outlined.thread_id)
+    emitter.coordinates |= {lane: emitter.coordinates[axis] for lane, axis in launch.carried_axes().items()}
     lower_body(emitter, launch.body.block)
     return outlined
 

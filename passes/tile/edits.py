@@ -45,7 +45,7 @@ def append_loop_axis(launch: tile.LaunchOp, op: loop.ForOp, binding: Binding) ->
 
 
 def append_axis(launch: tile.LaunchOp, axis: Axis) -> SSAValue:
-    """Add an axis of constant extent. Returns it."""
+    """Add an axis of constant extent, not a lane axis. Returns it."""
     block = launch.body.block
     value = block.insert_arg(IndexType(), len(block.args))
     value.name_hint = axis.name
@@ -57,7 +57,7 @@ def append_axis(launch: tile.LaunchOp, axis: Axis) -> SSAValue:
 
 def reorder(launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:
     """Put the axes in this order. Returns the axes of the launch, which are new values."""
-    block = launch.body.block
+    block, carriers = launch.body.block, launch.carried_axes()
     old = list(launch.axes)
     place: dict[SSAValue, int] = {axis: i for i, axis in enumerate(old)}
     positions = [place[axis] for axis in order]
@@ -69,7 +69,18 @@ def reorder(launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:
         block.erase_arg(axis)
     launch.properties["extents"] = ArrayAttr([launch.extents.data[position] for position in positions])
     launch.properties["bindings"] = ArrayAttr([launch.bindings.data[position] for position in positions])
+    moved = dict(zip(positions, block.args, strict=True))
+    launch.carry({moved[place[lane]]: moved[place[carrier]] for lane, carrier in carriers.items()})
     return list(block.args)
+
+
+def append_lane(launch: tile.LaunchOp, carrier: SSAValue, name: str | None) -> SSAValue:
+    """Add a lane axis that a thread axis of constant extent carries. Returns it."""
+    extent, carriers = launch.extent(carrier), dict(launch.carried_axes())
+    assert extent is not None
+    lane = append_axis(launch, Axis(extent, Binding.LANE, name))
+    launch.carry({**carriers, lane: carrier})
+    return lane
 
 
 def rebind(launch: tile.LaunchOp, axis: SSAValue, binding: Binding) -> None:
@@ -176,13 +187,15 @@ def _with_body(op: loop.LoopLike, trips: int, body: Region) -> loop.LoopLike:
 
 
 def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
-    """Remove an axis that has no uses."""
-    position = axis.index
+    """Remove an axis that has no uses and carries no lane axis."""
+    position, carriers = axis.index, launch.carried_axes()
+    carriers.pop(axis, None)
     launch.body.block.erase_arg(axis)
     for name in ("extents", "bindings"):
         entries = list(cast(ArrayAttr[Attribute], launch.properties[name]))
         del entries[position]
         launch.properties[name] = ArrayAttr(entries)
+    launch.carry(carriers)
 
 
 def recompute(

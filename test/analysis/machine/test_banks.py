@@ -150,3 +150,26 @@ def test_a_slab_of_a_launch_takes_the_wavefronts_of_its_kernel(
     MaterializePass().apply(CONTEXT, module)
     assert modelled(module) == expected
     assert expected.needed >= expected.ideal > 0
+
+
+def test_lane_axes_are_those_of_their_carriers() -> None:
+    """Fragments of 4 lanes of k and 8 of n, with another axis between their carriers."""
+    module = parse(
+        """
+        func.func @k(%x: memref<16x40xf32>, %out: memref<8x2x4x4xf32>) {
+          tile.launch (%g = 8 : thread, %t = 4 : thread, %v = 4 : register, %j = 2 : register,
+                       %k = 4 : lane %t, %n = 8 : lane %g) {
+            %xs = tile.stage %x[d0, d1] : memref<16x40xf32> to memref<16x40xf32, #tile.memory<shared>>
+            %a = loop.load %xs[%n * 2 + %j, %k * 8 + %v] : memref<16x40xf32, #tile.memory<shared>>
+            loop.store %a, %out[%n, %j, %k, %v] : memref<8x2x4x4xf32>
+          }
+          func.return
+        }
+        """
+    )
+    (stage,) = (op for op in module.walk() if isinstance(op, tile.StageOp))
+    (launch,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
+    expected = SlabBanks(launch, stage).total(loop.memref_of(stage.slab))
+    MaterializePass().apply(CONTEXT, module)
+    assert modelled(module) == expected
+    assert expected.needed > expected.ideal > 0

@@ -1,0 +1,57 @@
+"""Lane axes of a launch: what their carriers' threads hold.
+
+A thread holds one value for its coordinate along a carrier. If a value varied along two axes of one carrier, the thread
+would need a value for each pair of their coordinates, but has it for equal ones only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.operations import label
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.dialects import loop, tile
+
+
+@dataclass(frozen=True)
+class LaneFault:
+    """An operation that the threads of a carrier cannot run, and why."""
+
+    op: Operation
+    reason: str
+
+
+def carried(launch: tile.LaunchOp, form: Linear) -> Linear:
+    """A form as a thread computes it: each lane axis has the coordinate of its carrier."""
+    for lane, carrier in launch.carried_axes().items():
+        form = form.substitute(lane, Linear.of(carrier))
+    return form
+
+
+def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
+    """The operations of a launch whose values vary along two axes of one carrier, in order."""
+    if not (carriers := launch.carried_axes()):
+        return
+    dependence = Dependence()
+    for op in launch.body.walk():
+        if isinstance(op, loop.IndexOp) or (op.regions and not op.results):
+            continue
+        found = dependence.of(*op.operands, *op.results)
+        if (pair := _siblings(found, carriers)) is not None:
+            yield LaneFault(
+                op, f"its values vary along {label(pair[0])} and {label(pair[1])}, which share their threads"
+            )
+
+
+def _siblings(axes: dict[SSAValue, None], carriers: dict[SSAValue, BlockArgument]) -> tuple[SSAValue, SSAValue] | None:
+    """Two of some axes that the threads of one axis run, or None."""
+    first: dict[SSAValue, SSAValue] = {}
+    for axis in axes:
+        other = first.setdefault(carriers.get(axis, axis), axis)
+        if other is not axis:
+            return other, axis
+    return None
