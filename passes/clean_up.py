@@ -9,27 +9,31 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
-from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter
+from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.traits import HasCanonicalizationPatternsTrait, HasFolder, MemoryEffectKind, only_has_effect
-from xdsl.transforms.canonicalize import CanonicalizationRewritePattern, CanonicalizePass
-from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination, OperationInfo
-from xdsl.transforms.dead_code_elimination import is_trivially_dead
+from xdsl.transforms.canonicalize import CanonicalizationRewritePattern
+from xdsl.transforms.common_subexpression_elimination import OperationInfo, cse
+from xdsl.transforms.dead_code_elimination import is_trivially_dead, region_dce
 
 
-def clean_up(ctx: Context, module: ModuleOp) -> None:
-    """Run xDSL's `canonicalize` on a module, then its `cse`; each only where it finds something to do."""
-    if _rewrites(ctx, module):
-        CanonicalizePass().apply(ctx, module)
-    if _repeats(module.body.block, frozenset()):
-        CommonSubexpressionElimination().apply(ctx, module)
+def clean_up(ctx: Context, op: Operation) -> bool:
+    """Run xDSL's `canonicalize` on a module or function, then its `cse`; each only where it finds something to do.
 
-
-def _rewrites(ctx: Context, module: ModuleOp) -> bool:
-    """Whether some operation is dead, or a pattern or a folder applies; the first that does has then been applied."""
+    Returns whether one of them did.
+    """
     pattern = GreedyRewritePatternApplier([CanonicalizationRewritePattern()], ctx, folding_enabled=True)
-    for op in module.walk():
+    if found := _rewrites(pattern, op):
+        for region in op.regions:
+            PatternRewriteWalker(pattern, post_walk_func=region_dce).rewrite_region(region)
+    if repeats := any(_repeats(block, frozenset()) for region in op.regions for block in region.blocks):
+        cse(op)
+    return found or repeats
+
+
+def _rewrites(pattern: RewritePattern, function: Operation) -> bool:
+    """Whether some operation is dead, or a pattern or a folder applies; the first that does has then been applied."""
+    for op in function.walk():
         if is_trivially_dead(op):
             return True
         if _has_patterns(type(op)):

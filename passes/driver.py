@@ -24,6 +24,7 @@ from deplodock.dialects import kernel, loop, tensor, tile
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import InvalidInputError
+from deplodock.passes.changes import Changes
 from deplodock.passes.check import CheckPass
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.locations import locate
@@ -108,9 +109,10 @@ def lower(
     set_target(module, target)
     # The first rule makes launches: why it skipped a kernel is why the kernel level finds none.
     skipped: dict[str, Remark] = {}
+    changes = Changes(module)
     for stage in stages(level_of(module), to_level):
         try:
-            run = _run(stage, schedule, module, ctx, verify, verifiers)
+            run = _run(stage, schedule, changes, ctx, verify, verifiers)
         except DiagnosticException as error:
             error.add_note(f"note: in pass {stage.name}")
             if _LEVEL_AFTER[stage.letter] is Level.KERNEL:
@@ -190,20 +192,31 @@ def _pass(stage: Stage, schedule: str | None) -> ModulePass:
     return cls.from_pass_spec(ArgSpec(stage.name, {"schedule": (schedule,)}))
 
 
-def _run(stage: Stage, schedule: str | None, module: ModuleOp, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
-    start = time.perf_counter()
+def _run(stage: Stage, schedule: str | None, changes: Changes, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
+    start, module = time.perf_counter(), changes.module
     if (left_out := _left_out(stage, module)) is not None:
         return StageRun(stage, time.perf_counter() - start, tuple(left_out))
     with collect() as remarks:
         (run := _pass(stage, schedule)).apply(ctx, module)
     if not isinstance(run, CheckPass):
-        clean_up(ctx, module)
-        locate(module)
-        if verify:
-            module.verify()
+        _follow_up(changes, ctx, verify)
     for verifier in VERIFIERS if verifiers else ():
         verifier.load()().apply(ctx, module)
     return StageRun(stage, time.perf_counter() - start, tuple(remarks))
+
+
+def _follow_up(changes: Changes, ctx: Context, verify: bool) -> None:
+    """Clean up, locate and verify what a pass has changed."""
+    changed = changes.take()
+    cleaned = [function for function in changed if clean_up(ctx, function)]
+    if cleaned:
+        changes.take()
+    if changed:
+        locate(changes.module)
+    if verify:
+        for function in changed:
+            function.verify()
+        changes.module.verify(verify_nested_ops=False)
 
 
 def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:
