@@ -11,7 +11,16 @@ from functools import cache
 from xdsl.context import Context
 from xdsl.ir import Block, Operation
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriter, PatternRewriteWalker, RewritePattern
-from xdsl.traits import HasCanonicalizationPatternsTrait, HasFolder, MemoryEffectKind, only_has_effect
+from xdsl.traits import (
+    HasCanonicalizationPatternsTrait,
+    HasFolder,
+    IsTerminator,
+    MemoryEffect,
+    MemoryEffectKind,
+    MemoryWriteEffect,
+    SymbolOpInterface,
+    only_has_effect,
+)
 from xdsl.transforms.canonicalize import CanonicalizationRewritePattern
 from xdsl.transforms.common_subexpression_elimination import OperationInfo, cse
 from xdsl.transforms.dead_code_elimination import is_trivially_dead, region_dce
@@ -34,7 +43,7 @@ def clean_up(ctx: Context, op: Operation) -> bool:
 def _rewrites(pattern: RewritePattern, function: Operation) -> bool:
     """Whether some operation is dead, or a pattern or a folder applies; the first that does has then been applied."""
     for op in function.walk():
-        if is_trivially_dead(op):
+        if _may_be_dead(type(op)) and is_trivially_dead(op):
             return True
         if _has_patterns(type(op)):
             rewriter = PatternRewriter(op)
@@ -42,6 +51,13 @@ def _rewrites(pattern: RewritePattern, function: Operation) -> bool:
             if rewriter.has_done_action:
                 return True
     return False
+
+
+@cache
+def _may_be_dead(cls: type[Operation]) -> bool:
+    """Whether operations of a class can be dead: no terminators or symbols, nor what has unknown effects or writes."""
+    lives = (IsTerminator, SymbolOpInterface, MemoryWriteEffect)
+    return cls.has_trait(MemoryEffect) and not any(cls.has_trait(trait) for trait in lives)
 
 
 @cache
@@ -54,10 +70,10 @@ def _repeats(block: Block, above: AbstractSet[OperationInfo]) -> bool:
     seen = set(above)
     for op in block.ops:
         if op.results:
-            info = OperationInfo(op)
-            if info in seen and only_has_effect(op, MemoryEffectKind.READ):
+            known = len(seen)
+            seen.add(OperationInfo(op))
+            if len(seen) == known and only_has_effect(op, MemoryEffectKind.READ):
                 return True
-            seen.add(info)
         if any(_repeats(inner, seen) for region in op.regions for inner in region.blocks):
             return True
     return False
