@@ -14,6 +14,8 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._guards import TracingContext
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from deplodock.frontend.capture import describe, kept_composites
 from deplodock.frontend.decompositions import without_python_kernels
@@ -40,7 +42,7 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..
 
     compiler = aot_autograd(fw_compiler=compile_graph, partition_fn=min_cut_rematerialization_partition)
     try:
-        kept = contextlib.nullcontext() if _is_differentiated(graph, example_inputs) else kept_composites()
+        kept = _steps_of_attention(graph) if _is_differentiated(graph, example_inputs) else kept_composites()
         with kept, without_python_kernels():
             compiled = compiler(graph, example_inputs)
     except TorchDynamoException:
@@ -82,6 +84,16 @@ def _is_differentiated(graph: fx.GraphModule, args: Sequence[Any]) -> bool:
         return True
     names = (f"{getattr(node.target, '__module__', '')}.{node.target}" for node in graph.graph.nodes)
     return any(word in name for name in names for word in _DIFFERENTIATES)
+
+
+def _steps_of_attention(graph: fx.GraphModule) -> contextlib.AbstractContextManager[object]:
+    """While it lasts, attention is differentiated in its steps, which are compiled, not by a kernel of PyTorch's.
+
+    One that drops out stays such a kernel: its steps would draw other random numbers.
+    """
+    calls = graph.graph.find_nodes(op="call_function", target=scaled_dot_product_attention)
+    drops = any(node.kwargs.get("dropout_p", (*node.args, 0, 0, 0)[4]) for node in calls)
+    return contextlib.nullcontext() if drops else sdpa_kernel(SDPBackend.MATH)
 
 
 class _LeftToPyTorch:

@@ -130,13 +130,16 @@ class Part(nn.Module):
 class PartsRunner:
     """A graph whose parts are compiled, called as the graph is.
 
-    `reasons` says what is left to PyTorch, and why; `parts` are the names of those that are compiled.
+    `reasons` says what is left to PyTorch, and why; `parts` are the names of those that are compiled. Of the graph's
+    operations that are no views, `compiled` run in them and `left` in PyTorch.
     """
 
     def __init__(self, graph: fx.GraphModule) -> None:
         self.reasons: dict[str, str] = {}
         self.parts: list[str] = []
+        self.compiled = 0
         self._run = self._compiled(graph)
+        self.left = sum(len(_calls(module)) for module in self._run.modules() if isinstance(module, fx.GraphModule))
 
     def __call__(self, *args: Any) -> Any:
         return self._run(*args)
@@ -145,6 +148,9 @@ class PartsRunner:
         for node in graph.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", getattr(graph, str(node.target)))
         support = Support()
+        # Before the order of calls becomes an argument of theirs.
+        for node in graph.graph.nodes:
+            support.is_node_supported({}, node)
         partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
         _keep_order(graph)
         partitions = partitioner.propose_partitions()
@@ -169,11 +175,17 @@ class PartsRunner:
                 device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *results]),
             )
         except Exception as error:
-            calls = [n for n in part.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
-            self.reasons[", ".join(dict.fromkeys(map(overload_of, calls)))] = reason_of(error)
+            self.reasons[", ".join(dict.fromkeys(map(overload_of, _calls(part))))] = reason_of(error)
             return
+        self.compiled += len(_calls(part))
         fused.set_submodule(name, Part(runner, results, lowered.checks, isinstance(result, fx.Node)))
         self.parts.append(name)
+
+
+def _calls(graph: fx.GraphModule) -> list[fx.Node]:
+    """The calls of a graph that compute: no views, and none that only takes one of several results."""
+    calls = (node for node in graph.graph.nodes if node.op == "call_function")
+    return [node for node in calls if node.target is not operator.getitem and not _is_view(node)]
 
 
 def _keep_order(graph: fx.GraphModule) -> None:
@@ -274,9 +286,11 @@ def _alone(node: fx.Node) -> fx.GraphModule:
     device_of([*(source.meta["val"] for source in node.all_input_nodes), *values])
     results = [call]
     if isinstance(found, tuple | list):
-        results = [graph.call_function(operator.getitem, (call, number)) for number in range(len(values))]
-        for result, value in zip(results, values, strict=True):
-            result.meta["val"] = value
+        results = []
+        for number, value in enumerate(values):
+            if value is not None:
+                results.append(graph.call_function(operator.getitem, (call, number)))
+                results[-1].meta["val"] = value
     graph.output(tuple(results))
     return fx.GraphModule(node.graph.owning_module or nn.Module(), graph)
 

@@ -40,7 +40,7 @@ _OWN: Decompositions = {
 _CHECKED = frozenset(
     str(overload)
     for overload in (
-        *(*SCATTERING, *ORDERING, *VIEWS, ATEN.masked_scatter.default),
+        *(*SCATTERING, *ORDERING, *VIEWS, *DERIVED, ATEN.masked_scatter.default),
         *(*SAMPLING, ATEN.grid_sampler.default, ATEN.pdist.default),
     )
 )
