@@ -25,7 +25,7 @@ from xdsl.ir.affine import (
     AffineMap,
     AffineSymExpr,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
@@ -38,12 +38,22 @@ _DIVISIONS: dict[str, Callable[[AffineExpr, int], AffineExpr]] = {
 
 @dataclass
 class AffineReader:
-    """Reads affine expressions and collects the SSA values they name, in order of first use."""
+    """Reads affine expressions and collects the operands that they name, in order of first use."""
 
     parser: Parser
     as_symbols: bool = False
     """Whether SSA values become symbols and bare `d<i>` are allowed as dimensions."""
-    operands: list[SSAValue] = field(default_factory=list[SSAValue])
+    named: dict[tuple[str, int], UnresolvedOperand] = field(default_factory=dict[tuple[str, int], UnresolvedOperand])
+
+    @property
+    def unresolved(self) -> list[UnresolvedOperand]:
+        """The operands."""
+        return list(self.named.values())
+
+    @property
+    def operands(self) -> list[SSAValue]:
+        """The values of the operands. Raises ParseError at one that is no index."""
+        return [self.parser.resolve_operand(operand, IndexType()) for operand in self.named.values()]
 
     def expression(self) -> AffineExpr:
         """sum ::= product ((`+` | `-`) product)*"""
@@ -56,11 +66,40 @@ class AffineReader:
             else:
                 return result
 
+    def bound(self) -> list[AffineExpr]:
+        """`expr` or `min(expr, ...)`: the results whose minimum is the bound."""
+        if self.parser.parse_optional_keyword("min"):
+            return self.parser.parse_comma_separated_list(self.parser.Delimiter.PAREN, self.expression)
+        return [self.expression()]
+
+    def subscripts(self) -> list[AffineExpr]:
+        """`[expr, expr, ...]`"""
+        return self.parser.parse_comma_separated_list(self.parser.Delimiter.SQUARE, self.expression)
+
+    def subscript(self) -> list[AffineExpr]:
+        """`[expr]`"""
+        pos = self.parser.pos
+        results = self.subscripts()
+        if len(results) != 1:
+            self.parser.raise_error(f"expected one subscript, got {len(results)}", pos)
+        return results
+
+    def condition(self) -> list[AffineExpr]:
+        """`lhs < rhs`: the pair of its sides."""
+        lhs = self.expression()
+        self.parser.parse_punctuation("<", " between the sides of a condition")
+        return [lhs, self.expression()]
+
+    def conditions(self) -> list[AffineExpr]:
+        """`(lhs < rhs, ...)`: the sides of a conjunction, in order."""
+        pairs = self.parser.parse_comma_separated_list(self.parser.Delimiter.PAREN, self.condition)
+        return [side for pair in pairs for side in pair]
+
     def map(self, results: Sequence[AffineExpr], num_dims: int = 0) -> AffineMap:
         """The map of `results` over what was read; `num_dims` counts bare dimensions where SSA values are symbols."""
         if self.as_symbols:
-            return AffineMap(num_dims, len(self.operands), tuple(results))
-        return AffineMap(len(self.operands), 0, tuple(results))
+            return AffineMap(num_dims, len(self.named), tuple(results))
+        return AffineMap(len(self.named), 0, tuple(results))
 
     def _product(self) -> AffineExpr:
         """product ::= factor (`*` factor | (`mod` | `floordiv` | `ceildiv`) positive-integer)*"""
@@ -91,7 +130,7 @@ class AffineReader:
         if parser.parse_optional_punctuation("-"):
             return -self._factor()
         if (operand := parser.parse_optional_unresolved_operand()) is not None:
-            return self._value(parser.resolve_operand(operand, IndexType()))
+            return self._value(operand)
         if (number := parser.parse_optional_integer(allow_boolean=False, allow_negative=False)) is not None:
             return AffineExpr.constant(number)
         if self.as_symbols:
@@ -102,10 +141,10 @@ class AffineReader:
             parser.raise_error("expected an SSA value, an integer or a slab coordinate such as d0", pos)
         parser.raise_error("expected an SSA value or an integer in an affine expression")
 
-    def _value(self, value: SSAValue) -> AffineExpr:
-        if value not in self.operands:
-            self.operands.append(value)
-        position = self.operands.index(value)
+    def _value(self, operand: UnresolvedOperand) -> AffineExpr:
+        name = operand.operand_name, operand.index
+        self.named.setdefault(name, operand)
+        position = list(self.named).index(name)
         return AffineExpr.symbol(position) if self.as_symbols else AffineExpr.dimension(position)
 
 
@@ -120,27 +159,12 @@ def parse_i64(parser: AttrParser) -> int:
 
 def parse_subscripts(parser: Parser, reader: AffineReader) -> list[AffineExpr]:
     """Parse `[expr, expr, ...]`."""
-    return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, reader.expression)
-
-
-def parse_bound(reader: AffineReader) -> list[AffineExpr]:
-    """Parse `expr` or `min(expr, ...)`: the results whose minimum is the bound."""
-    if reader.parser.parse_optional_keyword("min"):
-        return reader.parser.parse_comma_separated_list(reader.parser.Delimiter.PAREN, reader.expression)
-    return [reader.expression()]
-
-
-def parse_condition(reader: AffineReader) -> list[AffineExpr]:
-    """Parse `lhs < rhs` into the pair of its sides."""
-    lhs = reader.expression()
-    reader.parser.parse_punctuation("<", " between the sides of a condition")
-    return [lhs, reader.expression()]
+    return reader.subscripts()
 
 
 def parse_conditions(reader: AffineReader) -> list[AffineExpr]:
     """Parse `(lhs < rhs, ...)`, a conjunction, into its sides in order."""
-    pairs = reader.parser.parse_comma_separated_list(reader.parser.Delimiter.PAREN, lambda: parse_condition(reader))
-    return [side for pair in pairs for side in pair]
+    return reader.conditions()
 
 
 @dataclass(frozen=True)
@@ -174,16 +198,16 @@ class AffineWriter:
         with self.printer.in_parens():
             self.printer.print_list(exprs, self.expression)
 
-    def condition(self, pair: tuple[AffineExpr, AffineExpr]) -> None:
+    def condition(self, sides: Sequence[AffineExpr]) -> None:
         """Print `lhs < rhs`."""
-        self.expression(pair[0])
+        self.expression(sides[0])
         self.printer.print_string(" < ")
-        self.expression(pair[1])
+        self.expression(sides[1])
 
-    def conditions(self, map: AffineMap) -> None:
+    def conditions(self, sides: Sequence[AffineExpr]) -> None:
         """Print `(lhs < rhs, ...)`."""
         with self.printer.in_parens():
-            self.printer.print_list(condition_pairs(map), self.condition)
+            self.printer.print_list(_pairs(sides), self.condition)
 
     def _product(self, expr: AffineExpr) -> None:
         match expr:
@@ -228,7 +252,10 @@ def _split_sign(expr: AffineExpr) -> tuple[str, AffineExpr]:
 
 def condition_pairs(map: AffineMap) -> list[tuple[AffineExpr, AffineExpr]]:
     """The conditions `lhs < rhs` that a map of sides stands for."""
-    sides = map.results
+    return _pairs(map.results)
+
+
+def _pairs(sides: Sequence[AffineExpr]) -> list[tuple[AffineExpr, AffineExpr]]:
     return list(zip(sides[::2], sides[1::2], strict=True))
 
 

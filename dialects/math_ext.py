@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from xdsl.dialects.math import FloatingPointLikeBinaryMathOperation
 from xdsl.ir import Dialect
-from xdsl.irdl import irdl_op_definition, traits_def
+from xdsl.irdl import traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
+from deplodock.dialects.formats import op_definition
 
-@irdl_op_definition
+
+@op_definition
 class FmodOp(FloatingPointLikeBinaryMathOperation):
     """The remainder of a division truncated towards zero, as C's fmod: exact, with the sign of the dividend.
 

@@ -151,7 +151,7 @@ class MoveOp(IRDLOperation):
         print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
         if self.where is not None:
             printer.print_string(" where ")
-            AffineWriter(printer, self.where_indices).conditions(self.where.data)
+            AffineWriter(printer, self.where_indices).conditions(self.where.data.results)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.source.type)

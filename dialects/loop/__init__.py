@@ -24,7 +24,6 @@ from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, OpResul
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     opt_prop_def,
     prop_def,
     region_def,
@@ -51,14 +50,10 @@ from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import (
     AffineReader,
     AffineWriter,
-    condition_pairs,
-    parse_bound,
-    parse_condition,
-    parse_conditions,
-    parse_subscripts,
     verify_conditions,
     verify_map,
 )
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, parse_memref, print_access, verify_subscripts
 
@@ -103,7 +98,7 @@ class DeclaresActivity(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.ALLOC, argument)}
 
 
-@irdl_op_definition
+@op_definition
 class YieldOp(AbstractYieldOperation[Attribute]):
     """The values of one iteration of a reduction, or of a combiner.
 
@@ -148,7 +143,7 @@ def _parse_header(parser: Parser) -> tuple[Parser.Argument, AffineMapAttr, list[
         parser.raise_error("a loop starts at 0; shift the subscripts instead", pos)
     parser.parse_keyword("to")
     reader = AffineReader(parser)
-    map = reader.map(parse_bound(reader))
+    map = reader.map(reader.bound())
     unroll = parser.parse_optional_keyword("unroll") is not None
     return iv, AffineMapAttr(map), reader.operands, unroll
 
@@ -169,7 +164,7 @@ def _verify_header(op: LoopLike) -> None:
         raise VerifyException("the loop bound needs at least one result")
 
 
-@irdl_op_definition
+@op_definition
 class ForOp(LoopLike):
     """Runs its body for every value of the induction variable from 0 below the bound, in any order.
 
@@ -217,7 +212,7 @@ class ForOp(LoopLike):
         return op
 
 
-@irdl_op_definition
+@op_definition
 class ReduceOp(LoopLike):
     """Folds the values its body yields for each iteration with a combiner; the fold over nothing is the identity.
 
@@ -322,7 +317,7 @@ class ReduceOp(LoopLike):
         )
 
 
-@irdl_op_definition
+@op_definition
 class IndexOp(IRDLOperation):
     """An affine function of indices.
 
@@ -336,6 +331,7 @@ class IndexOp(IRDLOperation):
     map = prop_def(AffineMapAttr)
     result = result_def(IndexType)
     traits = traits_def(Pure())
+    assembly_format = "` ` custom<Subscript>($indices, $map) attr-dict"
 
     def __init__(self, map: AffineMap, indices: Sequence[SSAValue]):
         super().__init__(operands=[indices], properties={"map": AffineMapAttr(map)}, result_types=[IndexType()])
@@ -343,24 +339,8 @@ class IndexOp(IRDLOperation):
     def verify_(self) -> None:
         verify_map("the index", self.map.data, self.indices, results=1)
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        AffineWriter(printer, self.indices).subscripts(self.map.data.results)
-        printer.print_op_attributes(self.attributes)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        reader = AffineReader(parser)
-        pos = parser.pos
-        results = parse_subscripts(parser, reader)
-        if len(results) != 1:
-            parser.raise_error(f"loop.index computes one index, got {len(results)}", pos)
-        op = cls(reader.map(results), reader.operands)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-
-@irdl_op_definition
+@op_definition
 class WhereOp(IRDLOperation):
     """Points of the enclosing loop or launch where `lhs < rhs` fails contribute nothing.
 
@@ -374,6 +354,7 @@ class WhereOp(IRDLOperation):
     indices = var_operand_def(IndexType)
     condition = prop_def(AffineMapAttr)
     traits = traits_def(DeclaresActivity())
+    assembly_format = "custom<Condition>($indices, $condition) attr-dict"
 
     def __init__(self, condition: AffineMap, indices: Sequence[SSAValue]):
         super().__init__(operands=[indices], properties={"condition": AffineMapAttr(condition)})
@@ -387,21 +368,8 @@ class WhereOp(IRDLOperation):
                 "loop.where belongs to a loop or launch, not to loop.guard; put the condition on the guard"
             )
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        AffineWriter(printer, self.indices).condition(condition_pairs(self.condition.data)[0])
-        printer.print_op_attributes(self.attributes)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        reader = AffineReader(parser)
-        sides = parse_condition(reader)
-        op = cls(reader.map(sides), reader.operands)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-
-@irdl_op_definition
+@op_definition
 class GuardOp(IRDLOperation):
     """Runs its body where all its conditions `lhs < rhs` hold.
 
@@ -427,7 +395,7 @@ class GuardOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" where ")
-        AffineWriter(printer, self.indices).conditions(self.conditions.data)
+        AffineWriter(printer, self.indices).conditions(self.conditions.data.results)
         printer.print_op_attributes(self.attributes, print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
@@ -436,7 +404,7 @@ class GuardOp(IRDLOperation):
     def parse(cls, parser: Parser) -> Self:
         parser.parse_keyword("where")
         reader = AffineReader(parser)
-        sides = parse_conditions(reader)
+        sides = reader.conditions()
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parse_body(parser)
         op = cls(reader.map(sides), reader.operands, body)
@@ -445,7 +413,7 @@ class GuardOp(IRDLOperation):
         return op
 
 
-@irdl_op_definition
+@op_definition
 class InsideOp(IRDLOperation):
     """Whether all conditions `lhs < rhs` hold at this point, as an i1.
 
@@ -457,6 +425,7 @@ class InsideOp(IRDLOperation):
     conditions = prop_def(AffineMapAttr)
     result = result_def(IntegerType(1))
     traits = traits_def(Pure())
+    assembly_format = "`where` custom<Conditions>($indices, $conditions) attr-dict"
 
     def __init__(self, conditions: AffineMap, indices: Sequence[SSAValue]):
         super().__init__(
@@ -465,20 +434,6 @@ class InsideOp(IRDLOperation):
 
     def verify_(self) -> None:
         verify_conditions("the conditions", self.conditions.data, self.indices)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" where ")
-        AffineWriter(printer, self.indices).conditions(self.conditions.data)
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        parser.parse_keyword("where")
-        reader = AffineReader(parser)
-        sides = parse_conditions(reader)
-        op = cls(reader.map(sides), reader.operands)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
 
 
 def _is_on_chip(effect: EffectInstance) -> bool:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Self, cast
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
+from deplodock.dialects.affine_syntax import AffineWriter, verify_map
 from deplodock.dialects.buffers import memref_of, verify_buffer
+from deplodock.dialects.formats import op_definition
+from deplodock.dialects.formats import parse_memref as parse_memref
 
 
 class ReadsSource(MemoryEffect):
@@ -43,15 +42,6 @@ class WritesDestination(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.WRITE, op.operands[1])}
 
 
-def parse_memref(parser: Parser) -> MemRefType[Attribute]:
-    """Parse a type that must be a memref."""
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, MemRefType):
-        parser.raise_error(f"expected a memref type, got {type}", pos)
-    return cast(MemRefType[Attribute], type)
-
-
 def print_access(printer: Printer, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
     """Print `%buffer[subscripts]`."""
     printer.print_operand(buffer)
@@ -67,7 +57,7 @@ def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAVal
         raise VerifyException(f"{buffer.type} needs {rank} subscripts, got {len(map.results)}")
 
 
-@irdl_op_definition
+@op_definition
 class LoadOp(IRDLOperation):
     """Reads one element.
 
@@ -80,6 +70,9 @@ class LoadOp(IRDLOperation):
     map = prop_def(AffineMapAttr)
     result = result_def()
     traits = traits_def(ReadsSource())
+    assembly_format = (
+        "$source custom<Subscripts>($indices, $map) attr-dict `:` custom<MemrefOf>(type($source), type($result))"
+    )
 
     def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
         super().__init__(
@@ -93,27 +86,8 @@ class LoadOp(IRDLOperation):
         if self.result.type != memref_of(self.source).element_type:
             raise VerifyException(f"loading from {self.source.type} gives its element type, not {self.result.type}")
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_access(printer, self.source, self.map.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        buffer = parser.parse_unresolved_operand()
-        reader = AffineReader(parser)
-        subscripts = parse_subscripts(parser, reader)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source = parser.resolve_operand(buffer, parse_memref(parser))
-        op = cls(source, reader.map(subscripts), reader.operands)
-        op.attributes |= attributes
-        return op
-
-
-@irdl_op_definition
+@op_definition
 class StoreOp(IRDLOperation):
     """Writes one element.
 
@@ -126,6 +100,10 @@ class StoreOp(IRDLOperation):
     indices = var_operand_def(IndexType)
     map = prop_def(AffineMapAttr)
     traits = traits_def(WritesDestination())
+    assembly_format = (
+        "$value `,` $destination custom<Subscripts>($indices, $map) attr-dict `:`"
+        " custom<MemrefOf>(type($destination), type($value))"
+    )
 
     def __init__(self, value: SSAValue, destination: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
         super().__init__(operands=[value, destination, indices], properties={"map": AffineMapAttr(map)})
@@ -136,27 +114,3 @@ class StoreOp(IRDLOperation):
             raise VerifyException(
                 f"cannot store {self.value.type} to {self.destination.type}: the element types differ"
             )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(", ")
-        print_access(printer, self.destination, self.map.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.destination.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        stored = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        buffer = parser.parse_unresolved_operand()
-        reader = AffineReader(parser)
-        subscripts = parse_subscripts(parser, reader)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref(parser)
-        value = parser.resolve_operand(stored, type.element_type)
-        op = cls(value, parser.resolve_operand(buffer, type), reader.map(subscripts), reader.operands)
-        op.attributes |= attributes
-        return op

@@ -31,7 +31,6 @@ from xdsl.ir import Attribute, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     prop_def,
     region_def,
@@ -47,10 +46,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.tensor.indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
 
 
-@irdl_op_definition
+@op_definition
 class YieldOp(AbstractYieldOperation[Attribute]):
     """The values of a tensor_ext region: scalars of a body or combiner, tensors of a kernel.
 
@@ -61,7 +61,7 @@ class YieldOp(AbstractYieldOperation[Attribute]):
     traits = traits_def(IsTerminator(), Pure())
 
 
-@irdl_op_definition
+@op_definition
 class ElementwiseOp(IRDLOperation):
     """Applies a scalar computation at every index: result[i] = body(operand0[i], operand1[i], ...).
 
@@ -166,7 +166,7 @@ class ElementwiseOp(IRDLOperation):
         return op
 
 
-@irdl_op_definition
+@op_definition
 class ReduceOp(IRDLOperation):
     """Folds dimensions away with a combiner: result[i] = fold of the operands over all indices of `dims` at i.
 
@@ -294,7 +294,7 @@ def reduced_type(type: TensorType[Attribute], dims: Sequence[int]) -> TensorType
     return TensorType(type.element_type, [n for d, n in enumerate(type.get_shape()) if d not in dims])
 
 
-@irdl_op_definition
+@op_definition
 class IndexMapOp(IRDLOperation):
     """Reads a tensor through an affine map: result[d0, d1, ...] = source[map(d0, d1, ...)].
 
@@ -331,7 +331,7 @@ class IndexMapOp(IRDLOperation):
             )
 
 
-@irdl_op_definition
+@op_definition
 class KernelOp(IRDLOperation):
     """The tensor computation of one kernel: a region on tensors whose yielded values are stored to memory.
 

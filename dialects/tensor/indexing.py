@@ -10,7 +10,6 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
@@ -21,6 +20,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import verify_divisors
+from deplodock.dialects.formats import op_definition
 
 
 def tensor_of(value: SSAValue | Attribute) -> TensorType[Attribute]:
@@ -38,7 +38,7 @@ def element_of(value: SSAValue | Attribute) -> Attribute:
     return tensor_of(value).element_type
 
 
-@irdl_op_definition
+@op_definition
 class IotaOp(IRDLOperation):
     """The coordinate along one dimension: result[d0, d1, ...] = d<dim>, as i32 or i64.
 
@@ -61,7 +61,7 @@ class IotaOp(IRDLOperation):
             raise VerifyException(f"iota counts in i32 or i64, not {type.element_type}")
 
 
-@irdl_op_definition
+@op_definition
 class GatherOp(IRDLOperation):
     """Reads a tensor where index tensors say: result[d] = source[map(d)[indices0[d], indices1[d], ...]].
 
@@ -104,7 +104,7 @@ class GatherOp(IRDLOperation):
             )
 
 
-@irdl_op_definition
+@op_definition
 class ConcatOp(IRDLOperation):
     """Tensors one after the other along a dimension; all other extents are equal.
 

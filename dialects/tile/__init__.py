@@ -24,7 +24,6 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -43,15 +42,14 @@ from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import (
     AffineReader,
     AffineWriter,
-    parse_conditions,
     parse_i64,
-    parse_subscripts,
     verify_divisors,
     verify_map,
 )
 from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body, parse_memref
+from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
@@ -63,11 +61,9 @@ from deplodock.dialects.tile.ring import (
     RingType,
     WaitOp,
     depth_of,
-    parse_engine,
-    print_engine,
     verify_engine,
 )
-from deplodock.dialects.tile.slab import check_coordinates, verify_slab
+from deplodock.dialects.tile.slab import SlabConditions, SlabSubscripts, SlabType, verify_slab
 
 __all__ = [
     "AllocOp",
@@ -91,7 +87,7 @@ __all__ = [
 ]
 
 
-@irdl_op_definition
+@op_definition
 class LaunchOp(IRDLOperation, IntroducesIndices):
     """Runs its body at every point of the axes' product.
 
@@ -280,7 +276,7 @@ class _ReadsActivity(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.READ, axis) for axis in op.axes[:1]}
 
 
-@irdl_op_definition
+@op_definition
 class CombineOp(IRDLOperation):
     """Folds a value over the active points of launch axes; the result is the same at all of them.
 
@@ -357,7 +353,7 @@ class CombineOp(IRDLOperation):
         return op
 
 
-@irdl_op_definition
+@op_definition
 class StageOp(IRDLOperation):
     """Copies a slab of a read-only buffer on chip: slab[d0, d1, ...] = source[subscripts].
 
@@ -386,6 +382,12 @@ class StageOp(IRDLOperation):
     where = opt_prop_def(AffineMapAttr)
     slab = result_def(MemRefType)
     traits = traits_def(ReadsSource())
+    custom_directives = (SlabSubscripts, SlabConditions, SlabType)
+    assembly_format = (
+        "$source custom<SlabSubscripts>($indices, $map) (`buffers` $buffers^)? (`async` $async^)? (`tma` $tma^)?"
+        " (`where` custom<SlabConditions>(ref($indices), $where)^)? attr-dict `:`"
+        " custom<Memref>(type($source)) `to` custom<SlabType>(type($slab), ref($map), ref($where))"
+    )
 
     def __init__(
         self,
@@ -427,46 +429,6 @@ class StageOp(IRDLOperation):
         if not where.results or len(where.results) % 2:
             raise VerifyException(f"the conditions must be pairs of sides `lhs < rhs`, got {len(where.results)} sides")
         verify_divisors("the conditions", where)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        AffineWriter(printer, self.indices, as_symbols=True).subscripts(self.map.data.results)
-        if self.buffers is not None:
-            printer.print_string(f" buffers {self.depth}")
-        print_engine(printer, self)
-        if self.where is not None:
-            printer.print_string(" where ")
-            AffineWriter(printer, self.indices, as_symbols=True).conditions(self.where.data)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.slab.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        buffer = parser.parse_unresolved_operand()
-        reader = AffineReader(parser, as_symbols=True)
-        pos = parser.pos
-        subscripts = parse_subscripts(parser, reader)
-        buffers = parse_i64(parser) if parser.parse_optional_keyword("buffers") else None
-        engine = parse_engine(parser)
-        where = parse_conditions(reader) if parser.parse_optional_keyword("where") else None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source = parser.resolve_operand(buffer, parse_memref(parser))
-        parser.parse_keyword("to")
-        slab = parse_memref(parser)
-        rank = len(slab.get_shape())
-        check_coordinates(parser, [*subscripts, *(where or ())], rank, pos)
-        conditions = None if where is None else reader.map(where, rank)
-        op = cls(source, reader.map(subscripts, rank), reader.operands, slab, conditions)
-        if buffers is not None:
-            op.properties["buffers"] = IntegerAttr(buffers, i64)
-        op.properties |= engine
-        op.attributes |= attributes
-        return op
 
 
 Tile = Dialect(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, TypeAlias
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -30,7 +30,6 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -38,23 +37,17 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import (
-    AffineReader,
-    AffineWriter,
-    parse_conditions,
-    parse_i64,
-    parse_subscripts,
     verify_conditions,
     verify_map,
 )
 from deplodock.dialects.buffers import Memory, memory_of, verify_buffer
-from deplodock.dialects.loop import memref_of, parse_memref, print_access
-from deplodock.dialects.tile.slab import check_coordinates, verify_slab
+from deplodock.dialects.formats import op_definition
+from deplodock.dialects.loop import memref_of
+from deplodock.dialects.tile.slab import SlabSubscripts, SlotsType, verify_slab
 
 Step: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
 """A step as an affine map with one result, and its operands."""
@@ -75,7 +68,7 @@ class _AllocatesResult(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
-@irdl_op_definition
+@op_definition
 class RingOp(IRDLOperation):
     """A ring of `depth` slots, none of them filled.
 
@@ -90,6 +83,7 @@ class RingOp(IRDLOperation):
     is_mbarrier = opt_prop_def(UnitAttr, prop_name="mbarrier")
     ring = result_def(RingType)
     traits = traits_def(_AllocatesResult())
+    assembly_format = "$depth (`mbarrier` $mbarrier^)? attr-dict"
 
     def __init__(self, depth: int, *, is_mbarrier: bool = False):
         properties = {"depth": IntegerAttr(depth, i64), "mbarrier": UnitAttr() if is_mbarrier else None}
@@ -99,19 +93,6 @@ class RingOp(IRDLOperation):
         if self.depth.value.data < 1:
             raise VerifyException(f"a ring has at least one slot, got {self.depth.value.data}")
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.depth.value.data}")
-        if self.is_mbarrier:
-            printer.print_string(" mbarrier")
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        depth = parse_i64(parser)
-        op = cls(depth, is_mbarrier=parser.parse_optional_keyword("mbarrier") is not None)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
 
 def depth_of(ring: SSAValue) -> int:
     """The number of slots of a ring. Raises VerifyException if no tile.ring makes it."""
@@ -120,7 +101,7 @@ def depth_of(ring: SSAValue) -> int:
     return ring.owner.depth.value.data
 
 
-@irdl_op_definition
+@op_definition
 class AllocOp(IRDLOperation):
     """A shared buffer of a CTA whose first dimension counts the slots of a ring.
 
@@ -165,17 +146,6 @@ def verify_engine(op: CopiesSlab) -> None:
         raise VerifyException("a slab is copied by async or tma, not both")
 
 
-def print_engine(printer: Printer, op: CopiesSlab) -> None:
-    """Print `async` or `tma`."""
-    for name in engine_of(op):
-        printer.print_string(f" {name}")
-
-
-def parse_engine(parser: Parser) -> dict[str, Attribute]:
-    """Parse `async` or `tma`, as properties."""
-    return {name: UnitAttr() for name in ("async", "tma") if parser.parse_optional_keyword(name)}
-
-
 class _FillsSlot(MemoryEffect):
     """Reads the first operand's buffer, and writes the second's and the state of the ring, the third."""
 
@@ -196,7 +166,7 @@ class _AdvancesRing(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.WRITE, op.operands[0])}
 
 
-@irdl_op_definition
+@op_definition
 class CopyOp(IRDLOperation):
     """Copies the slab of a step into its slot: destination[step mod depth, d0, d1, ...] = source[subscripts].
 
@@ -221,6 +191,13 @@ class CopyOp(IRDLOperation):
     is_tma = opt_prop_def(UnitAttr, prop_name="tma")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(_FillsSlot())
+    custom_directives = (SlabSubscripts, SlotsType)
+    assembly_format = (
+        "$source custom<SlabSubscripts>($indices, $map) `to` $destination `at` $ring"
+        " custom<Subscript>($step_indices, $step) (`async` $async^)? (`tma` $tma^)?"
+        " (`where` custom<Conditions>($where_indices, $where)^)? attr-dict `:`"
+        " custom<Memref>(type($source)) `to` custom<SlotsType>(type($destination), ref($map))"
+    )
 
     def __init__(
         self,
@@ -259,128 +236,39 @@ class CopyOp(IRDLOperation):
         if self.where is not None:
             verify_conditions("the conditions of the copy", self.where.data, self.where_indices)
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        AffineWriter(printer, self.indices, as_symbols=True).subscripts(self.map.data.results)
-        printer.print_string(" to ")
-        printer.print_operand(self.destination)
-        printer.print_string(" at ")
-        _print_step(printer, self)
-        print_engine(printer, self)
-        if self.where is not None:
-            printer.print_string(" where ")
-            AffineWriter(printer, self.where_indices).conditions(self.where.data)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.destination.type)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        buffer, reader, pos = parser.parse_unresolved_operand(), AffineReader(parser, as_symbols=True), parser.pos
-        subscripts = parse_subscripts(parser, reader)
-        parser.parse_keyword("to")
-        slots = parser.parse_unresolved_operand()
-        parser.parse_keyword("at")
-        ring, step = _parse_step(parser)
-        engine = parse_engine(parser)
-        where = None
-        if parser.parse_optional_keyword("where"):
-            conditions = AffineReader(parser)
-            where = conditions.map(parse_conditions(conditions)), conditions.operands
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source = parser.resolve_operand(buffer, parse_memref(parser))
-        parser.parse_keyword("to")
-        type_pos = parser.pos
-        destination = parser.resolve_operand(slots, parse_memref(parser))
-        rank = len(memref_of(destination).get_shape())
-        if not rank:
-            parser.raise_error("the destination of a copy has its slots as the first dimension", type_pos, parser.pos)
-        check_coordinates(parser, subscripts, rank - 1, pos)
-        op = cls((source, reader.map(subscripts, rank - 1), reader.operands), destination, ring, step, where, engine)
-        op.attributes |= attributes
-        return op
+class _Advance(IRDLOperation):
+    """Changes the state of a ring at a step."""
+
+    ring = operand_def(RingType)
+    step_indices = var_operand_def(IndexType)
+    step = prop_def(AffineMapAttr)
+    traits = traits_def(_AdvancesRing())
+    assembly_format = "$ring custom<Subscript>($step_indices, $step) attr-dict"
+
+    def __init__(self, ring: SSAValue, step: Step):
+        super().__init__(operands=[ring, step[1]], properties={"step": AffineMapAttr(step[0])})
+
+    def verify_(self) -> None:
+        depth_of(self.ring)
+        verify_map("the step", self.step.data, self.step_indices, results=1)
 
 
-@irdl_op_definition
-class WaitOp(IRDLOperation):
+@op_definition
+class WaitOp(_Advance):
     """Waits until all copies of a step have landed; from here to the step's release its slot may be read.
 
     tile.wait %ring[%ko]
     """
 
     name = "tile.wait"
-    ring = operand_def(RingType)
-    step_indices = var_operand_def(IndexType)
-    step = prop_def(AffineMapAttr)
-    traits = traits_def(_AdvancesRing())
-
-    def __init__(self, ring: SSAValue, step: Step):
-        super().__init__(operands=[ring, step[1]], properties={"step": AffineMapAttr(step[0])})
-
-    def verify_(self) -> None:
-        _verify_advance(self)
-
-    def print(self, printer: Printer) -> None:
-        _print_advance(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        op = cls(*_parse_step(parser))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
 
 
-@irdl_op_definition
-class ReleaseOp(IRDLOperation):
+@op_definition
+class ReleaseOp(_Advance):
     """Ends the reads of a step: its slot may be filled again.
 
     tile.release %ring[%ko]
     """
 
     name = "tile.release"
-    ring = operand_def(RingType)
-    step_indices = var_operand_def(IndexType)
-    step = prop_def(AffineMapAttr)
-    traits = traits_def(_AdvancesRing())
-
-    def __init__(self, ring: SSAValue, step: Step):
-        super().__init__(operands=[ring, step[1]], properties={"step": AffineMapAttr(step[0])})
-
-    def verify_(self) -> None:
-        _verify_advance(self)
-
-    def print(self, printer: Printer) -> None:
-        _print_advance(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        op = cls(*_parse_step(parser))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-
-def _verify_advance(op: WaitOp | ReleaseOp) -> None:
-    depth_of(op.ring)
-    verify_map("the step", op.step.data, op.step_indices, results=1)
-
-
-def _print_advance(printer: Printer, op: WaitOp | ReleaseOp) -> None:
-    printer.print_string(" ")
-    _print_step(printer, op)
-    printer.print_op_attributes(op.attributes)
-
-
-def _print_step(printer: Printer, op: CopyOp | WaitOp | ReleaseOp) -> None:
-    """Print `%ring[step]`."""
-    print_access(printer, op.ring, op.step.data, op.step_indices)
-
-
-def _parse_step(parser: Parser) -> tuple[SSAValue, Step]:
-    """Parse `%ring[step]`."""
-    ring = parser.resolve_operand(parser.parse_unresolved_operand(), RingType())
-    reader = AffineReader(parser)
-    return ring, (reader.map(parse_subscripts(parser, reader)), reader.operands)

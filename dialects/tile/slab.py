@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl.declarative_assembly_format import AttributeVariable, ParsingState, TypeDirective, irdl_custom_directive
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.buffers import memory_of, memref_of, verify_buffer
+from deplodock.dialects.formats import Conditions, Memref, Subscripts, parse_memref
 
 
 def verify_slab(
@@ -41,8 +44,62 @@ def verify_slab(
         raise VerifyException(f"{read} needs {len(read.get_shape())} subscripts, got {len(map.results)}")
 
 
-def check_coordinates(parser: Parser, subscripts: Sequence[AffineExpr], rank: int, pos: int) -> None:
-    """Raise a ParseError at `pos` if a subscript names a coordinate that a slab of this rank does not have."""
-    used = {position for expr in subscripts for position in expr.used_dims()}
-    if used and max(used) >= rank:
-        parser.raise_error(f"the slab has {rank} dimensions, so d{max(used)} is not one of its coordinates", pos)
+class SlabSubscripts(Subscripts):
+    """`[expr, ...]` over a slab's coordinates `d0`, `d1` and the operands."""
+
+    as_symbols = True
+
+
+class SlabConditions(Conditions):
+    """`(lhs < rhs, ...)` over the coordinates and operands of the subscripts before, and more operands."""
+
+    as_symbols = True
+
+    def set_empty(self, state: ParsingState) -> None:
+        pass
+
+
+@irdl_custom_directive
+class SlabType(Memref):
+    """The type of a slab; the maps of subscripts and conditions before it are over its coordinates."""
+
+    type: TypeDirective
+    map: AttributeVariable
+    where: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        pos = parser.pos
+        slab = parse_memref(parser)
+        self.type.set(state, [slab])
+        _set_coordinates(parser, state, (self.map, self.where), len(slab.get_shape()), pos)
+
+
+@irdl_custom_directive
+class SlotsType(Memref):
+    """The type of the slots of a slab; the map of the subscripts before it is over the slab's coordinates."""
+
+    type: TypeDirective
+    map: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        pos = parser.pos
+        slots = parse_memref(parser)
+        rank = len(slots.get_shape()) - 1
+        if rank < 0:
+            parser.raise_error("the destination of a copy has its slots as the first dimension", pos, parser.pos)
+        self.type.set(state, [slots])
+        _set_coordinates(parser, state, (self.map,), rank, pos)
+
+
+def _set_coordinates(
+    parser: Parser, state: ParsingState, variables: Sequence[AttributeVariable], rank: int, pos: int
+) -> None:
+    """Give maps over slab coordinates, read before the rank of the slab, as many dimensions, and all the operands."""
+    given = {variable.name: state.properties.get(variable.name) for variable in variables}
+    maps = {name: attribute.data for name, attribute in given.items() if isinstance(attribute, AffineMapAttr)}
+    operands = max(map.num_symbols for map in maps.values())
+    used = max((dim for map in maps.values() for expr in map.results for dim in expr.used_dims()), default=-1)
+    if used >= rank:
+        parser.raise_error(f"the slab has {rank} dimensions, so d{used} is not one of its coordinates", pos)
+    for name, map in maps.items():
+        state.properties[name] = AffineMapAttr(AffineMap(rank, operands, map.results))

@@ -42,13 +42,14 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Dialect, OpResult, SSAValue, TypeAttribute
-from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, traits_def, var_operand_def, var_result_def
+from xdsl.irdl import IRDLOperation, opt_prop_def, traits_def, var_operand_def, var_result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.elements import listed
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
 from deplodock.dialects.torch.aten import ANY, SCHEMAS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
@@ -429,7 +430,7 @@ def _op_class(schema: Schema) -> type[AtenOp]:
             fields[f"{parameter.name}_property"] = opt_prop_def(Attribute, prop_name=parameter.name)
     words = re.split(r"[._]", schema.name)
     name = "Aten" + "".join(word[:1].upper() + word[1:] for word in words) + "Op"
-    return irdl_op_definition(cast(type[AtenOp], type(name, (AtenOp,), fields)))
+    return op_definition(cast(type[AtenOp], type(name, (AtenOp,), fields)))
 
 
 def __getattr__(name: str) -> object:

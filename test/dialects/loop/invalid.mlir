@@ -407,7 +407,7 @@ func.func @f(%i: index) {
 // -----
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:19
-// CHECK: loop.index computes one index, got 2
+// CHECK: expected one subscript, got 2
 func.func @f(%i: index) {
   %0 = loop.index [%i, %i]
   func.return
@@ -443,7 +443,7 @@ func.func @f(%i: index) {
 // -----
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:19
-// CHECK: loop.index computes one index, got 0
+// CHECK: expected one subscript, got 0
 func.func @f(%i: index) {
   %0 = loop.index []
   func.return

@@ -372,7 +372,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 3]]:21
+// CHECK: invalid.mlir:[[# @LINE + 3]]:50
 // CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   %0 = tile.stage %x[0, d1] : memref<8x8xf32> to memref<4xf32, #tile.memory<register>>
@@ -531,7 +531,7 @@ func.func @f(%x: memref<8x8xf32>) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 3]]:21
+// CHECK: invalid.mlir:[[# @LINE + 3]]:65
 // CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
 func.func @f(%x: memref<8x8xf32>) {
   %0 = tile.stage %x[0, d0] where (d1 < 3) : memref<8x8xf32> to memref<4xf32, #tile.memory<register>>

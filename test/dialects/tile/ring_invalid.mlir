@@ -27,7 +27,7 @@ func.func @f(%x: memref<8xf32>) {
 
 // -----
 
-// CHECK: ring_invalid.mlir:[[# @LINE + 5]]:15
+// CHECK: ring_invalid.mlir:[[# @LINE + 5]]:57
 // CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
 func.func @f(%x: memref<8xf32>) {
   %ring = tile.ring 2

@@ -1,0 +1,175 @@
+"""Declared syntax: the directives that the formats of operations use, and when a format is compiled.
+
+A format says an operation's text once, for reading and for printing:
+
+    assembly_format = "$source custom<Subscripts>($indices, $map) attr-dict `:` custom<Memref>(type($source))"
+
+All operations know the directives of this file. Those with a header and a region read and print themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TypeVar, cast
+
+from xdsl.dialects.builtin import AffineMapAttr, MemRefType
+from xdsl.ir import Attribute
+from xdsl.ir.affine import AffineExpr
+from xdsl.irdl import IRDLOperation, irdl_op_definition
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    FormatProgram,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from deplodock.dialects.affine_syntax import AffineReader, AffineWriter
+
+
+@irdl_custom_directive
+class AffineDirective(CustomDirective):
+    """Affine expressions over index operands, whose map is a property."""
+
+    indices: VariadicOperandVariable
+    map: AttributeVariable
+
+    is_spaced = True
+    """Whether a space comes before."""
+    as_symbols = False
+    """Whether the operands are symbols, and bare `d<i>` the dimensions."""
+
+    @staticmethod
+    def read(reader: AffineReader, /) -> Sequence[AffineExpr]:
+        """Read the results of the map."""
+        raise NotImplementedError
+
+    @staticmethod
+    def write(writer: AffineWriter, results: Sequence[AffineExpr], /) -> None:
+        """Print the results of the map."""
+        raise NotImplementedError
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        known = state.operands[self.indices.index] or ()
+        reader = AffineReader(parser, self.as_symbols, {(one.operand_name, one.index): one for one in known})
+        self.map.set(state, AffineMapAttr(reader.map(self.read(reader))))
+        self.indices.set(state, reader.unresolved)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if self.is_spaced:
+            state.print_whitespace(printer)
+        map = self.map.get(op)
+        assert isinstance(map, AffineMapAttr)
+        self.write(AffineWriter(printer, self.indices.get(op), self.as_symbols), map.data.results)
+
+    def is_anchorable(self) -> bool:
+        return True
+
+    def is_present(self, op: IRDLOperation) -> bool:
+        return self.map.is_present(op)
+
+    def set_empty(self, state: ParsingState) -> None:
+        self.indices.set_empty(state)
+
+
+class Subscripts(AffineDirective):
+    """`[expr, ...]`, directly behind an operand."""
+
+    is_spaced = False
+    read = staticmethod(AffineReader.subscripts)
+    write = staticmethod(AffineWriter.subscripts)
+
+
+class Subscript(Subscripts):
+    """`[expr]`, directly behind an operand."""
+
+    read = staticmethod(AffineReader.subscript)
+
+
+class Condition(AffineDirective):
+    """`lhs < rhs`."""
+
+    read = staticmethod(AffineReader.condition)
+    write = staticmethod(AffineWriter.condition)
+
+
+class Conditions(AffineDirective):
+    """`(lhs < rhs, ...)`."""
+
+    read = staticmethod(AffineReader.conditions)
+    write = staticmethod(AffineWriter.conditions)
+
+
+@irdl_custom_directive
+class Memref(CustomDirective):
+    """A type that must be a memref."""
+
+    type: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.type.set(state, [parse_memref(parser)])
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.type.print(printer, state, op)
+
+
+@irdl_custom_directive
+class MemrefOf(Memref):
+    """A type that must be a memref; its elements have the second type, which is not written."""
+
+    type: TypeDirective
+    element: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        type = parse_memref(parser)
+        self.type.set(state, [type])
+        self.element.set(state, [type.element_type])
+
+
+def parse_memref(parser: Parser) -> MemRefType[Attribute]:
+    """Parse a type that must be a memref."""
+    pos = parser.pos
+    type = parser.parse_type()
+    if not isinstance(type, MemRefType):
+        parser.raise_error(f"expected a memref type, got {type}", pos)
+    return cast(MemRefType[Attribute], type)
+
+
+DIRECTIVES = (Subscripts, Subscript, Condition, Conditions, Memref, MemrefOf)
+"""The directives that every format may use."""
+
+_Op = TypeVar("_Op", bound=IRDLOperation)
+
+
+def op_definition(cls: type[_Op]) -> type[_Op]:
+    """Define an operation as `irdl_op_definition` does, but compile its format when it is first read or printed.
+
+    A program uses a few of the operations: the formats of all would take a good part of the start of deplodock-opt.
+    """
+    text, cls.assembly_format = cls.assembly_format, None
+    irdl_op_definition(cls)
+    if text is None:
+        return cls
+    definition = cls.get_irdl_definition()
+    definition.assembly_format = cls.assembly_format = text
+    definition.custom_directives |= {directive.__name__: directive for directive in DIRECTIVES}
+
+    @cache
+    def program() -> FormatProgram:
+        return FormatProgram.from_str(text, definition)
+
+    def parse(cls: type[_Op], parser: Parser) -> _Op:
+        return program().parse(parser, cls)
+
+    def print(self: IRDLOperation, printer: Printer) -> None:
+        program().print(printer, self)
+
+    for name, method in {"parse": classmethod(parse), "print": print}.items():
+        setattr(cls, name, method)
+    return cls
