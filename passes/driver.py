@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.universe import Universe
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -28,6 +27,7 @@ from deplodock.passes.changes import Changes
 from deplodock.passes.check import CheckPass
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.locations import locate
+from deplodock.passes.packages import packages, with_added
 from deplodock.passes.pipeline import RULES, STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
 from deplodock.schedule.choose.kernels import schedule_of
@@ -72,9 +72,9 @@ Observer: TypeAlias = Callable[[StageRun, ModuleOp], None]
 
 
 def new_context() -> Context:
-    """A context with the dialects of every installed universe: ours and xDSL's."""
+    """A context with the dialects of every installed package: ours, xDSL's, and others'."""
     context = Context()
-    for name, dialect in Universe.get_multiverse().all_dialects.items():
+    for name, dialect in packages().universe.all_dialects.items():
         context.register_dialect(name, dialect)
     return context
 
@@ -140,7 +140,8 @@ def set_target(module: ModuleOp, wanted: str | TargetAttr | None) -> None:
 def stages(level: Level, to_level: Level) -> list[Stage]:
     """The stages that lead from one level to another. Raises InvalidInputError if that is upwards.
 
-    Kernels that are given are held to the limits of the target, as those that are made.
+    Those that other packages add are among them. Kernels that are given are held to the limits of the target, as those
+    that are made.
     """
     first, last = LEVELS.index(level), LEVELS.index(to_level)
     if first > last:
@@ -148,7 +149,7 @@ def stages(level: Level, to_level: Level) -> list[Stage]:
     if level is Level.KERNEL:
         checks = [stage for stage in STAGES if _LEVEL_AFTER[stage.letter] is level]
         return [stage for stage in checks if issubclass(cls := stage.load(), CheckPass) and cls.holds_given]
-    return [stage for stage in STAGES if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
+    return [stage for stage in with_added(STAGES) if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
 
 
 def level_of(module: ModuleOp) -> Level:

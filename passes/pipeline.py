@@ -23,9 +23,14 @@ class Stage:
     folder: str
 
     @property
+    def position(self) -> str:
+        """The place in the list, such as `t:007`."""
+        return f"{self.letter}:{self.number:03d}"
+
+    @property
     def label(self) -> str:
         """The name in traces, such as `t:007_stage_inputs`."""
-        return f"{self.letter}:{self.number:03d}_{self._file}"
+        return f"{self.position}_{self._file}"
 
     @property
     def module(self) -> str:

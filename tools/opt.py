@@ -22,6 +22,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 import deplodock
 from deplodock.errors import InvalidInputError
 from deplodock.passes.locations import locate
+from deplodock.passes.packages import packages, with_added
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
 from deplodock.passes.remarks import collect
 from deplodock.tools.diagnostics import decode, describe, explain, run_tool
@@ -70,10 +71,22 @@ class OptMain(xDSLOptMain):
         self._output = _Output()
         super().__init__("Run passes over IR text and print it, as text or for a target.", args)
 
+    def register_all_dialects(self) -> None:
+        """Register the dialects of all packages."""
+        for name, factory in packages().universe.all_dialects.items():
+            self.ctx.register_dialect(name, factory)
+
     def register_all_frontends(self) -> None:
-        """Register xDSL's frontends, but for IR text the one that records positions."""
-        super().register_all_frontends()
-        self.available_frontends["mlir"] = _locating_frontend
+        """Register the frontends of all packages, but for IR text the one that records positions."""
+        self.available_frontends |= {**packages().universe.all_frontends, "mlir": _locating_frontend}
+
+    def register_all_passes(self) -> None:
+        """Register the passes of all packages."""
+        self.available_passes |= packages().universe.all_passes
+
+    def register_all_targets(self) -> None:
+        """Register the targets of all packages."""
+        self.available_targets |= packages().universe.all_targets
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """Register xdsl-opt's arguments and ours."""
@@ -89,7 +102,9 @@ class OptMain(xDSLOptMain):
             metavar="PIPELINE",
             help="as -p, or builtin.module(a,b{x=1 y=2}) as mlir-opt takes it",
         )
-        arg_parser.add_argument("--show-passes", nargs=0, action=_ShowPasses, help="list deplodock's passes and exit")
+        arg_parser.add_argument(
+            "--show-passes", nargs=0, action=_ShowPasses, help="list deplodock's passes, and other packages', and exit"
+        )
         for moment in ("before", "after"):
             arg_parser.add_argument(
                 f"--print-ir-{moment}",
@@ -304,13 +319,17 @@ class _Output(StringIO):
 
 
 class _ShowPasses(argparse.Action):
-    """Prints deplodock's passes in pipeline order, with options, defaults and the first sentence of each, and exits."""
+    """Prints the passes of the pipeline in order, then others of packages besides xDSL, and exits.
+
+    Each has its options, their defaults and its first sentence.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        for stage in PASSES:
-            cls = stage.load()
+        stages = [(stage.position, stage.name, stage.load) for stage in with_added(PASSES)]
+        for position, name, load in (*stages, *(("", *each) for each in packages().unplaced.items())):
+            cls = load()
             summary = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
-            print(f"{stage.label[:5]} {stage.name}: {summary}")
+            print(f"{position:5} {name}: {summary}")
             for option in _options(cls):
                 print(f"        {option}")
         parser.exit()
