@@ -26,6 +26,7 @@ from deplodock.codegen.indices import forms
 from deplodock.codegen.names import declared_names, identifier
 from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
 from deplodock.dialects import kernel, loop
+from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
@@ -111,9 +112,7 @@ class _KernelPrinter:
             to.line(f"const int {to.names[self.function.block_id]} = blockIdx.x, {to.thread} = threadIdx.x;")
             if not to.shared.is_static:
                 to.line(f"extern __shared__ __align__({to.shared.alignment}) unsigned char {_POOL}[];")
-            for op in self.function.body.walk():
-                if isinstance(op, kernel.MbarrierOp):
-                    mbarrier.declare(to, op)
+            mbarrier.declare(to, self.function)
             self._block(self.function.body.block)
 
     def _signature(self) -> str:
@@ -186,14 +185,13 @@ def _alloc(to: KernelWriter, op: kernel.AllocOp) -> None:
     element, size = c_type(type.element_type), max(1, buffer_elements(type))
     align = f"__align__({ACCESS_BYTES}) "
     if memory_of(op.result) is Memory.REGISTER:
-        users = (use.operation for use in op.result.uses)
-        is_wide = any(isinstance(user, kernel.MoveOp) and user.elements > 1 for user in users)
+        is_wide = any(access.width > 1 for use in op.result.uses for access in accesses_of(use.operation))
         extents = [max(1, n) for n in type.get_shape()] if is_multidimensional(op.result) else [size]
         to.line(f"{align if is_wide else ''}{element} {name}{''.join(f'[{n}]' for n in extents)};")
     elif to.shared.is_static:
-        to.line(f"__shared__ __align__({alignment_of(op)}) {element} {name}[{size}];")
+        to.line(f"__shared__ __align__({alignment_of(op.result)}) {element} {name}[{size}];")
     else:
-        first = next(first for alloc, first in to.shared.offsets if alloc is op)
+        first = next(first for buffer, first in to.shared.offsets if buffer is op.result)
         to.line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOL} + {first});")
 
 

@@ -14,6 +14,7 @@ from deplodock.analysis.operations import ancestors
 from deplodock.codegen.indices import forms
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import loop
+from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
 
 _ADDRESS = "const unsigned address = (unsigned)__cvta_generic_to_shared(barrier);"
@@ -88,12 +89,15 @@ def address(to: KernelWriter, barrier: SSAValue, map: AffineMap, indices: Sequen
     return f"&{to.names[barrier]}[{to.indices.text(slot)}]"
 
 
-def declare(to: KernelWriter, op: MbarrierOp) -> None:
-    """Declare barriers; those of a loop are initialised at once, as the loop invalidates them each time."""
-    name = to.names.define(op.result, "barrier")
-    to.line(f"__shared__ __align__(8) unsigned long long {name}[{op.slots.value.data}];")
-    if _is_repeated(op):
-        to.line(f"if ({to.thread} == 0) {_init(to, op)};")
+def declare(to: KernelWriter, function: FuncOp) -> None:
+    """Declare all barriers; those of a loop are initialised at once, as the loop invalidates them each time."""
+    for op in function.body.walk():
+        if not isinstance(op, MbarrierOp):
+            continue
+        name = to.names.define(op.result, "barrier")
+        to.line(f"__shared__ __align__(8) unsigned long long {name}[{op.slots.value.data}];")
+        if _is_repeated(op):
+            to.line(f"if ({to.thread} == 0) {_init(to, op)};")
 
 
 def _initialise(to: KernelWriter, op: MbarrierOp) -> None:

@@ -28,7 +28,7 @@ from deplodock.analysis.machine.targets import nvcc_arch
 from deplodock.analysis.operations import ancestors
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.tile import memory_of
+from deplodock.dialects.interfaces import accesses_of
 from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.cubins import cubins
@@ -192,17 +192,13 @@ def _widths(code: Sequence[Instruction]) -> str:
 
 
 def _asked_bytes(op: Operation, function: kernel.FuncOp) -> int:
-    """The bytes of global memory that an access reads or writes in all threads."""
-    match op:
-        case kernel.MoveOp():
-            buffers, elements = [op.source, op.destination], op.elements
-        case loop.LoadOp():
-            buffers, elements = [op.source], 1
-        case loop.StoreOp():
-            buffers, elements = [op.destination], 1
-        case _:
-            return 0
-    size = elements * sum(_size(buffer) for buffer in buffers if memory_of(buffer) is None)
+    """The bytes of global memory that an operation reads or writes in all threads, boxes and counters left out."""
+    sizes = (
+        access.width * _size(access.buffer)
+        for access in accesses_of(op)
+        if access.memory is None and not (access.by_proxy or access.is_atomic)
+    )
+    size = sum(sizes)
     return size * math.prod(_trips(op)) * function.num_blocks * function.num_threads if size else 0
 
 

@@ -17,7 +17,8 @@ from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import Slab, stand_in
 from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.operations import label
-from deplodock.dialects.kernel.tma import TensorMapType, TmaLoadOp, box_alignment, verify_tensor_map
+from deplodock.dialects.interfaces import Access
+from deplodock.dialects.kernel.tma import TensorMapType, box_alignment, verify_tensor_map
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
 
@@ -81,13 +82,13 @@ def _checked(slab: Slab, extents: list[int], counts: tuple[int, ...]) -> Boxes |
     return Boxes(map, counts)
 
 
-def misaligned(op: TmaLoadOp) -> str | None:
-    """Why a box may start at an address that the hardware does not take, or None."""
-    type = memref_of(op.destination)
-    start = address(type, forms_of(op.destination_map.data, op.destination_indices)) * element_bytes(type.element_type)
+def misaligned(access: Access) -> str | None:
+    """Why a box in shared memory may start at an address that the hardware does not take, or None."""
+    type = memref_of(access.buffer)
+    start = address(type, forms_of(access.map, access.indices)) * element_bytes(type.element_type)
     if start.divisor() % (unit := box_alignment(type)) == 0:
         return None
     return (
-        f"{op.name} copies a box to {label(op.destination)} that is not known to start at a multiple of "
+        f"{access.op.name} copies a box to {label(access.buffer)} that is not known to start at a multiple of "
         f"{unit} bytes; make the slots of the buffer as large"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -10,16 +9,15 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, condition_forms, forms_of
 from deplodock.analysis.operations import label
-from deplodock.dialects import kernel, loop
-from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp
-from deplodock.dialects.kernel.tma import TmaLoadOp
-from deplodock.dialects.loop import memref_of
-from deplodock.dialects.tile import Memory, memory_of
+from deplodock.dialects import loop
+from deplodock.dialects.buffers import Memory
+from deplodock.dialects.interfaces import Landing, accesses_of
+from deplodock.dialects.kernel.order import MakeBarriers, Order, UsesPhase
 
 
 @dataclass(frozen=True, eq=False)
 class SharedAccess:
-    """One operation's read or write of a shared buffer: a box of elements from the subscripts on.
+    """An access of a shared buffer with its subscripts as forms; or of a barrier, which has none.
 
     A walk makes one object for equal accesses, so that they are told apart quickly.
     """
@@ -32,6 +30,10 @@ class SharedAccess:
     """The elements of the box along each dimension."""
     since: Operation
     """Where it takes effect: at the operation, or at the wait where an asynchronous copy lands."""
+    lands: Landing | None = None
+    by_proxy: bool = False
+    is_remote: bool = False
+    """Whether it touches the memory of another CTA."""
 
     @property
     def width(self) -> int:
@@ -76,47 +78,26 @@ class Hazard:
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 
-def shared_accesses(op: Operation) -> list[SharedAccess]:
-    """The accesses of shared memory that one operation makes; one of a barrier with phases reads or makes it."""
-    match op:
-        case loop.LoadOp() | kernel.ClusterLoadOp():
-            sides = [(op.source, False, op.map.data, op.indices, 1)]
-        case loop.StoreOp():
-            sides = [(op.destination, True, op.map.data, op.indices, 1)]
-        case kernel.MoveOp():
-            sides = [
-                (op.source, False, op.source_map.data, op.source_indices, op.elements),
-                (op.destination, True, op.destination_map.data, op.destination_indices, op.elements),
-            ]
-        case MbarrierOp():
-            return [SharedAccess(op, op.result, True, (), (), op)]
-        case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp():
-            return [SharedAccess(op, op.barrier, False, (), (), op)]
-        case TmaLoadOp():
-            subscripts = tuple(forms_of(op.destination_map.data, op.destination_indices))
-            box = SharedAccess(op, op.destination, True, subscripts, _box(op), op)
-            return [SharedAccess(op, op.barrier, False, (), (), op), box]
-        case _:
-            return []
-    return [
-        SharedAccess(op, buffer, writes, tuple(forms_of(map, indices)), _row(len(map.results), width), op)
-        for buffer, writes, map, indices, width in sides
-        if memory_of(buffer) is Memory.SHARED
+def shared_accesses(op: Operation, order: Order | None) -> list[SharedAccess]:
+    """The accesses of shared memory that one operation makes; what it orders may read or make a barrier with phases."""
+    found = [
+        SharedAccess(
+            op,
+            access.buffer,
+            access.writes,
+            tuple(forms_of(access.map, access.indices)),
+            access.extents,
+            op,
+            access.lands,
+            access.by_proxy,
+            access.rank is not None,
+        )
+        for access in accesses_of(op)
+        if access.memory is Memory.SHARED
     ]
-
-
-def _row(rank: int, width: int) -> tuple[int, ...]:
-    """The extents of `width` elements along the last of so many dimensions."""
-    return (*[1] * (rank - 1), width) if rank else ()
-
-
-def _box(op: TmaLoadOp) -> tuple[int, ...]:
-    """The elements along each dimension of its destination that a box fills: the last ones of its row-major order."""
-    left, extents = math.prod(op.tensor_map.extents), list[int]()
-    for extent in reversed(memref_of(op.destination).get_shape()):
-        extents.append(min(left, extent))
-        left //= extents[-1]
-    return tuple(reversed(extents))
+    if isinstance(order, UsesPhase):
+        return [SharedAccess(op, order.barrier, False, (), (), op), *found]
+    return [SharedAccess(op, op.results[0], True, (), (), op)] if isinstance(order, MakeBarriers) else found
 
 
 def conditions_of(op: loop.GuardOp) -> list[Linear]:

@@ -133,3 +133,8 @@ def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:
 def stand_in(extent: int) -> SSAValue:
     """A root with this many values, to be substituted before it is emitted."""
     return loop.ForOp(extent, Region(Block(arg_types=[IndexType()]))).iv
+
+
+def stand_in_buffer(type: MemRefType[Attribute]) -> SSAValue:
+    """A buffer of this type that no operation makes, to ask what accesses of one would be."""
+    return Block(arg_types=[type]).args[0]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import aligned_width, element_bytes, strides_of
-from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
+from deplodock.analysis.access.slabs import Slab, slab_of, stand_in, stand_in_buffer
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
     Linear,
@@ -39,8 +39,9 @@ from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.lanes import carried
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.swizzle import LINE_BYTES
-from deplodock.dialects.tile import Binding, Memory, memory_of
+from deplodock.dialects.tile import Binding, Memory
 
 SAMPLES = 16
 """The most values of the coordinates shared by all lanes that are looked at, where they matter."""
@@ -235,7 +236,7 @@ class SlabBanks:
 
     def _slab(self, type: MemRefType[Attribute]) -> Slab:
         """The slab as it would be copied to a buffer of this type."""
-        return replace(slab_of(self._stage), destination=kernel.AllocOp(type).result, shape=type.get_shape())
+        return replace(slab_of(self._stage), destination=stand_in_buffer(type), shape=type.get_shape())
 
     def _vector(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> tuple[SSAValue | None, int]:
         """The coordinate along which a reader takes several elements at once, and how many."""
@@ -263,33 +264,21 @@ class SlabBanks:
 def kernel_wavefronts(function: kernel.FuncOp) -> dict[Operation, Wavefronts]:
     """The wavefronts of each access of shared memory in a kernel, over all its CTAs; those that can be told.
 
-    An operation that reads and writes shared memory has those of both.
+    An operation that reads and writes shared memory has those of both. Copies of boxes and reads of other CTAs' memory
+    are left out.
     """
     found: dict[Operation, Wavefronts] = {}
     for op in function.body.walk():
-        for buffer, forms, width, conditions in _sides(op):
-            if memory_of(buffer) is not Memory.SHARED:
+        for access in accesses_of(op):
+            if access.memory is not Memory.SHARED or access.by_proxy or access.rank is not None:
                 continue
             around, guards = _context(op, function)
+            conditions = () if access.where is None else condition_forms(*access.where)
+            forms = tuple(forms_of(access.map, access.indices))
             lanes = Lanes((function.thread_id,), forms, (*conditions, *guards), (function.block_id, *around))
-            if (wavefronts := lanes.wavefronts(loop.memref_of(buffer), width)) is not None:
+            if (wavefronts := lanes.wavefronts(loop.memref_of(access.buffer), access.width)) is not None:
                 found[op] = found.get(op, Wavefronts()) + wavefronts
     return found
-
-
-def _sides(op: Operation) -> Iterator[tuple[SSAValue, tuple[Linear, ...], int, tuple[Linear, ...]]]:
-    """The accesses of an operation: buffer, subscripts, width and its own conditions."""
-    match op:
-        case loop.LoadOp():
-            yield op.source, tuple(subscripts_of(op)), 1, ()
-        case loop.StoreOp():
-            yield op.destination, tuple(subscripts_of(op)), 1, ()
-        case kernel.MoveOp():
-            where = tuple(condition_forms(op.where.data, op.where_indices)) if op.where else ()
-            yield op.source, tuple(forms_of(op.source_map.data, op.source_indices)), op.elements, where
-            yield op.destination, tuple(forms_of(op.destination_map.data, op.destination_indices)), op.elements, ()
-        case _:
-            return
 
 
 def _context(op: Operation, function: kernel.FuncOp) -> tuple[list[SSAValue], list[Linear]]:

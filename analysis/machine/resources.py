@@ -19,7 +19,8 @@ from deplodock.analysis.machine.targets import (
     TENSOR_MAP_BYTES,
     target_at,
 )
-from deplodock.dialects.kernel import AllocOp, FuncOp, MbarrierOp, TensorMapType, TmaLoadOp
+from deplodock.dialects.kernel import FuncOp, TensorMapType
+from deplodock.dialects.kernel.order import CompleteBytes, MakeBarriers, order_of
 from deplodock.dialects.kernel.tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import LaunchOp, Memory, memory_of
@@ -29,19 +30,19 @@ from deplodock.dialects.tile import LaunchOp, Memory, memory_of
 class SharedLayout:
     """The shared memory of a kernel.
 
-    `offsets` holds each allocation in order with its first byte; `size` is their sum in bytes, each padded to the
+    `offsets` holds each buffer in order with its first byte; `size` is their sum in bytes, each padded to the
     widest access, or to the alignment of a box. The barriers with phases take `barriers` bytes besides, which are
     always declared statically.
     """
 
-    offsets: tuple[tuple[AllocOp, int], ...]
+    offsets: tuple[tuple[SSAValue, int], ...]
     size: int
     barriers: int
 
     @property
     def alignment(self) -> int:
         """What the address of the pool is a multiple of, in bytes."""
-        return max((alignment_of(op) for op, _ in self.offsets), default=ACCESS_BYTES)
+        return max((alignment_of(buffer) for buffer, _ in self.offsets), default=ACCESS_BYTES)
 
     @property
     def is_static(self) -> bool:
@@ -66,22 +67,23 @@ class SharedLayout:
 
 def shared_memory(function: FuncOp) -> SharedLayout:
     """The layout of a kernel's shared memory. Raises UnsupportedError for elements without a size."""
-    offsets: list[tuple[AllocOp, int]] = []
+    offsets: list[tuple[SSAValue, int]] = []
     size = barriers = 0
     for op in function.body.walk():
-        if isinstance(op, MbarrierOp):
-            barriers += op.slots.value.data * MBARRIER_BYTES
-        if isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED:
-            first = _padded(size, alignment_of(op))
-            offsets.append((op, first))
-            size = first + _padded(buffer_bytes(op.result), ACCESS_BYTES)
+        if isinstance(made := order_of(op), MakeBarriers):
+            barriers += made.slots * MBARRIER_BYTES
+        for buffer in op.results:
+            if isinstance(buffer.type, MemRefType) and memory_of(buffer) is Memory.SHARED:
+                first = _padded(size, alignment_of(buffer))
+                offsets.append((buffer, first))
+                size = first + _padded(buffer_bytes(buffer), ACCESS_BYTES)
     return SharedLayout(tuple(offsets), size, barriers)
 
 
-def alignment_of(op: AllocOp) -> int:
+def alignment_of(buffer: SSAValue) -> int:
     """What the address of a shared buffer is a multiple of, in bytes: that of a box where it takes any."""
-    takes_box = any(isinstance(use.operation, TmaLoadOp) for use in op.result.uses)
-    return box_alignment(memref_of(op.result)) if takes_box else ACCESS_BYTES
+    takes_box = any(isinstance(order_of(use.operation), CompleteBytes) for use in buffer.uses)
+    return box_alignment(memref_of(buffer)) if takes_box else ACCESS_BYTES
 
 
 def _padded(size: int, unit: int) -> int:

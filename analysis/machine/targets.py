@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.errors import InvalidInputError
 
@@ -55,6 +56,16 @@ FIRST_CLUSTERS = 90
 
 FIRST_BOXES = 90
 """The first compute capability with copies of boxes (PTX ISA, `cp.async.bulk.tensor`: target sm_90 or higher)."""
+
+FIRST_WITH = {
+    Feature.ASYNC_COPIES: FIRST_ASYNC_COPIES,
+    Feature.GROUPS: FIRST_ASYNC_COPIES,
+    Feature.PHASES: FIRST_ASYNC_COPIES,
+    Feature.EXPECTED_BYTES: FIRST_BOXES,
+    Feature.BOXES: FIRST_BOXES,
+    Feature.CLUSTERS: FIRST_CLUSTERS,
+}
+"""The first compute capability with what an operation needs (PTX ISA, "Target ISA Notes")."""
 
 FIRST_TRY_WAIT = 90
 """The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""

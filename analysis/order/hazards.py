@@ -40,16 +40,25 @@ from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.order.ownership import Path, thread_of
-from deplodock.analysis.order.phases import PhaseFault, PhaseOp, Slot, period, phase_forms, threads_where
+from deplodock.analysis.order.phases import PhaseFault, Slot, period, phase_forms, threads_where
 from deplodock.analysis.order.state import State
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
-from deplodock.dialects.kernel.tma import TmaLoadOp
-
-_ORDERS = (
-    *(kernel.BarrierOp, kernel.TicketOp, kernel.ClusterBarrierOp),
-    *(kernel.CommitGroupOp, kernel.WaitGroupOp, kernel.FenceProxyAsyncOp),
+from deplodock.dialects.interfaces import Landing
+from deplodock.dialects.kernel.mbarrier import mbarrier_of
+from deplodock.dialects.kernel.order import (
+    Arrive,
+    ArriveCopies,
+    CloseGroup,
+    CompleteBytes,
+    FenceProxy,
+    MakeBarriers,
+    Meet,
+    Order,
+    UsesPhase,
+    WaitGroups,
+    WaitPhase,
+    order_of,
 )
 
 Fault: TypeAlias = Hazard | MissingFence | PhaseFault
@@ -68,9 +77,11 @@ class _Walk:
         self._function = function
         self._thread = function.thread_id
         self._threads = function.num_threads
-        self._accesses = {op: found for op in function.walk() if (found := shared_accesses(op))}
-        boxes = [op for op in function.walk() if isinstance(op, TmaLoadOp)]
-        self._boxed = {buffer for op in boxes for buffer in (op.destination, op.barrier)}
+        ops = list(function.walk())
+        self._orders = {op: found for op in ops if (found := order_of(op)) is not None}
+        self._accesses = {op: found for op in ops if (found := shared_accesses(op, self._orders.get(op)))}
+        boxes = [op for op, accesses in self._accesses.items() if any(access.by_proxy for access in accesses)]
+        self._boxed = {access.buffer for op in boxes for access in self._accesses[op]}
         """The memory that copies of boxes use."""
         self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[SharedAccess]] = {}
@@ -84,7 +95,7 @@ class _Walk:
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
         self._issued: set[SharedAccess] = set()
         """The copies issued in those loops so far."""
-        waits = [op.pending.value.data for op in function.walk() if isinstance(op, kernel.WaitGroupOp)]
+        waits = [order.pending for order in self._orders.values() if isinstance(order, WaitGroups)]
         self._most_pending = max(waits, default=0)
         self._relevant: dict[Block, list[Operation]] = {}
         self._owners: dict[SharedAccess, Path | None] = {}
@@ -95,8 +106,6 @@ class _Walk:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
-                case kernel.MoveOp() | loop.LoadOp() | loop.StoreOp():
-                    yield from self._access(op, state)
                 case loop.ForOp():
                     if op not in self._repeats:
                         self._repeats[op] = self._period(op)
@@ -104,27 +113,15 @@ class _Walk:
                     yield from self._all(op, state) if period is None else self._stepwise(op, period, state)
                 case loop.GuardOp():
                     yield from self._guard(op, state)
-                case ArriveOp() | ArriveCopiesOp() | WaitPhaseOp() | TmaLoadOp():
-                    yield from self._access(op, state)
-                    yield from self._phase(op, state)
-                case MbarrierOp():
-                    yield from self._access(op, state)
-                    slots, arrivals = op.slots.value.data, op.arrivals.value.data
-                    state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
-                case kernel.CommitGroupOp():
-                    state.commit(self._most_pending)
-                case kernel.WaitGroupOp():
-                    for access in state.wait(op.pending.value.data):
-                        self._happen(self._one(replace(access, since=op)), state)
-                case kernel.FenceProxyAsyncOp():
-                    self._fence(op, state)
-                case kernel.BarrierOp() | kernel.TicketOp() | kernel.ClusterBarrierOp():
-                    state.meet()
                 case _:
-                    yield from self._access(op, state)
+                    if op in self._accesses:
+                        yield from self._access(op, state)
+                    if op in self._orders:
+                        yield from self._order(op, self._orders[op], state)
 
     def _access(self, op: Operation, state: State) -> Iterator[Fault]:
         accesses = self._accesses_now(op)
+        is_by_proxy = any(access.by_proxy for access in accesses)
         for access in accesses:
             for other in state.in_flight():
                 if self._meet(other, access) and not (other in self._issued and self._is_repeated(other, access)):
@@ -133,18 +130,32 @@ class _Walk:
                 if self._conflict(other, access):
                     yield Hazard(other, access)
             for other in (*state.unfenced, *state.exposed):
-                if isinstance(op, TmaLoadOp) and self._meet(other, access):
+                if is_by_proxy and self._meet(other, access):
                     yield MissingFence(other, access)
         for access in accesses:
-            if isinstance(op, TmaLoadOp) and access.writes:
-                continue
-            is_async = access.writes and isinstance(op, kernel.MoveOp) and bool(op.is_async)
-            if not is_async:
+            if access.lands is None:
                 self._happen(access, state)
-                continue
-            state.opened[access] = None
-            if self._around:
-                self._issued.add(access)
+            elif access.lands is Landing.GROUP:
+                state.opened[access] = None
+                if self._around:
+                    self._issued.add(access)
+
+    def _order(self, op: Operation, order: Order, state: State) -> Iterator[Fault]:
+        """What an operation orders."""
+        match order:
+            case Meet():
+                state.meet()
+            case CloseGroup():
+                state.commit(self._most_pending)
+            case WaitGroups(pending):
+                for access in state.wait(pending):
+                    self._happen(self._one(replace(access, since=op, lands=None)), state)
+            case FenceProxy():
+                self._fence(op, state)
+            case MakeBarriers(slots, arrivals):
+                state.slots |= {(op, slot): Slot(arrivals) for slot in range(slots)}
+            case _:
+                yield from self._phase(op, order, state)
 
     def _happen(self, access: SharedAccess, state: State) -> None:
         """Let an access of a thread itself take effect."""
@@ -152,59 +163,61 @@ class _Walk:
         if access.writes and access.buffer in self._boxed:
             state.unfenced[access] = None
 
-    def _fence(self, op: kernel.FenceProxyAsyncOp, state: State) -> None:
+    def _fence(self, op: Operation, state: State) -> None:
         """Fence the writes before, where the threads that made them run the fence."""
         is_all = divergent(op, self._function) is None
         state.unfenced = {
             access: None for access in state.unfenced if not is_all and access.since.parent is not op.parent
         }
 
-    def _phase(self, op: PhaseOp, state: State) -> Iterator[PhaseFault]:
+    def _phase(self, op: Operation, use: UsesPhase, state: State) -> Iterator[PhaseFault]:
         """Arrive at a phase, with bytes or copies, or wait for one."""
-        place = self._now(forms_of(op.slot.data, op.slot_indices)[0])
-        slot = state.slots.get((mbarrier_of(op.barrier), place.constant))
-        count = self._arrivals(op)
+        place = self._now(forms_of(*use.slot)[0])
+        slot = state.slots.get((mbarrier_of(use.barrier), place.constant))
+        count = self._arrivals(op, use)
         if place.terms or slot is None:
             yield PhaseFault(op, "must have a subscript that loops determine, of a barrier that was made before")
-        elif count is None:
+            return
+        if count is None:
             yield PhaseFault(op, "stands under a condition that leaves open how many threads reach it")
-        elif isinstance(op, TmaLoadOp):
-            if count != 1:
-                yield PhaseFault(op, f"is issued by {count} threads; guard it with `%thread < 1`")
-            slot.arrive(0, copies=[box for box in self._accesses_now(op) if box.writes], bytes=-op.tensor_map.bytes)
-        elif isinstance(op, ArriveCopiesOp):
-            copies = state.take()
-            state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
-            slot.arrive(count, copies=copies)
-        elif isinstance(op, ArriveOp):
-            is_all = bool(op.is_warp) or count == self._threads
-            bytes = 0 if op.expect is None else op.expect.value.data * count
-            slot.arrive(count, state.now if is_all else -1, bytes=bytes)
-            state.now += 1
-            state.hand_over()
-        else:
-            parity = self._now(forms_of(op.parity.data, op.parity_indices)[0])
-            if parity.terms:
-                yield PhaseFault(op, "must have a parity that loops determine")
-            elif (reason := slot.wait(op, parity.constant)) is not None:
-                yield PhaseFault(op, reason)
-            state.forget(slot.known)
+            return
+        match use:
+            case CompleteBytes():
+                if count != 1:
+                    yield PhaseFault(op, f"is issued by {count} threads; guard it with `%thread < 1`")
+                slot.arrive(0, copies=[box for box in self._accesses_now(op) if box.writes], bytes=-use.bytes)
+            case ArriveCopies():
+                copies = state.take()
+                state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
+                slot.arrive(count, copies=copies)
+            case Arrive():
+                is_all = use.is_warp or count == self._threads
+                slot.arrive(count, state.now if is_all else -1, bytes=use.bytes * count)
+                state.now += 1
+                state.hand_over()
+            case WaitPhase():
+                parity = self._now(forms_of(*use.parity)[0])
+                if parity.terms:
+                    yield PhaseFault(op, "must have a parity that loops determine")
+                elif (reason := slot.wait(op, parity.constant)) is not None:
+                    yield PhaseFault(op, reason)
+                state.forget(slot.known)
 
-    def _arrivals(self, op: PhaseOp) -> int | None:
+    def _arrivals(self, op: Operation, use: UsesPhase) -> int | None:
         """How many arrivals or threads reach an operation, None if that is not known.
 
         Only single arrivals and copies of boxes may leave threads out.
         """
-        made = mbarrier_of(op.barrier)
+        made = mbarrier_of(use.barrier)
         inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
         guards = [around for around in inside if isinstance(around, loop.GuardOp)]
         conditions = [self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard)]
         count = threads_where(conditions, self._thread, self._threads)
-        if isinstance(op, TmaLoadOp) or (isinstance(op, ArriveOp) and not op.is_warp):
+        if isinstance(use, CompleteBytes) or (isinstance(use, Arrive) and not use.is_warp):
             return count
         if count is None or count < self._threads:
             return None
-        return -(-count // WARP) if isinstance(op, ArriveOp) else count
+        return -(-count // WARP) if isinstance(use, Arrive) else count
 
     def _guard(self, op: loop.GuardOp, state: State) -> Iterator[Fault]:
         holds = self._holds(op)
@@ -230,7 +243,7 @@ class _Walk:
     def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
         """Walk the iterations of a loop one by one; one with phases whose length the block id says, at each length."""
         bounds = bounds_of(op)
-        phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
+        phases = self._phases(op)
         is_of_block = len(bounds) == 1 and set(bounds[0].roots()) == {self._function.block_id}
         if op.trips is not None or not phases or not is_of_block or bounds[0].range() is None:
             yield from self._steps(op, period, op.trips, state)
@@ -300,6 +313,10 @@ class _Walk:
             state.become(after)
         return has_skipped
 
+    def _phases(self, op: loop.ForOp) -> list[UsesPhase]:
+        """The uses of phases in a loop."""
+        return [use for inner in op.body.walk() if isinstance(use := self._orders.get(inner), UsesPhase)]
+
     def _period(self, op: loop.ForOp) -> int | None:
         """After how many iterations the slots of a loop repeat, or None for a loop without slots and groups."""
         slots = {
@@ -310,9 +327,9 @@ class _Walk:
             if (atom := slot_of(form)) is not None and atom.form.depends_on(op.iv)
             if not any(other.depends_on(op.iv) for other in rest)
         }
-        groups = (kernel.CommitGroupOp, kernel.WaitGroupOp)
-        phases = [inner for inner in op.body.walk() if isinstance(inner, PhaseOp)]
-        if not slots and not phases and not any(isinstance(inner, groups) for inner in op.body.walk()):
+        phases = self._phases(op)
+        orders = [self._orders.get(inner) for inner in op.body.walk()]
+        if not slots and not phases and not any(isinstance(order, CloseGroup | WaitGroups) for order in orders):
             return None
         return math.lcm(*slots, *(period(form) for inner in phases for form in phase_forms(inner)))
 
@@ -361,7 +378,7 @@ class _Walk:
         if not self._fixed or not access.subscripts:
             return access
         first, *rest = access.subscripts
-        if isinstance(access.op, TmaLoadOp):
+        if access.by_proxy:
             rest = [self._now(form) for form in rest]
         return replace(access, subscripts=(self._now(first, is_slot=slot_of(first) is not None), *rest))
 
@@ -416,8 +433,8 @@ class _Walk:
         return self._ranges[access]
 
     def _owner(self, access: SharedAccess) -> Path | None:
-        if access not in self._owners and not isinstance(access.op, kernel.ClusterLoadOp):
-            subscripts = () if isinstance(access.op, TmaLoadOp) else access.subscripts
+        if access not in self._owners and not access.is_remote:
+            subscripts = () if access.by_proxy else access.subscripts
             self._owners[access] = thread_of(self._thread, subscripts, access.width, _zeros(access.op))
         return self._owners.get(access)
 
@@ -430,7 +447,7 @@ class _Walk:
     def _is_relevant(self, op: Operation) -> bool:
         if isinstance(op, loop.ForOp | loop.GuardOp):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
-        return op in self._accesses or isinstance(op, _ORDERS)
+        return op in self._accesses or op in self._orders
 
 
 def _zeros(op: Operation) -> list[Atom]:

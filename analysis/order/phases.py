@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, forms_of
-from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, WaitPhaseOp
-from deplodock.dialects.kernel.tma import TmaLoadOp
+from deplodock.dialects.kernel.order import UsesPhase, WaitPhase
 
 Copy = TypeVar("Copy", bound=Hashable)
-
-PhaseOp: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp
-"""What advances the phases of a barrier, or waits for one."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +97,10 @@ class Slot(Generic[Copy]):
         return *counts, frozenset(self.arriving), frozenset(self.landed), met
 
 
-def phase_forms(op: PhaseOp) -> list[Linear]:
+def phase_forms(use: UsesPhase) -> list[Linear]:
     """The forms that say which barrier and which of its phases an operation means."""
-    parity = forms_of(op.parity.data, op.parity_indices) if isinstance(op, WaitPhaseOp) else []
-    return [*forms_of(op.slot.data, op.slot_indices), *parity]
+    parity = forms_of(*use.parity) if isinstance(use, WaitPhase) else []
+    return [*forms_of(*use.slot), *parity]
 
 
 def threads_where(conditions: Sequence[Linear], thread: SSAValue, threads: int) -> int | None:

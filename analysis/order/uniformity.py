@@ -11,6 +11,8 @@ from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects import kernel, loop
+from deplodock.dialects.interfaces import GivesUniform
+from deplodock.dialects.kernel.order import Meet, order_of
 
 
 def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
@@ -18,7 +20,8 @@ def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
 
     Threads of a whole cluster meet at a cluster barrier.
     """
-    size = function.cluster_size if isinstance(op, kernel.ClusterBarrierOp) else 1
+    order = order_of(op)
+    size = function.cluster_size if isinstance(order, Meet) and order.is_cluster else 1
     for parent in ancestors(op, below=function):
         if isinstance(parent, loop.GuardOp) and not _is_uniform(parent.conditions.data, parent.indices, function, size):
             return parent
@@ -30,7 +33,7 @@ def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
 def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.FuncOp, size: int) -> bool:
     """Whether a map's values are the same for all threads of `size` CTAs that follow each other.
 
-    They depend on block id, loops and tickets.
+    They depend on block id, loops and uniform results.
     """
     forms = forms_of(map, operands)
     if any(_varies_in_cluster(form, function, size) for form in forms):
@@ -48,7 +51,7 @@ def _varies_in_cluster(form: Linear, function: kernel.FuncOp, size: int) -> bool
 
 def _is_uniform_root(root: SSAValue, function: kernel.FuncOp, size: int) -> bool:
     if root is function.thread_id or not isinstance(root, BlockArgument):
-        return isinstance(root.owner, kernel.TicketOp)
+        return isinstance(root.owner, Operation) and root.owner.has_trait(GivesUniform)
     owner = root.block.parent_op()
     return owner is function or (
         isinstance(owner, loop.ForOp) and _is_uniform(owner.bound.data, owner.bound_operands, function, size)

@@ -14,7 +14,6 @@ of the module, `kernel.target`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import (
@@ -46,10 +45,7 @@ from xdsl.irdl import (
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import (
-    EffectInstance,
     IsolatedFromAbove,
-    MemoryEffect,
-    MemoryEffectKind,
     MemoryReadEffect,
     MemoryWriteEffect,
     NoMemoryEffect,
@@ -65,6 +61,7 @@ from deplodock.dialects.affine_syntax import (
 )
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.index_values import IntroducesIndices
+from deplodock.dialects.interfaces import AllocatesResult, Collective
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
@@ -332,14 +329,6 @@ class LaunchOp(IRDLOperation):
         super().__init__(operands=[arguments], properties={"callee": SymbolRefAttr(callee)})
 
 
-class _AllocatesResult(MemoryEffect):
-    """Allocates the op's own result, so an unused allocation is dead."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
-
-
 @irdl_op_definition
 class AllocOp(IRDLOperation):
     """An on-chip buffer: one for each CTA (`shared`) or for each thread (`register`).
@@ -351,7 +340,7 @@ class AllocOp(IRDLOperation):
 
     name = "kernel.alloc"
     result = result_def(MemRefType)
-    traits = traits_def(_AllocatesResult())
+    traits = traits_def(AllocatesResult())
     assembly_format = "attr-dict `:` type($result)"
 
     def __init__(self, type: MemRefType[Attribute]):
@@ -380,7 +369,7 @@ class ShuffleXorOp(IRDLOperation):
     value = operand_def()
     mask = prop_def(IntegerAttr.constr(i64))
     result = result_def()
-    traits = traits_def(NoMemoryEffect())
+    traits = traits_def(NoMemoryEffect(), Collective())
 
     def __init__(self, value: SSAValue, mask: int):
         super().__init__(operands=[value], properties={"mask": IntegerAttr(mask, i64)}, result_types=[value.type])

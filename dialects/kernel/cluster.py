@@ -14,12 +14,10 @@ keeps a CTA, and so its shared memory, there until others have read it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -36,24 +34,42 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
 from deplodock.dialects.buffers import Memory, memory_of
-from deplodock.dialects.kernel.sync import OrdersSharedMemory
-from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.interfaces import (
+    Access,
+    AccessEffects,
+    Collective,
+    Feature,
+    NeedsFeature,
+    Place,
+    TouchesMemory,
+    row,
+)
+from deplodock.dialects.kernel.order import Meet, OrdersAccesses, OrdersSharedMemory
+from deplodock.dialects.loop.access import memref_of, parse_memref, print_access, verify_subscripts
 
 
 @irdl_op_definition
-class ClusterBarrierOp(IRDLOperation):
+class ClusterBarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Waits for all threads of the cluster; what they did to shared memory before it is seen by all accesses after it.
 
     kernel.cluster_barrier
     """
 
     name = "kernel.cluster_barrier"
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "attr-dict"
+
+    def order(self) -> Meet:
+        """All threads of the cluster meet."""
+        return Meet(is_cluster=True)
+
+    def needs(self) -> Feature:
+        """Clusters."""
+        return Feature.CLUSTERS
 
 
 @irdl_op_definition
-class ClusterLoadOp(IRDLOperation):
+class ClusterLoadOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """Reads an element of the shared memory of a CTA of the cluster, by its rank.
 
     %v = kernel.cluster_load %part[%r, %thread] of %s : memref<16x128xf32, #tile.memory<shared>>
@@ -67,16 +83,24 @@ class ClusterLoadOp(IRDLOperation):
     rank = prop_def(AffineMapAttr)
     result = result_def()
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(ReadsSource())
+    traits = traits_def(AccessEffects())
 
-    def __init__(
-        self, source: SSAValue, place: tuple[AffineMap, Sequence[SSAValue]], rank: tuple[AffineMap, Sequence[SSAValue]]
-    ):
+    def __init__(self, source: SSAValue, place: Place, rank: Place):
         super().__init__(
             operands=[source, place[1], rank[1]],
             properties={"map": AffineMapAttr(place[0]), "rank": AffineMapAttr(rank[0])},
             result_types=[memref_of(source).element_type],
         )
+
+    def accesses(self) -> list[Access]:
+        """It reads an element of a CTA of the cluster."""
+        rank = self.rank.data, self.rank_indices
+        extents = row(len(self.map.data.results))
+        return [Access(self, self.source, False, self.map.data, self.indices, extents, rank=rank)]
+
+    def needs(self) -> Feature:
+        """Clusters."""
+        return Feature.CLUSTERS
 
     def verify_(self) -> None:
         verify_subscripts(self.source, self.map.data, self.indices)

@@ -19,48 +19,30 @@ the same counter do after a fence of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i32, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.index_values import IntroducesIndices
+from deplodock.dialects.interfaces import (
+    Access,
+    AccessEffects,
+    AllocatesResult,
+    Collective,
+    GivesUniform,
+    TouchesMemory,
+    row,
+)
+from deplodock.dialects.kernel.order import Meet, OrdersAccesses, OrdersMemory
 from deplodock.dialects.loop import memref_of, parse_memref, print_access, verify_subscripts
-
-
-class _OrdersMemory(MemoryEffect):
-    """Orders all accesses of memory around it, which a write to all of it says."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.WRITE)}
-
-
-class _TakesTicket(MemoryEffect):
-    """Reads and writes the counter, and orders all accesses of memory around it."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        assert isinstance(op, TicketOp)
-        kinds = (MemoryEffectKind.READ, MemoryEffectKind.WRITE)
-        return {EffectInstance(MemoryEffectKind.WRITE), *(EffectInstance(kind, op.counter) for kind in kinds)}
-
-
-class _AllocatesCounters(MemoryEffect):
-    """Allocates the op's own result, so unused counters are dead."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
 @irdl_op_definition
@@ -72,7 +54,7 @@ class CountersOp(IRDLOperation):
 
     name = "kernel.counters"
     result = result_def(MemRefType)
-    traits = traits_def(_AllocatesCounters())
+    traits = traits_def(AllocatesResult())
     assembly_format = "attr-dict `:` type($result)"
 
     def __init__(self, count: int):
@@ -92,12 +74,12 @@ class FenceOp(IRDLOperation):
     """
 
     name = "kernel.fence"
-    traits = traits_def(_OrdersMemory())
+    traits = traits_def(OrdersMemory())
     assembly_format = "attr-dict"
 
 
 @irdl_op_definition
-class TicketOp(IRDLOperation, IntroducesIndices):
+class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
     """Counts the CTAs that come here: 1 for all threads of the last of them, else 0; the counter is then 0 again.
 
     All threads of a CTA take part, and meet before and after as at a kernel.barrier.
@@ -111,7 +93,7 @@ class TicketOp(IRDLOperation, IntroducesIndices):
     map = prop_def(AffineMapAttr)
     ctas = prop_def(IntegerAttr.constr(i64))
     result = result_def(IndexType)
-    traits = traits_def(_TakesTicket())
+    traits = traits_def(AccessEffects(), OrdersMemory(), Collective(), GivesUniform())
 
     def __init__(self, counter: SSAValue, map: AffineMap, indices: Sequence[SSAValue], ctas: int):
         super().__init__(
@@ -123,6 +105,15 @@ class TicketOp(IRDLOperation, IntroducesIndices):
     def extent(self, index: SSAValue) -> int | None:
         """It is 0 or 1."""
         return 2
+
+    def accesses(self) -> list[Access]:
+        """It counts: an atomic read and write of the counter."""
+        place = self.map.data, self.indices, row(len(self.map.data.results))
+        return [Access(self, self.counter, writes, *place, is_atomic=True) for writes in (False, True)]
+
+    def order(self) -> Meet:
+        """All threads of the CTA meet."""
+        return Meet()
 
     def verify_(self) -> None:
         _verify_counter(self.counter)

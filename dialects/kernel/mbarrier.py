@@ -15,13 +15,10 @@ a thread did before it arrived is seen by the threads that wait for that phase.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-from typing import Self, TypeAlias
+from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, UnitAttr, i64
-from xdsl.ir import Operation, ParametrizedAttribute, SSAValue, TypeAttribute
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -36,17 +33,21 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_i64, parse_subscripts, verify_map
-from deplodock.dialects.kernel.sync import OrdersSharedMemory, SharedMemory
+from deplodock.dialects.interfaces import AllocatesResult, Collective, Feature, NeedsFeature, Place
+from deplodock.dialects.kernel.order import (
+    Arrive,
+    ArriveCopies,
+    MakeBarriers,
+    OrdersAccesses,
+    OrdersSharedMemory,
+    WaitPhase,
+)
 
 MAX_ARRIVALS = (1 << 20) - 1
 """The most arrivals of a phase, and the most bytes that it can expect (PTX ISA, `mbarrier`)."""
-
-Place: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
-"""An affine map with one result, and its operands."""
 
 
 @irdl_attr_definition
@@ -56,19 +57,8 @@ class MbarrierType(ParametrizedAttribute, TypeAttribute):
     name = "kernel.mbarrier"
 
 
-class _Initialises(MemoryEffect):
-    """Allocates the op's result, and initialises it again each time it runs."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {
-            EffectInstance(MemoryEffectKind.ALLOC, op.results[0]),
-            EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory()),
-        }
-
-
 @irdl_op_definition
-class MbarrierOp(IRDLOperation):
+class MbarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """A number of barriers, each in its first phase; one thread initialises them, so a kernel.barrier must follow.
 
     %full = kernel.mbarrier 3 arrivals 129
@@ -78,13 +68,21 @@ class MbarrierOp(IRDLOperation):
     slots = prop_def(IntegerAttr.constr(i64))
     arrivals = prop_def(IntegerAttr.constr(i64))
     result = result_def(MbarrierType)
-    traits = traits_def(_Initialises())
+    traits = traits_def(AllocatesResult(), OrdersSharedMemory(), Collective())
 
     def __init__(self, slots: int, arrivals: int):
         super().__init__(
             properties={"slots": IntegerAttr(slots, i64), "arrivals": IntegerAttr(arrivals, i64)},
             result_types=[MbarrierType()],
         )
+
+    def order(self) -> MakeBarriers:
+        """The barriers are made."""
+        return MakeBarriers(self.slots.value.data, self.arrivals.value.data)
+
+    def needs(self) -> Feature:
+        """Barriers with phases."""
+        return Feature.PHASES
 
     def verify_(self) -> None:
         if self.slots.value.data < 1:
@@ -135,7 +133,7 @@ def verify_slot(barrier: SSAValue, slot: Place) -> None:
 
 
 @irdl_op_definition
-class ArriveOp(IRDLOperation):
+class ArriveOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """One arrival of this thread; with `warp` the lanes of a warp meet and one arrives for all of them.
 
     `expect` adds bytes that must also come before the phase completes.
@@ -162,6 +160,15 @@ class ArriveOp(IRDLOperation):
             },
         )
 
+    def order(self) -> Arrive:
+        """The thread, or its warp, arrives."""
+        bytes = 0 if self.expect is None else self.expect.value.data
+        return Arrive(self.barrier, (self.slot.data, self.slot_indices), bool(self.is_warp), bytes)
+
+    def needs(self) -> Feature | None:
+        """Phases that expect bytes, if it does."""
+        return None if self.expect is None else Feature.EXPECTED_BYTES
+
     def verify_(self) -> None:
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))
         if self.expect is not None and not 1 <= self.expect.value.data <= MAX_ARRIVALS:
@@ -185,7 +192,7 @@ class ArriveOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ArriveCopiesOp(IRDLOperation):
+class ArriveCopiesOp(IRDLOperation, OrdersAccesses):
     """One arrival for this thread, once all asynchronous moves that it has issued so far have landed.
 
     Only those moves are ordered before the phase, not what else the thread did.
@@ -197,10 +204,14 @@ class ArriveCopiesOp(IRDLOperation):
     barrier = operand_def(MbarrierType)
     slot_indices = var_operand_def(IndexType)
     slot = prop_def(AffineMapAttr)
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
 
     def __init__(self, barrier: SSAValue, slot: Place):
         super().__init__(operands=[barrier, slot[1]], properties={"slot": AffineMapAttr(slot[0])})
+
+    def order(self) -> ArriveCopies:
+        """The copies of the thread arrive."""
+        return ArriveCopies(self.barrier, (self.slot.data, self.slot_indices))
 
     def verify_(self) -> None:
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))
@@ -218,7 +229,7 @@ class ArriveCopiesOp(IRDLOperation):
 
 
 @irdl_op_definition
-class WaitPhaseOp(IRDLOperation):
+class WaitPhaseOp(IRDLOperation, OrdersAccesses):
     """Waits until the current or the last phase with this parity has completed; the first phase has parity 0.
 
     Parities count modulo 2. A wait for parity 1 of a barrier in its first phase does not wait.
@@ -233,13 +244,18 @@ class WaitPhaseOp(IRDLOperation):
     slot = prop_def(AffineMapAttr)
     parity = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
 
     def __init__(self, barrier: SSAValue, slot: Place, parity: Place):
         super().__init__(
             operands=[barrier, slot[1], parity[1]],
             properties={"slot": AffineMapAttr(slot[0]), "parity": AffineMapAttr(parity[0])},
         )
+
+    def order(self) -> WaitPhase:
+        """The thread waits."""
+        slot, parity = (self.slot.data, self.slot_indices), (self.parity.data, self.parity_indices)
+        return WaitPhase(self.barrier, slot, parity)
 
     def verify_(self) -> None:
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))

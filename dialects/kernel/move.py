@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import (
@@ -16,7 +15,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i64,
 )
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -30,7 +29,6 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import (
@@ -42,25 +40,24 @@ from deplodock.dialects.affine_syntax import (
     verify_conditions,
 )
 from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.interfaces import (
+    Access,
+    AccessEffects,
+    Feature,
+    Landing,
+    NeedsFeature,
+    Place,
+    TouchesMemory,
+    row,
+)
 from deplodock.dialects.loop.access import memref_of, parse_memref, print_access, verify_subscripts
 
 ASYNC_BYTES = (4, 8, 16)
 """The bytes that one asynchronous copy of a thread can move (PTX ISA, `cp.async`)."""
 
 
-class _Copies(MemoryEffect):
-    """Reads the first operand's buffer and writes the second's."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {
-            EffectInstance(MemoryEffectKind.READ, op.operands[0]),
-            EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
-        }
-
-
 @irdl_op_definition
-class MoveOp(IRDLOperation):
+class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
 
     Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both
@@ -83,14 +80,14 @@ class MoveOp(IRDLOperation):
     where = opt_prop_def(AffineMapAttr)
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(_Copies())
+    traits = traits_def(AccessEffects())
 
     def __init__(
         self,
         width: int,
         source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
         destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
-        where: tuple[AffineMap, Sequence[SSAValue]] | None = None,
+        where: Place | None = None,
         is_async: bool = False,
     ):
         super().__init__(
@@ -108,6 +105,21 @@ class MoveOp(IRDLOperation):
     def elements(self) -> int:
         """The number of elements moved."""
         return self.width.value.data
+
+    def accesses(self) -> list[Access]:
+        """It reads the source where the conditions hold, and writes the destination, maybe when its group lands."""
+        source, destination = self.source_map.data, self.destination_map.data
+        where = None if self.where is None else (self.where.data, self.where_indices)
+        lands = Landing.GROUP if self.is_async else None
+        extents = row(len(source.results), self.elements), row(len(destination.results), self.elements)
+        return [
+            Access(self, self.source, False, source, self.source_indices, extents[0], where, lands),
+            Access(self, self.destination, True, destination, self.destination_indices, extents[1], lands=lands),
+        ]
+
+    def needs(self) -> Feature | None:
+        """Asynchronous copies, if it is one."""
+        return Feature.ASYNC_COPIES if self.is_async else None
 
     def verify_(self) -> None:
         verify_subscripts(self.source, self.source_map.data, self.source_indices)

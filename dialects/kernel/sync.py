@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Resource
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import parse_i64
-
-
-class SharedMemory(Resource):
-    """The shared memory of a CTA, as a resource of memory effects."""
-
-    def name(self) -> str:
-        return "<SharedMemory>"
-
-
-class OrdersSharedMemory(MemoryEffect):
-    """Orders all accesses to shared memory around it, which a write to all of it says."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory())}
+from deplodock.dialects.interfaces import Collective, Feature, NeedsFeature
+from deplodock.dialects.kernel.order import CloseGroup, FenceProxy, Meet, OrdersAccesses, OrdersSharedMemory, WaitGroups
 
 
 @irdl_op_definition
-class BarrierOp(IRDLOperation):
+class BarrierOp(IRDLOperation, OrdersAccesses):
     """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it.
 
     kernel.barrier
     """
 
     name = "kernel.barrier"
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "attr-dict"
+
+    def order(self) -> Meet:
+        """All threads of the CTA meet."""
+        return Meet()
 
 
 @irdl_op_definition
-class FenceProxyAsyncOp(IRDLOperation):
+class FenceProxyAsyncOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Orders what this thread wrote to shared memory before copies of boxes that touch it, which see memory otherwise.
 
     What counts is memory that this thread wrote by itself, and the barriers with phases that it initialised. The fence
@@ -57,21 +45,37 @@ class FenceProxyAsyncOp(IRDLOperation):
     traits = traits_def(OrdersSharedMemory())
     assembly_format = "attr-dict"
 
+    def order(self) -> FenceProxy:
+        """The thread fences."""
+        return FenceProxy()
+
+    def needs(self) -> Feature:
+        """What copies of boxes need."""
+        return Feature.BOXES
+
 
 @irdl_op_definition
-class CommitGroupOp(IRDLOperation):
+class CommitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Closes the group of asynchronous moves that this thread has issued since its last group; it may be empty.
 
     kernel.commit_group
     """
 
     name = "kernel.commit_group"
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "attr-dict"
+
+    def order(self) -> CloseGroup:
+        """The thread closes its group."""
+        return CloseGroup()
+
+    def needs(self) -> Feature:
+        """Groups of copies."""
+        return Feature.GROUPS
 
 
 @irdl_op_definition
-class WaitGroupOp(IRDLOperation):
+class WaitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Waits until all groups of this thread but the `pending` last ones have landed.
 
     What landed is written by this thread here; other threads see it after a barrier.
@@ -81,10 +85,18 @@ class WaitGroupOp(IRDLOperation):
 
     name = "kernel.wait_group"
     pending = prop_def(IntegerAttr.constr(i64))
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
 
     def __init__(self, pending: int):
         super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def order(self) -> WaitGroups:
+        """The thread waits for its groups."""
+        return WaitGroups(self.pending.value.data)
+
+    def needs(self) -> Feature:
+        """Groups of copies."""
+        return Feature.GROUPS
 
     def verify_(self) -> None:
         if self.pending.value.data < 0:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Self, cast
 
 from xdsl.dialects.builtin import (
@@ -35,7 +34,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -50,14 +49,14 @@ from xdsl.irdl import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts, verify_map
 from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.elements import listed
-from deplodock.dialects.kernel.mbarrier import MbarrierType, Place, parse_slot, print_slot, verify_slot
-from deplodock.dialects.kernel.sync import SharedMemory
+from deplodock.dialects.interfaces import Access, AccessEffects, Feature, Landing, NeedsFeature, Place, TouchesMemory
+from deplodock.dialects.kernel.mbarrier import MbarrierType, parse_slot, print_slot, verify_slot
+from deplodock.dialects.kernel.order import CompleteBytes, OrdersAccesses, OrdersSharedMemory
 from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
 from deplodock.dialects.swizzle import SwizzleAttr
 
@@ -214,20 +213,8 @@ def parse_tensor_map(parser: Parser) -> TensorMapType:
     return type
 
 
-class _LoadsBox(MemoryEffect):
-    """Reads through the map and writes the destination, in the order of what else shared memory sees."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {
-            EffectInstance(MemoryEffectKind.READ, op.operands[0]),
-            EffectInstance(MemoryEffectKind.WRITE, op.operands[1]),
-            EffectInstance(MemoryEffectKind.WRITE, None, SharedMemory()),
-        }
-
-
 @irdl_op_definition
-class TmaLoadOp(IRDLOperation):
+class TmaLoadOp(IRDLOperation, TouchesMemory, OrdersAccesses, NeedsFeature):
     """Starts to copy the box of a tensor map that starts at these subscripts to shared memory, as one thread.
 
     The box lands row by row from the destination's element on, and its bytes complete on the current phase of a
@@ -249,7 +236,7 @@ class TmaLoadOp(IRDLOperation):
     destination_map = prop_def(AffineMapAttr)
     slot = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(_LoadsBox())
+    traits = traits_def(AccessEffects(), OrdersSharedMemory())
 
     def __init__(
         self,
@@ -272,6 +259,31 @@ class TmaLoadOp(IRDLOperation):
         """The type of the map."""
         assert isinstance(self.map.type, TensorMapType)
         return self.map.type
+
+    def accesses(self) -> list[Access]:
+        """It reads a box of the buffer of the map, and writes one of the destination, which lands with the phase."""
+        source = self.source_map.data, self.source_indices, self.tensor_map.extents
+        destination = self.destination_map.data, self.destination_indices, self._filled()
+        return [
+            Access(self, self.map, False, *source, lands=Landing.PHASE, by_proxy=True),
+            Access(self, self.destination, True, *destination, lands=Landing.PHASE, by_proxy=True),
+        ]
+
+    def _filled(self) -> tuple[int, ...]:
+        """The elements along each dimension of its destination that the box fills: the last ones of its order."""
+        left, extents = math.prod(self.tensor_map.extents), list[int]()
+        for extent in reversed(memref_of(self.destination).get_shape()):
+            extents.append(min(left, extent))
+            left //= extents[-1]
+        return tuple(reversed(extents))
+
+    def order(self) -> CompleteBytes:
+        """The bytes of the box complete on the current phase."""
+        return CompleteBytes(self.barrier, (self.slot.data, self.slot_indices), self.tensor_map.bytes)
+
+    def needs(self) -> Feature:
+        """Copies of boxes."""
+        return Feature.BOXES
 
     def verify_(self) -> None:
         type, buffer = self.tensor_map, memref_of(self.destination)

@@ -24,6 +24,7 @@ from deplodock.dialects.affine_syntax import AffineWriter, verify_map
 from deplodock.dialects.buffers import memref_of, verify_buffer
 from deplodock.dialects.formats import op_definition
 from deplodock.dialects.formats import parse_memref as parse_memref
+from deplodock.dialects.interfaces import Access, TouchesMemory, row
 
 
 class ReadsSource(MemoryEffect):
@@ -58,7 +59,7 @@ def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAVal
 
 
 @op_definition
-class LoadOp(IRDLOperation):
+class LoadOp(IRDLOperation, TouchesMemory):
     """Reads one element.
 
     %v = loop.load %x[%i, %k + 1] : memref<32x2048xf32>
@@ -81,6 +82,10 @@ class LoadOp(IRDLOperation):
             result_types=[memref_of(source).element_type],
         )
 
+    def accesses(self) -> list[Access]:
+        """It reads an element."""
+        return [Access(self, self.source, False, self.map.data, self.indices, row(len(self.map.data.results)))]
+
     def verify_(self) -> None:
         verify_subscripts(self.source, self.map.data, self.indices)
         if self.result.type != memref_of(self.source).element_type:
@@ -88,7 +93,7 @@ class LoadOp(IRDLOperation):
 
 
 @op_definition
-class StoreOp(IRDLOperation):
+class StoreOp(IRDLOperation, TouchesMemory):
     """Writes one element.
 
     loop.store %v, %out[%i] : memref<32xf32>
@@ -107,6 +112,10 @@ class StoreOp(IRDLOperation):
 
     def __init__(self, value: SSAValue, destination: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
         super().__init__(operands=[value, destination, indices], properties={"map": AffineMapAttr(map)})
+
+    def accesses(self) -> list[Access]:
+        """It writes an element."""
+        return [Access(self, self.destination, True, self.map.data, self.indices, row(len(self.map.data.results)))]
 
     def verify_(self) -> None:
         verify_subscripts(self.destination, self.map.data, self.indices)

@@ -46,6 +46,7 @@ from deplodock.dialects.affine_syntax import (
 )
 from deplodock.dialects.buffers import Memory, memory_of, verify_buffer
 from deplodock.dialects.formats import op_definition
+from deplodock.dialects.interfaces import AllocatesResult
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile.slab import SlabSubscripts, SlotsType, verify_slab
 
@@ -58,14 +59,6 @@ class RingType(ParametrizedAttribute, TypeAttribute):
     """`!tile.ring`: a ring of slots."""
 
     name = "tile.ring"
-
-
-class _AllocatesResult(MemoryEffect):
-    """Allocates the op's own result, so it is dead where the result is unused."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
 @op_definition
@@ -82,7 +75,7 @@ class RingOp(IRDLOperation):
     depth = prop_def(IntegerAttr.constr(i64))
     is_mbarrier = opt_prop_def(UnitAttr, prop_name="mbarrier")
     ring = result_def(RingType)
-    traits = traits_def(_AllocatesResult())
+    traits = traits_def(AllocatesResult())
     assembly_format = "$depth (`mbarrier` $mbarrier^)? attr-dict"
 
     def __init__(self, depth: int, *, is_mbarrier: bool = False):
@@ -110,7 +103,7 @@ class AllocOp(IRDLOperation):
 
     name = "tile.alloc"
     result = result_def(MemRefType)
-    traits = traits_def(_AllocatesResult())
+    traits = traits_def(AllocatesResult())
     assembly_format = "attr-dict `:` type($result)"
 
     def __init__(self, type: MemRefType[Attribute]):

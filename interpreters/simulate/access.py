@@ -9,7 +9,8 @@ import numpy as np
 from xdsl.ir import Operation
 
 from deplodock.analysis.machine.targets import ACCESS_BYTES
-from deplodock.dialects.kernel import ClusterBarrierOp, FuncOp, MbarrierOp, MoveOp, TmaLoadOp
+from deplodock.dialects.interfaces import Access, accesses_of
+from deplodock.dialects.kernel import FuncOp, MbarrierType
 from deplodock.interpreters.evaluate.machine import outside_as_false
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.checks.cluster import Clusters
@@ -21,7 +22,6 @@ from deplodock.interpreters.simulate.checks.warps import sectors, warps, wavefro
 from deplodock.interpreters.simulate.elements import dot, is_same_in_ctas, select, select_values, widened
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer, Layout, Registers, Values, origin_at
-from deplodock.interpreters.simulate.nests import Access
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.values import Array, poison
 
@@ -49,8 +49,9 @@ class MemoryUnit:
         self._numbers = {op: number for number, op in enumerate(self.ops)}
         self._shared: dict[Operation, Buffer] = {}
         self._in_registers: dict[int, tuple[Sequence[Array], _Place]] = {}
-        self._has_phases = any(isinstance(op, MbarrierOp) for op in self.ops)
-        self._boxed = {op.destination.owner for op in self.ops if isinstance(op, TmaLoadOp)}
+        self._has_phases = any(isinstance(result.type, MbarrierType) for op in self.ops for result in op.results)
+        made = [access.buffer for op in self.ops for access in accesses_of(op) if access.by_proxy and access.writes]
+        self._boxed = {buffer.owner for buffer in made}
         self.flight = Flight(0, 0)
         self.proxies = Proxies(0)
         self.phases: Phases | None = None
@@ -206,7 +207,7 @@ class MemoryUnit:
         if self.phases is not None:
             self.phases.synchronise()
 
-    def cluster_barrier(self, op: ClusterBarrierOp, ctas: Array) -> None:
+    def cluster_barrier(self, op: Operation, ctas: Array) -> None:
         """Order the accesses to the shared memory of the clusters of some CTAs before and after."""
         if self._check:
             self._in_cluster.barrier(op, ctas)
@@ -373,7 +374,7 @@ class MemoryUnit:
         total = frame.active * bytes
         rows, times = warps(place.address, frame.mask, frame.shape)
         memory = "shared" if self._is_shared(buffer) else "global"
-        is_async = isinstance(access.op, MoveOp) and bool(access.op.is_async)
+        is_async = access.lands is not None
         kind = (memory, "write" if access.writes else "read")
         counters.widest[kind] = max(bytes, counters.widest.get(kind, 0))
         if memory == "shared":

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from deplodock.dialects.interfaces import Access
 from deplodock.interpreters.simulate.lanes import Frame
 from deplodock.interpreters.simulate.memory import Values
-from deplodock.interpreters.simulate.nests import Access
 from deplodock.interpreters.values import Array
 
 

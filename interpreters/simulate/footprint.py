@@ -16,13 +16,13 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.operations import ancestors
-from deplodock.dialects.kernel import FuncOp, MoveOp, TicketOp, TmaLoadOp
+from deplodock.dialects.interfaces import Access, accesses_of
+from deplodock.dialects.kernel import FuncOp, MoveOp, TicketOp
 from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp, StoreOp
 from deplodock.interpreters.evaluate.machine import holds
 from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
 from deplodock.interpreters.simulate.machine import Launch
 from deplodock.interpreters.simulate.memory import Buffer
-from deplodock.interpreters.simulate.nests import Access, accesses
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.values import Array
 
@@ -89,7 +89,7 @@ def readers(
     report: Report,
 ) -> dict[int, Array] | None:
     """Which elements of these parameters some CTAs read, or None if only a run with values can tell; see `writers`."""
-    if any(isinstance(op, TmaLoadOp) for op in kernel.body.walk()):
+    if any(access.by_proxy for op in kernel.body.walk() for access in accesses_of(op)):
         return None
     found = {
         key: number
@@ -135,8 +135,8 @@ def _global_accesses(kernel: FuncOp, wanted: Callable[[Access], bool]) -> dict[t
     return {
         (op, access.writes): numbers[access.buffer]
         for op in kernel.body.walk()
-        for access in accesses(op)
-        if access.buffer in numbers and wanted(access)
+        for access in accesses_of(op)
+        if access.buffer in numbers and not access.is_atomic and wanted(access)
     }
 
 
@@ -170,7 +170,7 @@ def _slice(
 
 def _places(op: Operation, writes: bool) -> list[SSAValue]:
     """What an access takes its subscripts from, and whether it happens."""
-    found = [index for access in accesses(op) if access.writes is writes for index in access.indices]
+    found = [index for access in accesses_of(op) if access.writes is writes for index in access.indices]
     return [*found, *op.where_indices] if isinstance(op, MoveOp) and not writes else found
 
 

@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.machine.targets import WARP
+from deplodock.dialects.interfaces import Access, accesses_of
 from deplodock.dialects.kernel import (
     AllocOp,
     ArriveCopiesOp,
@@ -38,7 +39,7 @@ from deplodock.interpreters.simulate.access import MemoryUnit
 from deplodock.interpreters.simulate.checks.unwritten import Origins, joined
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer, Layout, Registers, Values
-from deplodock.interpreters.simulate.nests import Access, Nests, accesses, varying_index
+from deplodock.interpreters.simulate.nests import Nests, varying_index
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.simulate.sync import SyncUnit
 from deplodock.interpreters.simulate.tickets import TicketUnit
@@ -79,7 +80,7 @@ class Launch:
         self._buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self._values: dict[SSAValue, Array] = {}
         self._origins = Origins(self._memory, self._buffers, report)
-        self._accesses = {op: accesses(op) for op in kernel.body.walk()}
+        self._accesses = {op: accesses_of(op) for op in kernel.body.walk()}
         self._nests = Nests(self._identity, _ELEMENTS_AT_ONCE // kernel.num_threads)
         self._ops: dict[Block, list[Operation]] = {}
         self._maps: dict[int, tuple[list[Array], list[Array]]] = {}
@@ -139,7 +140,7 @@ class Launch:
             return
         for op, sides in self._accesses.items():
             for access in sides:
-                if memory_of(access.buffer) is not Memory.REGISTER:
+                if access.memory is not Memory.REGISTER:
                     continue
                 varying = varying_index(access)
                 if varying is not None:
@@ -159,7 +160,8 @@ class Launch:
 
     def _log_global_writes(self) -> None:
         """Log the accesses to those arguments that the kernel writes."""
-        written = {self._identity(a.buffer) for sides in self._accesses.values() for a in sides if a.writes}
+        sides = (access for found in self._accesses.values() for access in found)
+        written = {self._identity(access.buffer) for access in sides if access.writes and not access.is_atomic}
         for parameter in self._kernel.parameters:
             buffer = self._buffers[parameter]
             if self._check and isinstance(buffer, Buffer) and self._identity(parameter) in written:
@@ -288,7 +290,7 @@ class Launch:
 
     def _write(self, access: Access, value: Values, frame: Frame) -> None:
         self._origins.count(access.op, self._origins.of(access.indices), frame)
-        if memory_of(access.buffer) is None:
+        if access.memory is None:
             self._origins.count(access.op, value.origin, frame.widened(access.width))
             value = Values(value.data)
         subscripts = self._mapped(access, access.map, access.indices)

@@ -7,62 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.traits import MemoryEffectKind, get_effects
 
 from deplodock.analysis.affine.linear import forms_of
 from deplodock.analysis.operations import ancestors
-from deplodock.dialects.kernel import (
-    AllocOp,
-    ArriveCopiesOp,
-    ArriveOp,
-    BarrierOp,
-    ClusterBarrierOp,
-    ClusterLoadOp,
-    CommitGroupOp,
-    FenceOp,
-    FenceProxyAsyncOp,
-    MbarrierOp,
-    MoveOp,
-    TicketOp,
-    TmaLoadOp,
-    WaitGroupOp,
-    WaitPhaseOp,
-)
-from deplodock.dialects.loop import ForOp, IndexOp, LoadOp, StoreOp
-from deplodock.dialects.tile import Memory, memory_of
-
-
-@dataclass(frozen=True)
-class Access:
-    """One side of an op that touches memory: `width` consecutive elements of `buffer` from the subscripts on."""
-
-    op: Operation
-    buffer: SSAValue
-    map: AffineMap
-    indices: Sequence[SSAValue]
-    width: int
-    writes: bool
-
-
-def accesses(op: Operation) -> list[Access]:
-    """The accesses of one op (not of those inside it)."""
-    match op:
-        case LoadOp() | ClusterLoadOp():
-            return [Access(op, op.source, op.map.data, op.indices, 1, writes=False)]
-        case StoreOp():
-            return [Access(op, op.destination, op.map.data, op.indices, 1, writes=True)]
-        case MoveOp():
-            return [
-                Access(op, op.source, op.source_map.data, op.source_indices, op.elements, writes=False),
-                Access(op, op.destination, op.destination_map.data, op.destination_indices, op.elements, writes=True),
-            ]
-        case _:
-            return []
-
-
-_IN_ORDER = (
-    *(AllocOp, BarrierOp, CommitGroupOp, WaitGroupOp, FenceOp, FenceProxyAsyncOp, TicketOp, ClusterBarrierOp),
-    *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp, TmaLoadOp),
-)
+from deplodock.dialects.buffers import Memory
+from deplodock.dialects.interfaces import Access, accesses_of
+from deplodock.dialects.loop import ForOp, IndexOp
 
 
 @dataclass(frozen=True)
@@ -95,11 +46,11 @@ class Nests:
         return self._nests[loop]
 
     def _nest(self, loop: ForOp) -> Batch | None:
-        if not loop.trips or any(isinstance(op, _IN_ORDER) for op in loop.body.walk()):
+        if not loop.trips or any(_is_in_order(op) for op in loop.body.walk()):
             return None
         by_buffer: dict[Hashable, list[Access]] = {}
         for op in loop.body.walk():
-            for access in accesses(op):
+            for access in accesses_of(op):
                 by_buffer.setdefault(self._identity(access.buffer), []).append(access)
         for group in by_buffer.values():
             if any(access.writes for access in group) and not (
@@ -113,10 +64,16 @@ class Nests:
 
     def _alone(self, loop: ForOp, group: Sequence[Access]) -> bool:
         """Whether the buffer is only written, by one op, and all loops around it inside `loop` run as one step."""
-        if len(group) != 1 or memory_of(group[0].buffer) is Memory.REGISTER:
+        if len(group) != 1 or group[0].memory is Memory.REGISTER:
             return False
         around = ancestors(group[0].op, below=loop)
         return all(self.of(inner) is not None for inner in around if isinstance(inner, ForOp))
+
+
+def _is_in_order(op: Operation) -> bool:
+    """Whether an operation allocates, or orders memory as its effects say: writes that are of no one buffer."""
+    effects = () if op.regions else get_effects(op) or ()
+    return any(effect.value is None or effect.kind is MemoryEffectKind.ALLOC for effect in effects)
 
 
 def _apart_along(iv: SSAValue, group: Sequence[Access]) -> bool:
@@ -154,7 +111,7 @@ def _is_constant(value: SSAValue) -> bool:
         if not isinstance(loop, ForOp) or loop.trips is None:
             return False
         return bool(loop.unroll) or loop.trips <= 1
-    if not isinstance(value, OpResult) or accesses(value.op):
+    if not isinstance(value, OpResult) or accesses_of(value.op):
         return False
     return value.op.name == "arith.constant" or (
         (isinstance(value.op, IndexOp) or value.op.name.startswith("arith."))

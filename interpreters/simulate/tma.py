@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from xdsl.ir.affine import AffineMap
 
+from deplodock.dialects.interfaces import Access
 from deplodock.dialects.kernel import TmaLoadOp
 from deplodock.dialects.kernel.tma import box_alignment
 from deplodock.dialects.loop import memref_of
@@ -15,7 +16,6 @@ from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import MemoryUnit
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import Buffer, Values
-from deplodock.interpreters.simulate.nests import Access
 from deplodock.interpreters.simulate.report import Report
 from deplodock.interpreters.simulate.sync import SyncUnit
 from deplodock.interpreters.values import Array
@@ -82,7 +82,7 @@ class TmaUnit:
                 "kernel.fence_proxy_async after its write, before it hands that over"
             ),
         )
-        access = Access(op, op.destination, AffineMap.identity(0), (), elements, writes=True)
+        access = Access(op, op.destination, True, AffineMap.identity(0), (), (elements,))
         copies = self._memory.box(access, destination, start, self._box(op, source, first, box), inside)
         self._sync.signal(op, inside, slot, copies)
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from xdsl.ir import Operation, Use
+from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.targets import REGISTER_BYTES
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects import loop
-from deplodock.dialects.kernel import AllocOp, FuncOp, MoveOp
+from deplodock.dialects.buffers import Memory
+from deplodock.dialects.interfaces import accesses_of
+from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.tile import Memory, memory_of
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ def most_carried(function: FuncOp) -> Carried | None:
     Raises UnsupportedError for a buffer whose elements have no size.
     """
     places = {op: place for place, op in enumerate(function.walk())}
-    accesses = {op: _accesses(op, places) for op in places if type(op) is AllocOp}
+    accesses = _accesses(places)
     found = [
-        Carried(op, sum(_registers(alloc) for alloc, known in accesses.items() if _carries(op, place, alloc, known)))
+        Carried(op, sum(_registers(buffer) for buffer, known in accesses.items() if _carries(op, place, buffer, known)))
         for op, place in places.items()
         if type(op) is loop.ForOp and _repeats(op)
     ]
@@ -61,22 +62,21 @@ def most_carried(function: FuncOp) -> Carried | None:
     return most if most is not None and most.registers else None
 
 
-def _accesses(alloc: AllocOp, places: Mapping[Operation, int]) -> list[_Access]:
-    """The accesses of a register buffer in the order of the text, none for another buffer."""
-    if memory_of(alloc.result) is not Memory.REGISTER:
-        return []
-    found = [_Access(use.operation, places[use.operation], _writes(use)) for use in alloc.result.uses]
-    return sorted(found, key=lambda access: (access.place, access.writes))
+def _accesses(places: Mapping[Operation, int]) -> dict[SSAValue, list[_Access]]:
+    """The accesses of each register buffer in the order of the text, of one operation reads first."""
+    found: dict[SSAValue, list[_Access]] = {}
+    for op, place in places.items():
+        for access in accesses_of(op):
+            if access.memory is Memory.REGISTER:
+                found.setdefault(access.buffer, []).append(_Access(op, place, access.writes))
+    return found
 
 
-def _writes(use: Use) -> bool:
-    """Whether a use of a buffer writes it: as the destination, the second operand of a store and of a move."""
-    return isinstance(use.operation, loop.StoreOp | MoveOp) and use.index == 1
-
-
-def _carries(inner: loop.ForOp, place: int, alloc: AllocOp, accesses: list[_Access]) -> bool:
+def _carries(inner: loop.ForOp, place: int, buffer: SSAValue, accesses: list[_Access]) -> bool:
     """Whether a buffer is alive where iterations of `inner` start, for the next one of it or of a loop around it."""
-    for around in takewhile(lambda op: not op.is_ancestor(alloc), (inner, *ancestors(inner))):
+    made = buffer.owner
+    assert isinstance(made, Operation)
+    for around in takewhile(lambda op: not op.is_ancestor(made), (inner, *ancestors(inner))):
         inside = [access for access in accesses if around.is_ancestor(access.op)]
         if inside and isinstance(around, loop.ForOp) and _repeats(around):
             following = [access for access in inside if access.place > place]
@@ -90,6 +90,6 @@ def _repeats(op: loop.ForOp) -> bool:
     return not op.unroll and (op.trips is None or op.trips > 1)
 
 
-def _registers(alloc: AllocOp) -> int:
-    type = memref_of(alloc.result)
+def _registers(buffer: SSAValue) -> int:
+    type = memref_of(buffer)
     return -(-math.prod(type.get_shape()) * element_bytes(type.element_type) // REGISTER_BYTES)

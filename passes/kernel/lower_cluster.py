@@ -24,7 +24,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import kernel, tile
-from deplodock.dialects.kernel.mbarrier import Place
+from deplodock.dialects.interfaces import Place
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.emit import Condition, Emitter, Held
 from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of

@@ -23,7 +23,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel.mbarrier import Place
+from deplodock.dialects.interfaces import Place
 from deplodock.passes.kernel.emit import Emitter, Held
 from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
 

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel.mbarrier import Place
+from deplodock.dialects.interfaces import Place
 from deplodock.passes.kernel.emit import Array, Emitter, Held
 
 PARTS_AT_ONCE = 256

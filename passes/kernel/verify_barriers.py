@@ -10,6 +10,7 @@ the load is refused: `%part is written by loop.store and then read by loop.load 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -22,13 +23,11 @@ from deplodock.analysis.access.shared_accesses import Hazard
 from deplodock.analysis.operations import position_of
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.analysis.order.uniformity import divergent
-from deplodock.dialects import kernel, loop
+from deplodock.dialects import kernel
+from deplodock.dialects.buffers import Memory
+from deplodock.dialects.interfaces import Access, Collective, accesses_of
+from deplodock.dialects.kernel.order import MakeBarriers, Meet, order_of
 from deplodock.passes.check import CheckPass
-
-_COLLECTIVE = (
-    *(kernel.BarrierOp, kernel.ShuffleXorOp, kernel.CommitGroupOp, kernel.WaitGroupOp),
-    *(kernel.MbarrierOp, kernel.ArriveCopiesOp, kernel.WaitPhaseOp, kernel.TicketOp, kernel.ClusterBarrierOp),
-)
 
 
 @dataclass(frozen=True)
@@ -45,15 +44,18 @@ class VerifyBarriersPass(CheckPass):
 def verify_barriers(function: kernel.FuncOp) -> None:
     """Raises DiagnosticException at the first barrier in divergent code, misaligned box, hazard, or wrong phase."""
     name = function.sym_name.data
-    for op in function.walk():
-        if isinstance(op, kernel.TmaLoadOp) and (reason := misaligned(op)) is not None:
-            raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
-        if isinstance(op, _COLLECTIVE) and (around := divergent(op, function)) is not None:
+    accesses = {op: accesses_of(op) for op in function.walk()}
+    for op, found in accesses.items():
+        for access in found:
+            is_box = access.by_proxy and access.memory is Memory.SHARED
+            if is_box and (reason := misaligned(access)) is not None:
+                raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
+        if op.has_trait(Collective) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
                 f"verify-barriers: @{name}: {_position(op)}{op.name} stands in a {around.name} that not all threads "
                 "run alike; move it out"
             )
-    _verify_clusters(function)
+    _verify_clusters(name, accesses)
     hazard = first_hazard(function)
     if hazard is None:
         return
@@ -62,35 +64,32 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     missing = "with no kernel.barrier between them; add one"
     if hazard.is_in_flight:
         missing = "with no kernel.wait_group between them; wait for its group"
-    if any(isinstance(op, kernel.MbarrierOp) for op in function.walk()):
+    if any(isinstance(order_of(op), MakeBarriers) for op in accesses):
         early = "the slot is released early, " if hazard.second.writes and not hazard.first.writes else ""
         missing = f"with no phase between them; {early}arrive after the first and wait for that phase before the second"
     raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.second.op)}{hazard} {missing}")
 
 
-def _verify_clusters(function: kernel.FuncOp) -> None:
+def _verify_clusters(name: str, accesses: Mapping[Operation, Sequence[Access]]) -> None:
     """Check that cluster barriers stand between writes of shared memory and reads by other CTAs, and after the reads.
 
     The operations are taken in the order of the text.
     """
     unordered: list[SSAValue] = []
-    read: kernel.ClusterLoadOp | None = None
-    name = function.sym_name.data
-    for op in function.walk():
-        match op:
-            case kernel.ClusterBarrierOp():
-                unordered, read = [], None
-            case loop.StoreOp() | kernel.MoveOp():
-                unordered.append(op.destination)
-            case kernel.ClusterLoadOp():
+    read: Operation | None = None
+    for op, found in accesses.items():
+        if isinstance(order := order_of(op), Meet) and order.is_cluster:
+            unordered, read = [], None
+        for access in found:
+            if access.rank is not None:
                 read = op
-                if op.source in unordered:
+                if access.buffer in unordered:
                     raise DiagnosticException(
                         f"verify-barriers: @{name}: {_position(op)}{op.name} reads what this CTA writes, with no "
                         "kernel.cluster_barrier between; add one"
                     )
-            case _:
-                pass
+            elif access.writes:
+                unordered.append(access.buffer)
     if read is not None:
         raise DiagnosticException(
             f"verify-barriers: @{name}: {_position(read)}the CTA whose memory {read.name} reads may have ended; "

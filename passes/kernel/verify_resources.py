@@ -32,9 +32,8 @@ from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, t
 from deplodock.analysis.machine.resources import SharedLayout, parameter_bytes, shared_memory
 from deplodock.analysis.machine.targets import (
     CLUSTER_BLOCKS,
-    FIRST_ASYNC_COPIES,
-    FIRST_BOXES,
     FIRST_CLUSTERS,
+    FIRST_WITH,
     GRID_BLOCKS,
     PARAMETER_BYTES,
     STATIC_LIMIT,
@@ -42,23 +41,11 @@ from deplodock.analysis.machine.targets import (
     target_of,
 )
 from deplodock.dialects import kernel
+from deplodock.dialects.interfaces import NeedsFeature
 from deplodock.errors import UnsupportedError
 from deplodock.passes.check import CheckPass
 from deplodock.passes.failures import ExceedsTarget, failure, located
 from deplodock.passes.kernel.accumulators import most_carried
-
-_FIRST: dict[type[Operation], tuple[int, str]] = {
-    kernel.MoveOp: (FIRST_ASYNC_COPIES, "asynchronous copies"),
-    kernel.CommitGroupOp: (FIRST_ASYNC_COPIES, "groups of asynchronous copies"),
-    kernel.WaitGroupOp: (FIRST_ASYNC_COPIES, "groups of asynchronous copies"),
-    kernel.MbarrierOp: (FIRST_ASYNC_COPIES, "barriers with phases"),
-    kernel.ArriveOp: (FIRST_BOXES, "phases that expect bytes"),
-    kernel.FenceProxyAsyncOp: (FIRST_BOXES, "copies of boxes"),
-    kernel.TmaLoadOp: (FIRST_BOXES, "copies of boxes"),
-    kernel.ClusterBarrierOp: (FIRST_CLUSTERS, "operations of clusters"),
-    kernel.ClusterLoadOp: (FIRST_CLUSTERS, "operations of clusters"),
-}
-"""The first compute capability with an operation, and what it is called (PTX ISA, "Target ISA Notes")."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +143,6 @@ def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tup
     if function.cluster_size > 1 and has < FIRST_CLUSTERS:
         yield function, f"uses clusters, which {arch} does not have; they need sm_{FIRST_CLUSTERS}"
     for op in function.walk():
-        first, what = _FIRST.get(type(op), (0, ""))
-        if has < first and not _is_plain(op):
-            yield op, f"uses {what}, which {arch} does not have; they need sm_{first}"
-
-
-def _is_plain(op: Operation) -> bool:
-    """Whether an operation comes without what makes its kind newer."""
-    is_copy = isinstance(op, kernel.MoveOp) and not op.is_async
-    return is_copy or (isinstance(op, kernel.ArriveOp) and op.expect is None)
+        feature = op.needs() if isinstance(op, NeedsFeature) else None
+        if feature is not None and has < (first := FIRST_WITH[feature]):
+            yield op, f"uses {feature.value}, which {arch} does not have; they need sm_{first}"

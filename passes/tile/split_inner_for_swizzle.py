@@ -24,11 +24,10 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
-from deplodock.analysis.access.slabs import slab_of
+from deplodock.analysis.access.slabs import slab_of, stand_in_buffer
 from deplodock.analysis.machine.banks import SlabBanks
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.passes.tile.rule import NothingToDo, Rule, Skip, apply_rule, each_launch, positive
@@ -87,7 +86,7 @@ def _swizzle(launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str |
     if span is None and not (now := banks.total(type)).has_conflicts:
         return f"{name}: no conflicts: {now}"
     split, map = _split(type, op.map.data, fits)
-    slab = replace(slab_of(op), map=map, destination=AllocOp(split).result, shape=split.get_shape())
+    slab = replace(slab_of(op), map=map, destination=stand_in_buffer(split), shape=split.get_shape())
     if isinstance(boxes := boxes_of(slab), str):
         return f"{name}: {boxes}"
     if row == fits:

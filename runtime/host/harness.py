@@ -159,7 +159,7 @@ def build(modules: Sequence[ModuleOp], printer: Callable[[ModuleOp], str] = prin
 def _host_text(module: ModuleOp, text: str) -> HostText:
     functions = kernel.functions(module)
     pools = {
-        function.sym_name.data: {first: buffer_bytes(alloc.result) for alloc, first in shared.offsets}
+        function.sym_name.data: {first: buffer_bytes(buffer) for buffer, first in shared.offsets}
         for function in functions
         if not (shared := shared_memory(function)).is_static
     }

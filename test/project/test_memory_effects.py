@@ -9,6 +9,7 @@ from xdsl.traits import IsTerminator, get_effects
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 
+from deplodock.dialects.interfaces import Feature, NeedsFeature, accesses_of
 from deplodock.dialects.kernel import Kernel
 from deplodock.dialects.loop import Loop
 from deplodock.dialects.tensor import TensorExt
@@ -176,6 +177,41 @@ def test_effects(context: Context, name: str) -> None:
     body, expected = OPERATIONS[name]
     op = [op for op in parse(context, body).walk() if op.name == name][-1]
     assert effects(op) == expected
+
+
+TOUCHING = [
+    *("loop.load", "loop.store"),
+    *("kernel.move", "kernel.ticket", "kernel.cluster_load", "kernel.tma_load"),
+]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_accesses_are_the_effects_on_buffers(context: Context, name: str) -> None:
+    """An operation says twice what it reads and writes; both say the same."""
+    op = [op for op in parse(context, OPERATIONS[name][0]).walk() if op.name == name][-1]
+    accesses = accesses_of(op)
+    assert bool(accesses) == (name in TOUCHING)
+    if accesses:
+        words = {f"{'write' if access.writes else 'read'} {access.buffer.name_hint}" for access in accesses}
+        assert words == {text for text in effects(op) or () if not text.startswith("write -")}
+
+
+@pytest.mark.parametrize(
+    ("body", "needed"),
+    [
+        ("kernel.move 1 %x[0] to %s[0] : memref<8xf32> to memref<8xf32, #tile.memory<shared>>", None),
+        (
+            "kernel.move 1 async %x[0] to %s[0] : memref<8xf32> to memref<8xf32, #tile.memory<shared>>",
+            Feature.ASYNC_COPIES,
+        ),
+        ("%q = kernel.mbarrier 3 arrivals 2\nkernel.arrive %q[%i]", None),
+        ("%q = kernel.mbarrier 3 arrivals 2\nkernel.arrive %q[%i] expect 4", Feature.EXPECTED_BYTES),
+    ],
+)
+def test_what_an_operation_needs_depends_on_its_form(context: Context, body: str, needed: Feature | None) -> None:
+    op = [op for op in parse(context, body).walk() if op.name in ("kernel.move", "kernel.arrive")][-1]
+    assert isinstance(op, NeedsFeature)
+    assert op.needs() is needed
 
 
 UNUSED_DIE = [

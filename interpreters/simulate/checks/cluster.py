@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.dialects.kernel import ClusterBarrierOp
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer
 from deplodock.interpreters.simulate.report import Report
@@ -52,7 +51,7 @@ class Clusters:
             first = int(np.argmax(found))
             self._report_race(op, buffer, int(element[first]), int(cta[first]), int(races[first]), int(found.sum()))
 
-    def barrier(self, op: ClusterBarrierOp, arrived: Array) -> None:
+    def barrier(self, op: Operation, arrived: Array) -> None:
         """All threads of the clusters of some CTAs meet."""
         here = arrived.reshape(-1, self._size)
         split = here.any(axis=1) & ~here.all(axis=1)

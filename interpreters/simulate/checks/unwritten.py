@@ -15,8 +15,7 @@ import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.dialects.kernel import ClusterLoadOp, MoveOp, TmaLoadOp
-from deplodock.dialects.loop import LoadOp
+from deplodock.dialects.interfaces import accesses_of
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import MemoryUnit
 from deplodock.interpreters.simulate.lanes import Frame
@@ -92,7 +91,4 @@ def joined(a: Array | None, b: Array | None) -> Array | None:
 
 def _source(read: Operation) -> SSAValue:
     """What an operation reads memory of."""
-    if isinstance(read, TmaLoadOp):
-        return read.map
-    assert isinstance(read, LoadOp | MoveOp | ClusterLoadOp)
-    return read.source
+    return next(access.buffer for access in accesses_of(read) if not access.writes)

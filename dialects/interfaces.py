@@ -1,0 +1,129 @@
+"""What operations say of themselves: the memory that they touch, who takes part, and what the GPU must have.
+
+Analyses, passes, the bank model and the simulator ask an operation for these facts, and so do its effects on memory.
+How operations of kernels order accesses is in `kernel/order.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, OpTrait
+from xdsl.utils.str_enum import StrEnum
+
+from deplodock.dialects.buffers import Memory, memory_of
+
+Place: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
+"""An affine map, and its operands."""
+
+
+class Landing(Enum):
+    """When an asynchronous write takes effect: for its thread at a wait, or for those who wait for a phase."""
+
+    GROUP = "group"
+    PHASE = "phase"
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One read or write of an operation: a box of elements of a buffer, from the subscripts on.
+
+    The buffer is a memref, or a tensor map that stands for one in global memory.
+    """
+
+    op: Operation
+    buffer: SSAValue
+    writes: bool
+    map: AffineMap
+    indices: Sequence[SSAValue]
+    extents: tuple[int, ...]
+    """The elements of the box along each dimension."""
+    where: Place | None = None
+    """The conditions under which it happens, as those of `loop.guard`; None: always."""
+    lands: Landing | None = None
+    """When it takes effect; None: at the operation."""
+    by_proxy: bool = False
+    """Whether the asynchronous proxy makes it, which sees what threads wrote only after their fences."""
+    rank: Place | None = None
+    """The CTA of the cluster whose memory it touches; None: that of the thread."""
+    is_atomic: bool = False
+
+    @cached_property
+    def width(self) -> int:
+        """The elements along the last dimension."""
+        return self.extents[-1] if self.extents else 1
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """The memory of the buffer; None: global memory."""
+        return memory_of(self.buffer) if isinstance(self.buffer.type, MemRefType) else None
+
+
+def row(rank: int, width: int = 1) -> tuple[int, ...]:
+    """The extents of `width` elements along the last of so many dimensions."""
+    return (*[1] * (rank - 1), width) if rank else ()
+
+
+class TouchesMemory:
+    """An operation that reads or writes elements of buffers."""
+
+    def accesses(self) -> Sequence[Access]:
+        """What it reads and writes, reads first; not what operations inside of it do."""
+        raise NotImplementedError
+
+
+def accesses_of(op: Operation) -> Sequence[Access]:
+    """The accesses of one operation, none if it touches no elements of buffers."""
+    return op.accesses() if isinstance(op, TouchesMemory) else ()
+
+
+class AccessEffects(MemoryEffect):
+    """Reads and writes the buffers that the op's accesses say."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        kinds = {False: MemoryEffectKind.READ, True: MemoryEffectKind.WRITE}
+        return {EffectInstance(kinds[access.writes], access.buffer) for access in accesses_of(op)}
+
+
+class AllocatesResult(MemoryEffect):
+    """Allocates the op's own result, so an unused allocation is dead."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
+
+
+class Collective(OpTrait):
+    """All threads of a CTA must reach the op, or none."""
+
+
+class GivesUniform(OpTrait):
+    """The results are the same for all threads of a CTA."""
+
+
+class Feature(StrEnum):
+    """What GPUs have only from some architecture on, as messages call it."""
+
+    ASYNC_COPIES = "asynchronous copies"
+    GROUPS = "groups of asynchronous copies"
+    PHASES = "barriers with phases"
+    EXPECTED_BYTES = "phases that expect bytes"
+    BOXES = "copies of boxes"
+    CLUSTERS = "operations of clusters"
+
+
+class NeedsFeature:
+    """An operation that not every GPU has."""
+
+    def needs(self) -> Feature | None:
+        """What the GPU must have for it."""
+        raise NotImplementedError
