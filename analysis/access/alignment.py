@@ -61,7 +61,7 @@ def flips(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear |
 
 
 def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], along: SSAValue, extent: int) -> int:
-    """The largest number of elements (1, 2 or 4) that one aligned access can take along a root of the subscripts.
+    """The largest number of elements, a power of two, that one aligned access can take along a root of the subscripts.
 
     The root must step through the address by ones and nothing else; `extent` is its number of values, which the width
     divides. Where it moves more than the last subscript, as in a flattened view, the width divides a row of memory.
@@ -73,11 +73,16 @@ def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], alo
     if base.depends_on(along) or (is_split and isinstance(type.layout, SwizzleAttr)):
         return 1
     size, row = element_bytes(type.element_type), type.get_shape()[-1]
-    for width in (4, 2):
-        fits = width * size <= ACCESS_BYTES and (row % width == 0 if is_split else width <= row)
+    for width in _widths(size):
+        fits = row % width == 0 if is_split else width <= row
         if fits and extent % width == 0 and base.divisor() % width == 0:
             return width
     return 1
+
+
+def _widths(size: int) -> tuple[int, ...]:
+    """The elements of `size` bytes that an access can take, the widest first, where it takes several."""
+    return tuple(width for width in (16, 8, 4, 2) if width * size <= ACCESS_BYTES)
 
 
 def lanes_along(
@@ -96,10 +101,10 @@ def lanes_along(
         return (0,)
     rest, steps = found
     base, size = address(type, [*subscripts[:-1], rest]), element_bytes(type.element_type)
-    for width in (4, 2):
+    for width in _widths(size):
         lanes = tuple(steps[:width])
         is_whole = extent % width == 0 and sorted(lanes) == list(range(width))
-        is_aligned = width * size <= ACCESS_BYTES and width <= type.get_shape()[-1] and base.divisor() % width == 0
+        is_aligned = width <= type.get_shape()[-1] and base.divisor() % width == 0
         repeated = [start + lane for start in range(0, extent, width) for lane in lanes]
         if is_whole and is_aligned and repeated == steps:
             return lanes

@@ -12,19 +12,23 @@ from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
 def free_width(nest: Nest, sms: int) -> int:
     """The widest access that suits all accesses of a nest along its last free axis.
 
-    It is 1 where the nest has loops and too few outputs to fill the GPU with a thread for every `VECTOR` of them.
+    It is over `VECTOR` where a thread for so many outputs fills the GPU, and 1 where the nest has loops and not even
+    one for every `VECTOR` does.
     """
     if not nest.axes:
         return 1
     axis = nest.axes[-1]
-    outputs = known_points(nest.axes)
-    if nest.row_loops() and outputs < sms * CTA_THREADS * VECTOR:
+    fill = known_points(nest.axes) // (sms * CTA_THREADS)
+    if nest.row_loops() and fill < VECTOR:
         return 1
-    widths = [VECTOR]
+    widths: list[int] = []
     for op in nest.body.walk():
         if isinstance(op, loop.LoadOp | loop.StoreOp):
             buffer = op.source if isinstance(op, loop.LoadOp) else op.destination
             forms = subscripts_of(op)
             if any(form.depends_on(axis) for form in forms):
                 widths.append(aligned_width(loop.memref_of(buffer), forms, axis, extent_or_one(axis)))
-    return min(widths)
+    width = min(widths, default=VECTOR)
+    while width > max(VECTOR, fill):
+        width //= 2
+    return width

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 
-from deplodock.analysis.access.alignment import address, aligned_width
+from deplodock.analysis.access.alignment import address, aligned_width, element_bytes
 from deplodock.analysis.affine.linear import Linear, subscripts_of
-from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.machine.targets import REGISTER_BYTES, WARP
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import row_chain
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.schedule.choose.sizes import CTA_THREADS, ROW_VALUES, THREAD_VALUES
+from deplodock.schedule.choose.sizes import CTA_THREADS, ROW_VALUES, THREAD_VALUES, VECTOR
 
 
 def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
@@ -33,11 +33,16 @@ def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     outer = max(chain[0].trips or 0 if len(chain) > 1 else 1 for chain in chains)
     if extent * outer < WARP or not all(_walks_memory(chain[-1]) for chain in chains):
         return None
-    vector = min(_row_width(row_chain(op)[-1]) for op in nest.row_loops() if op.trips is not None)
+    rows = [row_chain(op)[-1] for op in nest.row_loops() if op.trips is not None]
+    size = max((element_bytes(type.element_type) for op in rows for type, _ in _accesses(op)), default=REGISTER_BYTES)
+    row = -(-extent * size // REGISTER_BYTES)
     threads, most = WARP, target.fact("threads_per_block")
     values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
-    while threads < most and extent > threads * (values if threads < CTA_THREADS else ROW_VALUES):
+    while threads < most and row > threads * (values if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
+    vector = min(map(_row_width, rows))
+    while vector > VECTOR and vector * threads > extent:
+        vector //= 2
     options: dict[str, int | str] = {"threads": threads, "vector": vector}
     if outer == 1:
         return options
@@ -73,7 +78,5 @@ def _row_width(op: loop.LoopLike) -> int:
     """The widest access that suits all accesses of a loop along its variable; 1 where an inner bound depends on it."""
     if varying_bound(op) is not None:
         return 1
-    widths = [4]
-    for type, forms in _accesses(op):
-        widths.append(aligned_width(type, forms, op.iv, op.trips or 1))
-    return min(widths)
+    widths = [aligned_width(type, forms, op.iv, op.trips or 1) for type, forms in _accesses(op)]
+    return min(widths, default=VECTOR)

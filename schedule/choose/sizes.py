@@ -6,7 +6,7 @@ CTA_THREADS = 256
 """Threads of a CTA: 8 warps hide latency and leave every GPU several CTAs per SM."""
 
 THREAD_VALUES = 8
-"""Values of a row for each thread, two 16-byte accesses of f32, while more threads are to be had."""
+"""4-byte values of a row for each thread, two accesses of 16 bytes, while more threads are to be had."""
 
 COLUMN_LOADS = 8
 """Rows of a column that a thread loads at once: with CTAs of 1,024 threads on 132 SMs, 4 MB in flight, above the 2 MB
@@ -25,7 +25,8 @@ CELLS = 4
 """Outputs along m and n that one thread of a contraction computes."""
 
 VECTOR = 4
-"""Neighbouring outputs of a thread in other kernels: f32 moves 16 bytes at once."""
+"""Neighbouring outputs of a thread in other kernels: f32 moves 16 bytes at once. Narrow elements are moved 8 or 16 at
+once, where the grid fills the GPU still."""
 
 LOOP_BODY = 1100
 """The most instructions of an unrolled loop; above about 17 KB the instruction cache starves (measured on an H100)."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr, f32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr, bf16, f16, f32, f64, i8
+from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 
-from deplodock.analysis.access.alignment import address, aligned_width
+from deplodock.analysis.access.alignment import address, aligned_width, lanes_along
 from deplodock.analysis.affine.linear import extent_of, subscripts_of, to_map
 from deplodock.analysis.shape.footprint import Footprint, register_footprint, shared_footprint
 from deplodock.dialects import loop, tile
@@ -149,6 +149,19 @@ def test_width_of_contiguous_access() -> None:
         load, roots = reader([subscript], (1, 4, extent, 1))
         type, forms = loop.memref_of(load.source), subscripts_of(load)
         assert aligned_width(type, forms, roots["v"], extent) == wanted, subscript
+
+
+@pytest.mark.parametrize(
+    ("element", "offset", "wanted"),
+    [(f64, 0, 2), (f32, 0, 4), (bf16, 0, 8), (f16, 4, 4), (f16, 1, 1), (i8, 0, 16), (i8, 8, 8), (i8, 2, 2), (i8, 3, 1)],
+)
+def test_an_access_takes_16_bytes(element: Attribute, offset: int, wanted: int) -> None:
+    """Narrow elements are more; a view that starts between them has fewer."""
+    load, roots = reader([f"%t * 16 + %v + {offset}"], (1, 4, 16, 1))
+    forms = subscripts_of(load)
+    assert aligned_width(MemRefType(element, [80]), forms, roots["v"], 16) == wanted
+    assert lanes_along(MemRefType(element, [80]), forms, roots["v"], 16) == tuple(range(wanted))
+    assert aligned_width(MemRefType(element, [80]), forms, roots["v"], 6) == min(wanted, 2)
 
 
 @pytest.mark.parametrize(("offset", "wanted"), [(0, 4), (2, 2), (3, 1)])

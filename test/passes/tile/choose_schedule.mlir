@@ -254,3 +254,69 @@ func.func @both(%x: memref<40x8xf32>, %w: memref<8x40xf32>, %y: memref<64xf32>, 
   }
   func.return
 }
+
+// -----
+
+// A thread's share of a row counts in bytes: half precision has half the threads, with the same two accesses each.
+// CHECK-LABEL: func.func @halves
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=128 vector=8},blockify-launch{threads=256},stage-inputs"}
+func.func @halves(%x: memref<32x2048xbf16>, %out: memref<32xf32>) {
+  loop.for %i = 0 to 32 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
+      %v = loop.load %x[%i, %k] : memref<32x2048xbf16>
+      %w = arith.extf %v : bf16 to f32
+      loop.yield %w : f32
+    }
+    loop.store %sum, %out[%i] : memref<32xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A short row leaves no thread of its warp idle for the sake of wider accesses.
+// CHECK-LABEL: func.func @heads
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=4},blockify-launch{threads=256},stage-inputs"}
+func.func @heads(%x: memref<896x128xf16>, %out: memref<896xf32>) {
+  loop.for %i = 0 to 896 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 128 : f32 {
+      %v = loop.load %x[%i, %k] : memref<896x128xf16>
+      %w = arith.extf %v : f16 to f32
+      loop.yield %w : f32
+    }
+    loop.store %sum, %out[%i] : memref<896xf32>
+  }
+  func.return
+}
+
+// -----
+
+// Halves in eights, where those fill the GPU; in fours else, and where the store of floats takes four.
+// CHECK-LABEL: func.func @many
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=2048},stage-inputs,register-tile{vector=8}"}
+func.func @many(%x: memref<1048576xf16>, %out: memref<1048576xf16>) {
+  loop.for %i = 0 to 1048576 {
+    %v = loop.load %x[%i] : memref<1048576xf16>
+    loop.store %v, %out[%i] : memref<1048576xf16>
+  }
+  func.return
+}
+// CHECK-LABEL: func.func @few
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=1024},stage-inputs,register-tile{vector=4}"}
+func.func @few(%x: memref<65536xf16>, %out: memref<65536xf16>) {
+  loop.for %i = 0 to 65536 {
+    %v = loop.load %x[%i] : memref<65536xf16>
+    loop.store %v, %out[%i] : memref<65536xf16>
+  }
+  func.return
+}
+// CHECK-LABEL: func.func @widened
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,blockify-launch{threads=1024},stage-inputs,register-tile{vector=4}"}
+func.func @widened(%x: memref<1048576xf16>, %out: memref<1048576xf32>) {
+  loop.for %i = 0 to 1048576 {
+    %v = loop.load %x[%i] : memref<1048576xf16>
+    %w = arith.extf %v : f16 to f32
+    loop.store %w, %out[%i] : memref<1048576xf32>
+  }
+  func.return
+}

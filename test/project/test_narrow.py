@@ -1,0 +1,92 @@
+"""Narrow elements under default schedules: 16-byte accesses, and results as in float64."""
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.analysis.host.arguments import entry_function
+from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.dialects import kernel
+from deplodock.dialects.tile import memory_of
+from deplodock.interpreters.check import draw_inputs, input_types
+from deplodock.interpreters.evaluate import run
+from deplodock.interpreters.simulate import simulate
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.runtime.compare import compare
+
+frontend = pytest.importorskip("deplodock.frontend.expression", reason="needs PyTorch")
+
+CONTEXT = new_context()
+MANY = "torch.randn(512, 1024, dtype=torch.{type})"
+
+
+def lowered(expression: str) -> tuple[ModuleOp, ModuleOp]:
+    """A program at tensor level and its kernels."""
+    module = frontend.read_expression(expression).module
+    lower(module, CONTEXT, Level.TENSOR)
+    kernels = module.clone()
+    lower(kernels, CONTEXT, Level.KERNEL, target="sm_90")
+    return module, kernels
+
+
+def widest(module: ModuleOp) -> int:
+    """The most elements that an access of global memory takes at once."""
+    moves = (op for op in module.walk() if isinstance(op, kernel.MoveOp))
+    return max((op.elements for op in moves if None in (memory_of(op.source), memory_of(op.destination))), default=1)
+
+
+@pytest.mark.parametrize("type", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        (f"F.silu({MANY}) * {MANY}", 8),
+        (f"F.softmax({MANY}, dim=-1)", 8),
+        (f"F.rms_norm({MANY}, (1024,), torch.randn(1024, dtype=torch.{{type}}), 1e-6)", 8),
+        (f"{MANY}.sum(0)", 1),
+        (f"{MANY}.float() * 2", 4),
+        (f"{MANY}[:, 1:] * {MANY}[:, :1023]", 1),
+        (f"{MANY}[:, 2:] * 2", 2),
+        (f"{MANY}[:, 4:] * 2", 4),
+        ("torch.randn(300, 1000, dtype=torch.{type}) * 2", 8),
+        ("F.softmax(torch.randn(9, 1001, dtype=torch.{type}), dim=-1)", 1),
+        ("F.softmax(torch.randn(9, 1028, dtype=torch.{type}), dim=-1)", 4),
+        ("torch.randn(33, 72, dtype=torch.{type}) @ torch.randn(72, 40, dtype=torch.{type})", 8),
+        ("torch.randn(7, 33, dtype=torch.{type}) @ torch.randn(33, 30, dtype=torch.{type})", 2),
+    ],
+)
+def test_half_precision(expression: str, wanted: int, type: str) -> None:
+    """Accesses of 8 halves wherever extents and offsets are multiples of 8 and no float is moved along."""
+    module, kernels = lowered(expression.format(type=type))
+    assert widest(kernels) == wanted
+    inputs = draw_inputs(input_types(entry_function(module)), 0, "normal")
+    reference = run(module, inputs, precision="float64").outputs
+    result = simulate(kernels, inputs)
+    assert not result.findings, result.findings[0]
+    for got, exact in zip(result.outputs, reference, strict=True):
+        verdict = compare(got, exact, None, longest_reduction(module))
+        assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("torch.randint(0, 9, (1024, 1024), dtype=torch.{type}) + 3", 16),
+        ("torch.randint(0, 9, (1024, 1024), dtype=torch.{type})[:, 8:] + 3", 8),
+        ("torch.randint(0, 9, (40, 2048), dtype=torch.{type}).sum(-1)", 16),
+        ("torch.randint(0, 9, (7, 999), dtype=torch.{type}).sum(-1)", 1),
+        (
+            "torch.randint(0, 9, (512, 512), dtype=torch.{type}) > torch.randint(0, 9, (512, 512), dtype=torch.{type})",
+            4,
+        ),
+    ],
+)
+@pytest.mark.parametrize("type", ["int8", "uint8"])
+def test_bytes(expression: str, wanted: int, type: str) -> None:
+    """Accesses of 16 bytes where there are elements for all threads; fewer where the grid would be too small."""
+    module, kernels = lowered(expression.format(type=type))
+    assert widest(kernels) == wanted
+    inputs = draw_inputs(input_types(entry_function(module)), 0, "integers", lowest=0)
+    reference = run(module, inputs).outputs
+    result = simulate(kernels, inputs)
+    assert not result.findings, result.findings[0]
+    for got, exact in zip(result.outputs, reference, strict=True):
+        assert compare(got, exact, None, 1).passed
