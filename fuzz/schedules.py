@@ -18,7 +18,7 @@ from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
 from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
 from deplodock.passes.tile.chunk_reduce import ChunkReducePass
-from deplodock.passes.tile.cooperative_reduce import CooperativeReducePass
+from deplodock.passes.tile.cooperative_reduce import CooperativeReducePass, Lanes
 from deplodock.passes.tile.double_buffer import DoubleBufferPass
 from deplodock.passes.tile.mark_unroll import MarkUnrollPass
 from deplodock.passes.tile.pad_smem import PadSmemPass
@@ -40,6 +40,10 @@ NEEDED = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buff
 """The rules that are never left out of those drawn."""
 
 
+LANES: tuple[Lanes, ...] = ("row", "row", "row", "free")
+"""How often neighbouring threads share a row."""
+
+
 def contraction_rules(draw: random.Random) -> list[Rule]:
     """Random options of the rules for contractions."""
     m, n = draw.choice([1, 2, 2, 3, 4, 8]), draw.choice([1, 2, 2, 4, 5])
@@ -56,7 +60,7 @@ def contraction_rules(draw: random.Random) -> list[Rule]:
             if draw.random() < 0.4
             else []
         ),
-        BlockifyLaunchPass(m=rows, n=columns, occupancy=2, raster=draw.choice([None, None, 2, 4])),
+        BlockifyLaunchPass(m=rows, n=columns, occupancy=2, raster=draw.choice([1, 1, 2, 4])),
         StageInputsPass(
             memory=draw.choice(["auto", "shared"]), transpose=draw.choice(["auto", "never", "m", "n", "auto"])
         ),
@@ -81,9 +85,9 @@ def reduction_rules(draw: random.Random) -> list[Rule]:
     """Random options of the rules for other kernels."""
     cooperative = CooperativeReducePass(
         threads=draw.choice([1, 2, 3, 8, 16, 24, 32, 64, 96]),
-        vector=draw.choice([None, 1, 2, 3, 4]),
+        vector=draw.choice([1, 1, 2, 3, 4]),
         keep=draw.choice(["loops", "axes"]),
-        lanes=draw.choice([None, None, "row", "free"]),
+        lanes=draw.choice(LANES),
     )
     return [
         *([cooperative] if draw.random() < 0.4 else []),

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 from xdsl.ir import Dialect, Operation
-from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.passes import ModulePass
 from xdsl.traits import MemoryEffect, MemoryReadEffect, MemoryWriteEffect, NoMemoryEffect, Pure, RecursiveMemoryEffect
 
 from deplodock.dialects.kernel import Kernel
@@ -19,6 +19,7 @@ from deplodock.dialects.tensor import TensorExt
 from deplodock.dialects.tile import Tile
 from deplodock.dialects.torch import Torch
 from deplodock.errors import Error
+from deplodock.passes.options import Option, OptionsPass
 from deplodock.passes.pipeline import PASSES, Stage
 from deplodock.tools import operations
 
@@ -79,26 +80,27 @@ def _pass(stage: Stage) -> str:
     cls = stage.load()
     doc = _module_doc(cls).removeprefix(f"{stage.name}: ")
     parts = [f"## {stage.label}: {stage.name}", _markdown(doc[0].upper() + doc[1:])]
-    described = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(cls) or "", re.MULTILINE)
-    meanings = dict(described)
-    options = [
-        _item(f"`{name}: {_plain(type_)}" + ("`" if default is None else f" = {default}`") + f": {meanings[name]}")
-        for name, type_, default in get_pass_option_infos(cls)
-    ]
-    if options:
-        parts += ["Options:", "\n".join(options)]
+    if issubclass(cls, OptionsPass):
+        if options := cls.options().values():
+            parts += ["Options:", "\n".join(_item(_option(option)) for option in options)]
+        if cls.after:
+            parts.append(_lines("After " + ", ".join(f"`{name}`" for name in cls.after) + "."))
     return "\n\n".join(parts)
+
+
+def _option(option: Option) -> str:
+    default = "" if option.default is None else f" = {option.default}"
+    return f"`{option.name}{default}`, {option.domain}: {option.documentation}."
 
 
 def _item(text: str) -> str:
     """An item of a list, in lines of 120 columns."""
-    words = " ".join(text.split())
-    return textwrap.fill(f"- {words}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return _lines(f"- {' '.join(text.split())}", indent="  ")
 
 
-def _plain(type: str) -> str:
-    """A type's text without the quotation marks that it has as a string annotation."""
-    return type.replace('"', "").replace("'", "")
+def _lines(text: str, indent: str = "") -> str:
+    """Text in lines of 120 columns."""
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _module_doc(cls: type[Operation | ModulePass]) -> str:

@@ -22,6 +22,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 import deplodock
 from deplodock.errors import InvalidInputError
 from deplodock.passes.locations import locate
+from deplodock.passes.options import OptionsPass
 from deplodock.passes.packages import packages, with_added
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage
 from deplodock.passes.remarks import collect
@@ -294,8 +295,9 @@ class OptMain(xDSLOptMain):
         try:
             cls.from_spec(spec)
         except ValueError as error:
-            options = ", ".join(_options(cls)) or "none"
-            raise InvalidInputError(f"pass '{spec}': {error}; its options are: {options}") from None
+            # A pass of ours says what its options are, one of xDSL does not.
+            known = "" if issubclass(cls, OptionsPass) else f"; its options are: {', '.join(_options(cls)) or 'none'}"
+            raise InvalidInputError(f"pass '{spec}': {error}{known}") from None
 
     def _check_target(self) -> None:
         spec = parse_spec(self.args.target)
@@ -332,6 +334,8 @@ class _ShowPasses(argparse.Action):
             print(f"{position:5} {name}: {summary}")
             for option in _options(cls):
                 print(f"        {option}")
+            if issubclass(cls, OptionsPass) and cls.after:
+                print(f"        after {', '.join(cls.after)}")
         parser.exit()
 
 
@@ -346,7 +350,9 @@ def _symbol_lines(module: ModuleOp) -> dict[str, int]:
 
 
 def _options(cls: type[ModulePass]) -> list[str]:
-    """The options of a pass, each as `name: type = default`; xDSL quotes a type that is written as text."""
+    """The options of a pass: what each says, or else `name: type = default`, in which xDSL quotes types of text."""
+    if issubclass(cls, OptionsPass):
+        return list(map(str, cls.options().values()))
     infos = get_pass_option_infos(cls)
     return [
         f"{name}: {type_.strip(_QUOTES)}" + ("" if default is None else f" = {default}")

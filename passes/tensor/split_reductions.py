@@ -27,9 +27,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.cost import Rates, Work
@@ -37,26 +35,25 @@ from deplodock.analysis.machine.targets import WARP, target_of
 from deplodock.analysis.shape.fusion import Demand, dependence, is_contraction
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
+from deplodock.passes.options import Integers, OptionsPass, option
 from deplodock.passes.tensor.group import row_threads
 from deplodock.passes.tensor.pricing import Pricing
 from deplodock.schedule.choose.sizes import CTA_THREADS, THREAD_VALUES, VECTOR
 
 
 @dataclass(frozen=True)
-class SplitReductionsPass(ModulePass):
-    """Fold long reductions with few results in two steps.
-
-    Parameters:
-        parts: about how many parts each result is folded from, in every reduction that has them; by default as many
-            as fill the target, in reductions where that pays.
-    """
+class SplitReductionsPass(OptionsPass):
+    """Fold long reductions with few results in two steps."""
 
     name = "split-reductions"
-    parts: int | None = None
+    parts: int | None = option(
+        None,
+        Integers((4, 16, 64), least=2),
+        "about how many parts each result is folded from, in every reduction that has them; by default as many as fill "
+        "the target, in reductions where that pays",
+    )
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.parts is not None and self.parts < 2:
-            raise PassFailedException(f"the option parts must be an integer above 1, got {self.parts}")
         target = target_of(op)
         for function in op.walk():
             if isinstance(function, func.FuncOp) and len(function.body.blocks) == 1:

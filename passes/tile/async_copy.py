@@ -10,44 +10,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import PassFailedException
-
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_ASYNC_COPIES, capability, target_at
 from deplodock.analysis.operations import label
 from deplodock.dialects import tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
+from deplodock.passes.options import OneOf, option
 from deplodock.passes.tile.engines import fill_by
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.steps import Options
+from deplodock.passes.tile.rule import LaunchRule, Skip
 
 
 @dataclass(frozen=True)
-class AsyncCopyPass(Rule):
-    """Fill shared slabs by asynchronous copies.
-
-    Parameters:
-        bytes: the narrowest copies of a thread that are worth it: 4, 8 or 16.
-    """
+class AsyncCopyPass(LaunchRule):
+    """Fill shared slabs by asynchronous copies."""
 
     name = "async-copy"
     after = ("stage-inputs", "tma-copy")
-    bytes: int | None = None
+    bytes: int = option(min(ASYNC_BYTES), OneOf(ASYNC_BYTES), "the narrowest copies of a thread that are worth it")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, async_copy)
-
-
-def async_copy(function: func.FuncOp, options: Options) -> None:
-    """Make the shared slabs of every launch asynchronous; Skip with the reasons if none can be."""
-    narrowest = positive(options, "bytes", min(ASYNC_BYTES))
-    if narrowest not in ASYNC_BYTES:
-        raise PassFailedException(f"the option bytes must be 4, 8 or 16, got {narrowest}")
-    each_launch(function, lambda launch: _fill(launch, narrowest))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _fill(launch, self.bytes)
 
 
 def _fill(launch: tile.LaunchOp, narrowest: int) -> None:

@@ -27,9 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, i64
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -46,53 +44,44 @@ from deplodock.analysis.affine.linear import (
 from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, Kind, option
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import (
-    NothingToDo,
-    Rule,
-    Skip,
-    apply_rule,
-    each_launch,
-    folded,
-    is_mixed,
-    positive,
-    staged,
-)
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, staged
 from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
-from deplodock.schedule.steps import Options
+
+_SIDES = Integers((16, 32, 64, 128, 256))
 
 
 @dataclass(frozen=True)
-class BlockifyLaunchPass(Rule):
-    """Split the free axes of a launch into blocks and the threads of a CTA.
-
-    Parameters:
-        m: rows of a contraction's CTA tile.
-        n: columns of a contraction's CTA tile.
-        threads: threads of a CTA of any other kernel.
-        occupancy: the wanted CTAs per SM, which bounds the registers of a thread.
-        raster: the most row tiles of a contraction that follow each other in the order of CTAs, in equal groups.
-    """
+class BlockifyLaunchPass(LaunchRule):
+    """Split the free axes of a launch into blocks and the threads of a CTA."""
 
     name = "blockify-launch"
     after = ("cooperative-reduce", "split-matmul-k")
-    m: int | None = None
-    n: int | None = None
-    threads: int | None = None
-    occupancy: int | None = None
-    raster: int | None = None
+    m: int = option(CONTRACTION_TILE, _SIDES, "rows of a contraction's CTA tile", kind=Kind.CONTRACTION)
+    n: int = option(CONTRACTION_TILE, _SIDES, "columns of a contraction's CTA tile", kind=Kind.CONTRACTION)
+    threads: int = option(
+        CTA_THREADS,
+        Integers((32, 64, 128, 256, 512, 1024)),
+        "threads of a CTA of any other kernel",
+        kind=Kind.OTHER,
+    )
+    occupancy: int | None = option(
+        None, Integers((1, 2, 3, 4, 8)), "the wanted CTAs per SM, which bounds the registers of a thread"
+    )
+    raster: int = option(
+        1,
+        Integers((1, 2, 4, 8, 16, 32)),
+        "the most row tiles of a contraction that follow each other in the order of CTAs, in equal groups",
+        kind=Kind.CONTRACTION,
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, blockify_launch)
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _blockify(launch, self)
 
 
-def blockify_launch(function: func.FuncOp, options: Options) -> None:
-    """Blockify every launch of the function; Skip with the reason if none can be."""
-    each_launch(function, lambda launch: _blockify(launch, options))
-
-
-def _blockify(launch: tile.LaunchOp, options: Options) -> None:
+def _blockify(launch: tile.LaunchOp, rule: BlockifyLaunchPass) -> None:
     parts = launch.ctas
     if any(axis not in folded(launch) for axis in parts):
         raise Skip("the launch has block axes already")
@@ -105,14 +94,13 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
     roles = contraction_of(launch)
-    options = _own_options(launch, options, is_contraction=roles is not None)
-    sizes = _tile_sizes(launch, options, roles)
+    sizes = _tile_sizes(launch, rule, roles)
     chosen = dict(sizes)
     uneven = roundings(launch, chosen)
     if not uneven and all(size == launch.extent(axis) for axis, size in sizes):
         raise NothingToDo("the launch fits one CTA")
-    if "occupancy" in options:
-        launch.properties["occupancy"] = IntegerAttr(positive(options, "occupancy", 1), i64)
+    if rule.occupancy is not None:
+        launch.properties["occupancy"] = IntegerAttr(rule.occupancy, i64)
     for rounding in uneven:
         rounding.apply()
     blocks: list[SSAValue] = []
@@ -128,36 +116,22 @@ def _blockify(launch: tile.LaunchOp, options: Options) -> None:
     if rows and _runs_longer(launch, rows[-1]):
         blocks = [_backwards(launch, rows[-1]), *(axis for axis in blocks if axis is not rows[-1])]
     elif rows:
-        blocks = _raster(launch, blocks, rows[-1], positive(options, "raster", 1))
+        blocks = _raster(launch, blocks, rows[-1], rule.raster)
     reorder(launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
-def _own_options(launch: tile.LaunchOp, options: Options, *, is_contraction: bool) -> Options:
-    """The options for a launch: m, n and the occupancy of such tiles for a contraction, threads for any other.
-
-    Raises Skip if they are all for launches of the other class.
-    """
-    tiles, threads = any(name in options for name in ("m", "n", "raster")), "threads" in options
-    has_both = tiles and threads and is_mixed(launch)
-    if not is_contraction:
-        if tiles and not has_both:
-            raise Skip("m, n and raster tile a contraction, and the launch has none; give threads")
-        return {"threads": options["threads"]} if tiles else options
-    if threads and not has_both:
-        raise Skip("threads is for kernels without a contraction; give m and n")
-    return {name: value for name, value in options.items() if name != "threads"}
-
-
-def _tile_sizes(launch: tile.LaunchOp, options: Options, roles: Contraction | None) -> list[tuple[SSAValue, int]]:
+def _tile_sizes(
+    launch: tile.LaunchOp, rule: BlockifyLaunchPass, roles: Contraction | None
+) -> list[tuple[SSAValue, int]]:
     """The coordinates of each free thread axis that one CTA takes, in the launch's order."""
     shared = folded(launch)
     free = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in shared]
     if roles is None:
-        budget = positive(options, "threads", CTA_THREADS)
+        budget = rule.threads
         budget //= known_points(axis for axis in launch.bound_to(Binding.THREAD) if axis in shared)
         return _fill(launch, free, budget)
-    m = _fill(launch, [axis for axis in free if axis in roles.m], positive(options, "m", CONTRACTION_TILE))
-    n = _fill(launch, [axis for axis in free if axis in roles.n], positive(options, "n", CONTRACTION_TILE))
+    m = _fill(launch, [axis for axis in free if axis in roles.m], rule.m)
+    n = _fill(launch, [axis for axis in free if axis in roles.n], rule.n)
     chosen = dict([*m, *n])
     return [(axis, chosen.get(axis, 1)) for axis in free]
 

@@ -15,26 +15,22 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.passes import remarks
+from deplodock.passes.options import OptionsPass, Text, option
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.steps import ATTRIBUTE, Schedule, completed, format_schedule
 
 
 @dataclass(frozen=True)
-class ChooseSchedulePass(ModulePass):
-    """Write the schedule that the heuristics choose on each kernel that has none.
-
-    Parameters:
-        schedule: the schedule to write on every kernel instead.
-    """
+class ChooseSchedulePass(OptionsPass):
+    """Write the schedule that the heuristics choose on each kernel that has none."""
 
     name = "choose-schedule"
-    schedule: str | None = None
+    schedule: str | None = option(None, Text("a pass pipeline"), "the schedule to write on every kernel instead")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         given = None if self.schedule is None else read_schedule(self.schedule)

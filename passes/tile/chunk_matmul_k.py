@@ -23,9 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import AffineMapAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import AffineMapAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -35,38 +33,27 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import split_loop
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, staged
+from deplodock.passes.tile.rule import LaunchRule, Skip, staged
 from deplodock.passes.tile.tile_bounds import greatest
 from deplodock.schedule.choose.tiling import CHUNK
-from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)
-class ChunkMatmulKPass(Rule):
-    """Split the reduce axis of a contraction into chunks.
-
-    Parameters:
-        bk: elements of k in a chunk.
-        kv: consecutive elements of k that are read as one vector; 1 for none.
-    """
+class ChunkMatmulKPass(LaunchRule):
+    """Split the reduce axis of a contraction into chunks."""
 
     name = "chunk-matmul-k"
-    bk: int | None = None
-    kv: int | None = None
+    bk: int = option(CHUNK, Integers((8, 16, 32, 64, 128)), "elements of k in a chunk")
+    kv: int = option(1, Integers((1, 2, 4)), "consecutive elements of k that are read as one vector; 1 for none")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, chunk_matmul_k)
-
-
-def chunk_matmul_k(function: func.FuncOp, options: Options) -> None:
-    """Chunk the contraction of every launch; Skip with the reason if none has one to chunk."""
-    each_launch(function, lambda launch: _chunk(launch, options))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _chunk(launch, self.bk, self.kv)
 
 
-def _chunk(launch: tile.LaunchOp, options: Options) -> None:
+def _chunk(launch: tile.LaunchOp, bk: int, kv: int) -> None:
     roles = contraction_of(launch)
-    bk, kv = positive(options, "bk", CHUNK), positive(options, "kv", 1)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
     reduction = roles.reduction

@@ -15,41 +15,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of, innermost_reduction
 from deplodock.dialects import loop, tile
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import split_loop
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, staged
+from deplodock.passes.tile.rule import LaunchRule, Skip, staged
 from deplodock.schedule.choose.slabs import reduce_chunk
-from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)
-class ChunkReducePass(Rule):
-    """Split reductions that are no contraction into chunks whose slabs fit in shared memory.
-
-    Parameters:
-        size: elements of a chunk; by default the most whose slabs fit.
-    """
+class ChunkReducePass(LaunchRule):
+    """Split reductions that are no contraction into chunks whose slabs fit in shared memory."""
 
     name = "chunk-reduce"
     after = ("cooperative-reduce",)
-    size: int | None = None
+    size: int | None = option(
+        None, Integers((4, 8, 16, 32, 64)), "elements of a chunk; by default the most whose slabs fit"
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, chunk_reduce)
-
-
-def chunk_reduce(function: func.FuncOp, options: Options) -> None:
-    """Chunk the reductions of every launch; Skip with the reason if none is to be."""
-    each_launch(function, lambda launch: _chunk_launch(launch, options))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _chunk_launch(launch, self.size)
 
 
-def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
+def _chunk_launch(launch: tile.LaunchOp, wanted: int | None) -> None:
     nest = launch_nest(launch)
     reductions = nest.reductions()
     if not reductions:
@@ -58,7 +47,7 @@ def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
         raise Skip("the reduction is a contraction; chunk-matmul-k divides those")
     if staged(launch):
         raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")
-    sizes = [_size(launch, op, options) for op in reductions]
+    sizes = [_size(launch, op, wanted) for op in reductions]
     if not any(sizes):
         raise Skip("every reduction fits its chunk, or runs in chunks already")
     for op, size in zip(reductions, sizes, strict=True):
@@ -66,9 +55,9 @@ def _chunk_launch(launch: tile.LaunchOp, options: Options) -> None:
             split_loop(op, size)
 
 
-def _size(launch: tile.LaunchOp, op: loop.ReduceOp, options: Options) -> int | None:
+def _size(launch: tile.LaunchOp, op: loop.ReduceOp, wanted: int | None) -> int | None:
     """The chunk of a reduction, or None where it stays whole."""
     if op.trips is None or innermost_reduction(op) is not op:
         return None
-    size = positive(options, "size", reduce_chunk(launch, op) or op.trips or 1)
+    size = wanted or reduce_chunk(launch, op) or op.trips or 1
     return size if size < op.trips else None

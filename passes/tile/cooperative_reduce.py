@@ -21,9 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -34,46 +32,47 @@ from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of, row_chain
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.steps import Options
+from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.schedule.choose.sizes import CTA_THREADS
 
 Part: TypeAlias = tuple[SSAValue, int]
 """An axis that a row is distributed over, and the step of its coordinates along the row."""
 
 
-@dataclass(frozen=True)
-class CooperativeReducePass(Rule):
-    """Let the threads of a CTA share the rows of a kernel that reduces them.
+Keep: TypeAlias = Literal["loops", "axes"]
+Lanes: TypeAlias = Literal["row", "free"]
 
-    Parameters:
-        threads: threads that share a row.
-        vector: consecutive elements of a row that one thread owns.
-        keep: whether the rest of the row stays a loop of each thread (loops) or becomes a register axis (axes).
-        outer: threads that share the outermost loop of a row of several loops; `threads` share the innermost.
-        lanes: whether neighbouring threads share a row (row) or work on neighbouring rows (free).
-    """
+
+@dataclass(frozen=True)
+class CooperativeReducePass(LaunchRule):
+    """Let the threads of a CTA share the rows of a kernel that reduces them."""
 
     name = "cooperative-reduce"
-    threads: int | None = None
-    vector: int | None = None
-    keep: Literal["loops", "axes"] | None = None
-    outer: int | None = None
-    lanes: Literal["row", "free"] | None = None
+    threads: int = option(CTA_THREADS, Integers((32, 64, 128, 256, 512, 1024)), "threads that share a row")
+    vector: int = option(1, Integers((1, 2, 4)), "consecutive elements of a row that one thread owns")
+    keep: Keep = option(
+        "loops",
+        Keep,
+        "whether the rest of the row stays a loop of each thread (loops) or becomes a register axis (axes)",
+    )
+    outer: int = option(
+        1,
+        Integers((1, 2, 4, 8)),
+        "threads that share the outermost loop of a row of several loops; `threads` share the innermost",
+    )
+    lanes: Lanes = option(
+        "row", Lanes, "whether neighbouring threads share a row (row) or work on neighbouring rows (free)"
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, cooperative_reduce)
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _distribute_launch(launch, self)
 
 
-def cooperative_reduce(function: func.FuncOp, options: Options) -> None:
-    """Distribute the row loops of every launch that reduces rows; Skip with the reason if none does."""
-    each_launch(function, lambda launch: _distribute_launch(launch, options))
-
-
-def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
+def _distribute_launch(launch: tile.LaunchOp, rule: CooperativeReducePass) -> None:
     rows = _rows(launch)
-    threads, vector = positive(options, "threads", 256), positive(options, "vector", 1)
-    outer_threads, as_axes = positive(options, "outer", 1), options.get("keep") == "axes"
+    threads, vector, outer_threads, as_axes = rule.threads, rule.vector, rule.outer, rule.keep == "axes"
     if as_axes:
         _check_axes(rows)
     if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
@@ -102,7 +101,7 @@ def _distribute_launch(launch: tile.LaunchOp, options: Options) -> None:
     else:
         for op in rows:
             _share(op, outer, shared)
-    if options.get("lanes") == "free":
+    if rule.lanes == "free":
         reorder(launch, [*launch.axes[known:], *launch.axes[:known]])
 
 

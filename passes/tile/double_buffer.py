@@ -14,37 +14,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
 
 from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.dialects import tile
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, shared_slabs
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
 from deplodock.schedule.choose.sizes import PIPELINE_DEPTH
-from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)
-class DoubleBufferPass(Rule):
-    """Give the slabs that a reduction fills in each step several buffers.
-
-    Parameters:
-        depth: buffers of each slab; at most the steps of the reduction.
-    """
+class DoubleBufferPass(LaunchRule):
+    """Give the slabs that a reduction fills in each step several buffers."""
 
     name = "double-buffer"
     after = ("stage-inputs",)
-    depth: int | None = None
+    depth: int = option(PIPELINE_DEPTH, Integers((2, 3, 4)), "buffers of each slab; at most the steps of the reduction")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, double_buffer)
-
-
-def double_buffer(function: func.FuncOp, options: Options) -> None:
-    """Buffer the slabs of every launch; Skip with the reason if none can be."""
-    each_launch(function, lambda launch: _buffer(launch, positive(options, "depth", PIPELINE_DEPTH)))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _buffer(launch, self.depth)
 
 
 def _buffer(launch: tile.LaunchOp, depth: int) -> None:

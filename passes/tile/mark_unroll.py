@@ -17,39 +17,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block
 
 from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.instructions import Instructions
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import LOOP_BODY
-from deplodock.schedule.steps import Options
 
 
 @dataclass(frozen=True)
-class MarkUnrollPass(Rule):
-    """Mark small loops to be unrolled.
-
-    Parameters:
-        limit: the most instructions of an unrolled loop.
-    """
+class MarkUnrollPass(LaunchRule):
+    """Mark small loops to be unrolled."""
 
     name = "mark-unroll"
     after = ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce")
-    limit: int | None = None
+    limit: int = option(LOOP_BODY, Integers((200, 600, 1100)), "the most instructions of an unrolled loop")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, mark_unroll)
-
-
-def mark_unroll(function: func.FuncOp, options: Options) -> None:
-    """Mark the loops of every launch; Skip with the reason if none is to be unrolled."""
-    each_launch(function, lambda launch: _mark_launch(launch, positive(options, "limit", LOOP_BODY)))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _mark_launch(launch, self.limit)
 
 
 def _mark_launch(launch: tile.LaunchOp, limit: int) -> None:

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
+from xdsl.dialects.builtin import MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
@@ -26,30 +24,22 @@ from deplodock.analysis.machine.resources import buffer_bytes, buffer_elements, 
 from deplodock.analysis.machine.targets import BANK_BYTES, BANKS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive, shared_slabs
-from deplodock.schedule.steps import Options
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
 
 
 @dataclass(frozen=True)
-class PadSmemPass(Rule):
-    """Pad the rows of shared slabs whose accesses collide in the banks of shared memory.
-
-    Parameters:
-        pad: elements to add to each row of every slab, whether or not accesses collide.
-    """
+class PadSmemPass(LaunchRule):
+    """Pad the rows of shared slabs whose accesses collide in the banks of shared memory."""
 
     name = "pad-smem"
     after = ("stage-inputs", "tma-copy")
-    pad: int | None = None
+    pad: int | None = option(
+        None, Integers((1, 2, 4)), "elements to add to each row of every slab, whether or not accesses collide"
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, pad_smem)
-
-
-def pad_smem(function: func.FuncOp, options: Options) -> None:
-    """Pad the slabs of every launch; Skip with the reasons if none is to be padded."""
-    pad = positive(options, "pad", 1) if "pad" in options else None
-    each_launch(function, lambda launch: _pad_launch(launch, pad))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _pad_launch(launch, self.pad)
 
 
 def _pad_launch(launch: tile.LaunchOp, pad: int | None) -> None:

@@ -18,47 +18,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.affine.linear import Linear, form_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, Letters, option
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
+from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import VECTOR
-from deplodock.schedule.steps import Options
+
+Placement: TypeAlias = Literal["blocked", "strided", "strips"]
 
 
 @dataclass(frozen=True)
-class PermuteRegisterTilePass(Rule):
-    """Choose which outputs of a contraction's tile a thread owns, and which threads share a warp.
-
-    Parameters:
-        m: placement of the rows of a thread.
-        n: placement of the columns of a thread.
-        vec: neighbours in a strip.
-        lanes: the axis of each bit of the lane, the lowest first, such as nmnnm.
-    """
+class PermuteRegisterTilePass(LaunchRule):
+    """Choose which outputs of a contraction's tile a thread owns, and which threads share a warp."""
 
     name = "permute-register-tile"
     after = ("register-tile",)
-    m: Literal["blocked", "strided", "strips"] | None = None
-    n: Literal["blocked", "strided", "strips"] | None = None
-    vec: int | None = None
-    lanes: str | None = None
+    m: Placement | None = option(None, Placement, "placement of the rows of a thread")
+    n: Placement | None = option(None, Placement, "placement of the columns of a thread")
+    vec: int = option(VECTOR, Integers((1, 2, 4, 8)), "neighbours in a strip")
+    lanes: str | None = option(
+        None,
+        Letters("mn", ("nm", "mn", "n", "nmnnm")),
+        "the axis of each bit of the lane, the lowest first, such as nmnnm",
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, permute_register_tile)
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _permute(launch, self)
 
 
 @dataclass(frozen=True)
@@ -78,23 +73,15 @@ class RegisterTile:
         return form.coefficient(self.thread) == self.registers and form.coefficient(self.register) == 1
 
 
-def permute_register_tile(function: func.FuncOp, options: Options) -> None:
-    """Place the register tile of every launch; Skip with the reason if none can be."""
-    lanes = str(options.get("lanes", ""))
-    if set(lanes) - {"m", "n"}:
-        raise PassFailedException(f"lanes is a word of the letters m and n, got {lanes}")
-    each_launch(function, lambda launch: _permute(launch, options, lanes))
-
-
-def _permute(launch: tile.LaunchOp, options: Options, lanes: str) -> None:
+def _permute(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
     roles = contraction_of(launch)
     if roles is None:
         raise Skip("the launch has no contraction")
     if not launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has no register axes; run register-tile first")
-    vec = positive(options, "vec", VECTOR)
-    wanted = {name: str(options[name]) for name in ("m", "n") if name in options}
-    if not wanted and not lanes:
+    vec, lanes = rule.vec, rule.lanes
+    wanted: dict[str, str] = {name: place for name, place in (("m", rule.m), ("n", rule.n)) if place is not None}
+    if not wanted and lanes is None:
         wanted = {"m": "strips", "n": "strips"}
     moves = [
         (found, placement)
@@ -102,7 +89,7 @@ def _permute(launch: tile.LaunchOp, options: Options, lanes: str) -> None:
         for found in [_tile_along(launch, roles.m if name == "m" else roles.n, name)]
         if found is not None and _changes(found, placement, vec)
     ]
-    order = _lane_order(launch, roles, lanes) if lanes else None
+    order = _lane_order(launch, roles, lanes) if lanes is not None else None
     if not moves and order is None:
         raise Skip("the register tile is placed so already")
     axes: list[SSAValue] = list(launch.axes)

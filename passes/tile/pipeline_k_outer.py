@@ -24,11 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
+from xdsl.dialects.builtin import IndexType, MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -42,35 +40,35 @@ from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import engine_of
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.steps import Options
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.rule import LaunchRule, Skip
+
+Barriers: TypeAlias = Literal["cta", "mbarrier"]
 
 
 @dataclass(frozen=True)
-class PipelineKOuterPass(Rule):
-    """Copy the slabs of a reduction some steps ahead of the step that reads them.
-
-    Parameters:
-        distance: steps that copies run ahead, below the depth of the slabs; by default one less than that.
-        barrier: what keeps the steps in order: `cta`, barriers of all threads; or `mbarrier`, phases. By default phases
-            where slabs are copied in boxes, which arrive at no others.
-    """
+class PipelineKOuterPass(LaunchRule):
+    """Copy the slabs of a reduction some steps ahead of the step that reads them."""
 
     name = "pipeline-k-outer"
     after = ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle")
-    distance: int | None = None
-    barrier: Literal["cta", "mbarrier"] | None = None
+    distance: int | None = option(
+        None,
+        Integers((1, 2, 3)),
+        "steps that copies run ahead, below the depth of the slabs; by default one less than that",
+    )
+    barrier: Barriers | None = option(
+        None,
+        Barriers,
+        "what keeps the steps in order: barriers of all threads (cta) or phases (mbarrier); by default phases where "
+        "slabs are copied in boxes, which arrive at no others",
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, pipeline_k_outer)
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _pipeline_launch(launch, self)
 
 
-def pipeline_k_outer(function: func.FuncOp, options: Options) -> None:
-    """Pipeline the reductions of every launch; Skip with the reason if none can be."""
-    each_launch(function, lambda launch: _pipeline_launch(launch, options))
-
-
-def _pipeline_launch(launch: tile.LaunchOp, options: Options) -> None:
+def _pipeline_launch(launch: tile.LaunchOp, rule: PipelineKOuterPass) -> None:
     found = staged_loops(launch)
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are on a ring already")
@@ -80,7 +78,7 @@ def _pipeline_launch(launch: tile.LaunchOp, options: Options) -> None:
     refusals: list[str] = []
     for reduction, stages in found:
         try:
-            plans.append(_plan(launch, reduction, stages, options))
+            plans.append(_plan(launch, reduction, stages, rule))
         except Skip as skip:
             refusals.append(str(skip))
     if not plans:
@@ -161,7 +159,9 @@ class Plan:
         return [op for op in found if op is not None and not isinstance(op, tile.CopyOp)]
 
 
-def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options) -> Plan:
+def _plan(
+    launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], rule: PipelineKOuterPass
+) -> Plan:
     """How to pipeline a reduction. Raises Skip with the reason where it cannot be."""
     buffered = tuple(op for op in stages if op.depth > 1)
     name = label(reduction.iv)
@@ -172,7 +172,7 @@ def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile
         raise Skip(f"the slabs of one loop have {' and '.join(map(str, depths))} buffers; a ring has one depth")
     if wheres(reduction.body.block):
         raise Skip(f"the loop over {name} has a loop.where of its own, so not every step runs")
-    distance = positive(options, "distance", depths[0] - 1)
+    distance = depths[0] - 1 if rule.distance is None else rule.distance
     if distance >= depths[0]:
         raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
     steps = _fewest_steps(reduction)
@@ -182,7 +182,7 @@ def _plan(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile
         _check_readers(op)
         for index in op.indices:
             _hoisted(index, reduction, [])
-    return Plan(reduction, buffered, depths[0], distance, _is_mbarrier(launch, reduction, buffered, options))
+    return Plan(reduction, buffered, depths[0], distance, _is_mbarrier(launch, reduction, buffered, rule.barrier))
 
 
 def _fewest_steps(reduction: loop.ReduceOp) -> int:
@@ -195,11 +195,11 @@ def _fewest_steps(reduction: loop.ReduceOp) -> int:
 
 
 def _is_mbarrier(
-    launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], options: Options
+    launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], barrier: Barriers | None
 ) -> bool:
     """Whether phases keep the steps in order. Raises Skip if copies need them otherwise, or cannot arrive at one."""
     boxes = [op for op in stages if op.is_tma]
-    barrier = options.get("barrier", "mbarrier" if boxes else "cta")
+    barrier = barrier or ("mbarrier" if boxes else "cta")
     if barrier == "cta" and boxes:
         name = label(boxes[0].slab)
         raise Skip(f"{name} comes in boxes, which arrive at phases; take barrier=mbarrier")

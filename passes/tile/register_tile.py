@@ -15,9 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import address
@@ -26,41 +23,37 @@ from deplodock.analysis.shape.dependence import Dependence, bound_along
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.options import Integers, Kind, option
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, folded, is_mixed, positive
+from deplodock.passes.tile.rule import LaunchRule, Skip, folded
 from deplodock.schedule.choose.sizes import CELLS, VECTOR
-from deplodock.schedule.steps import Options
+
+_SIDES = Integers((1, 2, 4, 8, 16))
 
 
 @dataclass(frozen=True)
-class RegisterTilePass(Rule):
-    """Let each thread compute several outputs.
-
-    Parameters:
-        m: rows of a contraction's output that one thread computes.
-        n: columns of a contraction's output that one thread computes.
-        vector: neighbouring outputs that one thread of any other kernel computes.
-    """
+class RegisterTilePass(LaunchRule):
+    """Let each thread compute several outputs."""
 
     name = "register-tile"
     after = ("cooperative-reduce", "split-matmul-k", "blockify-launch")
-    m: int | None = None
-    n: int | None = None
-    vector: int | None = None
+    m: int = option(CELLS, _SIDES, "rows of a contraction's output that one thread computes", kind=Kind.CONTRACTION)
+    n: int = option(CELLS, _SIDES, "columns of a contraction's output that one thread computes", kind=Kind.CONTRACTION)
+    vector: int = option(
+        VECTOR,
+        Integers((1, 2, 4)),
+        "neighbouring outputs that one thread of any other kernel computes",
+        kind=Kind.OTHER,
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, register_tile)
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _tile(launch, self)
 
 
-def register_tile(function: func.FuncOp, options: Options) -> None:
-    """Give every launch a register tile; Skip with the reason if none takes one."""
-    each_launch(function, lambda launch: _tile(launch, options))
-
-
-def _tile(launch: tile.LaunchOp, options: Options) -> None:
+def _tile(launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
     if launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has register axes already")
-    cells = _cells(launch, options)
+    cells = _cells(launch, rule)
     if not cells:
         raise Skip("each thread has one output along every axis to tile, or its axes are not constant")
     for axis, _ in cells:
@@ -76,19 +69,10 @@ def _tile(launch: tile.LaunchOp, options: Options) -> None:
     reorder(launch, [*(axis for axis in order if launch.binding(axis) is not Binding.REGISTER), *registers])
 
 
-def _cells(launch: tile.LaunchOp, options: Options) -> list[tuple[SSAValue, int]]:
+def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue, int]]:
     """The thread axes to split and the coordinates of each that one thread takes, more than one."""
     roles = contraction_of(launch)
-    is_tile, is_vector = "m" in options or "n" in options, "vector" in options
-    has_both = is_tile and is_vector and is_mixed(launch)
-    if roles is None:
-        if is_tile and not has_both:
-            raise Skip("m and n tile a contraction, and the launch has none; give vector")
-        wanted = [([_contiguous_axis(launch)], positive(options, "vector", VECTOR))]
-    else:
-        if is_vector and not has_both:
-            raise Skip("vector is for kernels without a contraction; give m and n")
-        wanted = [(roles.m, positive(options, "m", CELLS)), (roles.n, positive(options, "n", CELLS))]
+    wanted = [([_contiguous_axis(launch)], rule.vector)] if roles is None else [(roles.m, rule.m), (roles.n, rule.n)]
     cells: list[tuple[SSAValue, int]] = []
     for axes, size in wanted:
         threads = [axis for axis in axes if launch.binding(axis) is Binding.THREAD]

@@ -1,6 +1,6 @@
-"""What the scheduling rules share: the walk over kernels, options, and the reason of a skip.
+"""What the scheduling rules share: the walk over kernels and launches, options, and the reason of a skip.
 
-A rule is a pass whose fields are its options, all None by default. An option comes from the pass, else from the
+A rule is a pass whose fields are its options (`passes/options.py`). An option comes from the pass, else from the
 kernel's `deplodock.schedule` attribute, else from the heuristics of `schedule/choose/`. A kernel whose attribute
 leaves a rule out is skipped. An option given to the pass that no kernel of the module can take is an error. A rule that
 no schedule may name, as one of another package, has the options given to the pass alone, and is left out by none.
@@ -8,35 +8,28 @@ no schedule may name, as one of another package, has the options given to the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from abc import abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
 
+from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.shape.nest import kernels, launches, nests
-from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.nest import kernels, launches
+from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes import pipeline, remarks
+from deplodock.passes.options import Kind, OptionsPass
 from deplodock.schedule.choose.kernels import schedule_of
 from deplodock.schedule.steps import ATTRIBUTE, LEFT_OUT, Options, Schedule, completed, parse_schedule
 
 RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""
-
-
-@dataclass(frozen=True)
-class Rule(ModulePass):
-    """A rule that a schedule may name."""
-
-    after: ClassVar[tuple[str, ...]] = ()
-    """The rules that refuse a kernel once this one has changed it, so that it comes after them."""
 
 
 class Skip(Exception):
@@ -47,27 +40,78 @@ class NothingToDo(Skip):
     """The kernel is as the rule would make it, so options given to the rule are no mistake."""
 
 
-def apply_rule(rule: ModulePass, module: ModuleOp, rewrite: Callable[[func.FuncOp, Options], None]) -> None:
-    """Run `rewrite` on every kernel function with its options; it raises Skip, before any change, where it cannot.
+@dataclass(frozen=True)
+class Rule(OptionsPass):
+    """A pass that rewrites kernel functions, each with options of its own."""
 
-    Raises PassFailedException if an option was given and no kernel takes the rule.
-    """
-    given = {f.name: value for f in fields(rule) if f.name != "name" and (value := getattr(rule, f.name)) is not None}
-    refusals: list[tuple[str, Skip]] = []
-    found = kernels(module)
-    for function in found:
-        symbol = function.sym_name.data
-        try:
-            rewrite(function, _options(rule, function, given))
-        except Skip as skip:
-            refusals.append((symbol, skip))
-    refused = [(symbol, reason) for symbol, reason in refusals if not isinstance(reason, NothingToDo)]
-    if given and len(refused) == len(found):
-        options = " ".join(f"{name}={value}" for name, value in given.items())
-        reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in refusals) or "the module has no kernel"
-        raise PassFailedException(f"{rule.name}{{{options}}} applies to no kernel: {reasons}")
-    for symbol, reason in refusals:
-        remarks.skip(rule.name, symbol, str(reason))
+    @abstractmethod
+    def rewrite(self, function: func.FuncOp, options: Options) -> None:
+        """Rewrite a kernel function; raise Skip, before any change, where the rule cannot."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite every kernel of a module.
+
+        Raises PassFailedException if an option was given and no kernel takes the rule.
+        """
+        given = self.given()
+        refusals: list[tuple[str, Skip]] = []
+        found = kernels(op)
+        for function in found:
+            try:
+                self.rewrite(function, _options(self, function, given))
+            except Skip as skip:
+                refusals.append((function.sym_name.data, skip))
+        refused = [(symbol, reason) for symbol, reason in refusals if not isinstance(reason, NothingToDo)]
+        if given and len(refused) == len(found):
+            options = " ".join(f"{name}={value}" for name, value in given.items())
+            reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in refusals) or "the module has no kernel"
+            raise PassFailedException(f"{self.name}{{{options}}} applies to no kernel: {reasons}")
+        for symbol, reason in refusals:
+            remarks.skip(self.name, symbol, str(reason))
+
+
+@dataclass(frozen=True)
+class LaunchRule(Rule):
+    """A rule that rewrites each launch of a kernel by itself."""
+
+    @abstractmethod
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        """Rewrite a launch by the options of this pass, which has them all; raise Skip where the rule cannot."""
+
+    def rewrite(self, function: func.FuncOp, options: Options) -> None:
+        """Rewrite every launch of a function; if all raise Skip, so does this, first of all for what one lacks."""
+        if not (found := launches(function)):
+            raise Skip("no launch; run tileify first")
+        has_kinds = any(self.options()[name].kind is not None for name in options)
+        kinds = {launch: kind_of(launch) for launch in found} if has_kinds else {}
+        refusals: list[Skip] = []
+        for launch in found:
+            try:
+                suited = self._suited(options, kinds[launch], set(kinds.values())) if has_kinds else options
+                self.with_defaults(suited).rewrite_launch(launch)
+            except Skip as skip:
+                refusals.append(skip)
+        if len(refusals) == len(found):
+            idle = [isinstance(skip, NothingToDo) for skip in refusals]
+            reason = refusals[0 if all(idle) else idle.index(False)]
+            raise NothingToDo(str(reason)) if any(idle) else reason
+
+    def _suited(self, options: Options, kind: Kind, present: Collection[Kind]) -> Options:
+        """The options for a kind of launch, in a kernel that has launches of some kinds.
+
+        Where options of both kinds are given, those of no kind are for contractions. Raises Skip if all are for the
+        other kind, or if the kernel has no launch of that.
+        """
+        kinds = {name: option.kind for name, option in self.options().items()}
+        own, others = ([name for name in options if kinds[name] is one] for one in (kind, kind.other))
+        if not others:
+            return options
+        if not own or kind.other not in present:
+            which, has = ("contractions", "none") if kind is Kind.OTHER else ("launches without a contraction", "one")
+            names, fitting = ", ".join(others), ", ".join(name for name in kinds if kinds[name] is kind)
+            verb = "is" if len(others) == 1 else "are"
+            raise Skip(f"{names} {verb} for {which}, and the launch has {has}; give {fitting}")
+        return {name: value for name, value in options.items() if (kinds[name] or Kind.CONTRACTION) is kind}
 
 
 def read_schedule(text: str) -> Schedule:
@@ -81,33 +125,15 @@ def read_schedule(text: str) -> Schedule:
     try:
         _check_names(schedule)
         for name, options in schedule.items():
-            _check_options(RULES[name].load(), options)
+            _check_options(_rule(name), options)
     except PassFailedException as error:
         raise PassFailedException(f"the schedule {text!r} {error}") from error
     return schedule
 
 
-def each_launch(function: func.FuncOp, rewrite: Callable[[tile.LaunchOp], None]) -> None:
-    """Run `rewrite` on every launch of a function; if all raise Skip, so does this, first of all for what one lacks."""
-    if not (found := launches(function)):
-        raise Skip("no launch; run tileify first")
-    refusals: list[Skip] = []
-    for launch in found:
-        try:
-            rewrite(launch)
-        except Skip as skip:
-            refusals.append(skip)
-    if len(refusals) == len(found):
-        idle = [isinstance(skip, NothingToDo) for skip in refusals]
-        reason = refusals[0 if all(idle) else idle.index(False)]
-        raise NothingToDo(str(reason)) if any(idle) else reason
-
-
-def is_mixed(launch: tile.LaunchOp) -> bool:
-    """Whether some launches of the function are contractions and some are not, so that its options are for both."""
-    function = launch.parent_op()
-    assert isinstance(function, func.FuncOp)
-    return len({contraction(nest) is None for nest in nests(function)}) > 1
+def kind_of(launch: tile.LaunchOp) -> Kind:
+    """The kind of a launch."""
+    return Kind.OTHER if contraction_of(launch) is None else Kind.CONTRACTION
 
 
 def staged(launch: tile.LaunchOp) -> bool:
@@ -126,15 +152,7 @@ def folded(launch: tile.LaunchOp) -> list[SSAValue]:
     return [axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes]
 
 
-def positive(options: Options, name: str, default: int) -> int:
-    """An option that must be a positive integer. Raises PassFailedException otherwise."""
-    value = options.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise PassFailedException(f"the option {name} must be a positive integer, got {value}")
-    return value
-
-
-def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | str]) -> Options:
+def _options(rule: Rule, function: func.FuncOp, given: Options) -> Options:
     if rule.name not in RULES:
         return given
     scheduled = schedule_of(function)
@@ -150,6 +168,12 @@ def _options(rule: ModulePass, function: func.FuncOp, given: Mapping[str, int | 
     return scheduled.get(rule.name, {})
 
 
+def _rule(name: str) -> type[OptionsPass]:
+    rule = RULES[name].load()
+    assert issubclass(rule, OptionsPass)
+    return rule
+
+
 def _check_names(schedule: Schedule) -> None:
     """Refuse a schedule with a rule that there is none of."""
     for name in schedule:
@@ -157,9 +181,9 @@ def _check_names(schedule: Schedule) -> None:
             raise PassFailedException(f"names {name}, which is not one of {', '.join(RULES)}")
 
 
-def _check_options(rule: type[ModulePass], options: Options) -> None:
+def _check_options(rule: type[OptionsPass], options: Options) -> None:
     """Check the options that a schedule gives a rule as if they were given to the pass."""
     try:
-        rule.from_pass_spec(ArgSpec(rule.name, {name: (value,) for name, value in options.items()}))
+        rule.from_spec(ArgSpec(rule.name, {name: (value,) for name, value in options.items()}))
     except ValueError as error:
         raise PassFailedException(f"gives {rule.name} a bad option: {error}") from error

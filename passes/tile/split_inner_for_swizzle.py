@@ -14,13 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
@@ -30,33 +27,24 @@ from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
-from deplodock.passes.tile.rule import NothingToDo, Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.steps import Options
+from deplodock.passes.options import OneOf, option
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip
 
 
 @dataclass(frozen=True)
-class SplitInnerForSwizzlePass(Rule):
-    """Swizzle the slabs that come in boxes, their rows split to the span of the swizzle.
-
-    Parameters:
-        span: bytes of a row, 128, 64 or 32, for every slab, whether or not accesses collide; by default the largest
-            that divides the rows.
-    """
+class SplitInnerForSwizzlePass(LaunchRule):
+    """Swizzle the slabs that come in boxes, their rows split to the span of the swizzle."""
 
     name = "split-inner-for-swizzle"
     after = ("tma-copy",)
-    span: int | None = None
+    span: int | None = option(
+        None,
+        OneOf(SPANS),
+        "bytes of a row, for every slab, whether or not accesses collide; by default the largest that divides the rows",
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, split_inner_for_swizzle)
-
-
-def split_inner_for_swizzle(function: func.FuncOp, options: Options) -> None:
-    """Swizzle the slabs of every launch; Skip with the reasons if none is to be swizzled."""
-    span = positive(options, "span", SPANS[0]) if "span" in options else None
-    if span is not None and span not in SPANS:
-        raise PassFailedException(f"the option span must be 128, 64 or 32, got {span}")
-    each_launch(function, lambda launch: _swizzle_launch(launch, span))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _swizzle_launch(launch, self.span)
 
 
 def _swizzle_launch(launch: tile.LaunchOp, span: int | None) -> None:

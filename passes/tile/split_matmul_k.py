@@ -35,15 +35,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from xdsl.context import Context
-from xdsl.dialects import func, memref
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.machine.targets import FIRST_CLUSTERS, capability, target_at
@@ -52,43 +50,32 @@ from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, folded, positive, staged
-from deplodock.schedule.steps import Options
+from deplodock.passes.tile.rule import LaunchRule, Skip, folded, staged
 
-WAYS = ("block", "ticket", "cluster")
-"""How the parts may be combined."""
+Way: TypeAlias = Literal["block", "ticket", "cluster"]
+"""How the parts are combined."""
 
 
 @dataclass(frozen=True)
-class SplitMatmulKPass(Rule):
-    """Share the reduce axis of a contraction among CTAs.
-
-    Parameters:
-        s: parts of k.
-        over: how the parts are combined: by a second launch (block), by the last CTA of a tile (ticket), or each CTA of
-            a cluster for some threads (cluster); stream is not built.
-    """
+class SplitMatmulKPass(LaunchRule):
+    """Share the reduce axis of a contraction among CTAs."""
 
     name = "split-matmul-k"
-    s: int | None = None
-    over: Literal["block", "ticket", "cluster", "stream"] | None = None
+    s: int | None = option(None, Integers((2, 3, 4, 6, 8, 12, 16)), "parts of k; without it k stays whole")
+    over: Way = option(
+        "block",
+        Way,
+        "how the parts are combined: by a second launch (block), by the last CTA of a tile (ticket), or each CTA of a "
+        "cluster for some threads (cluster)",
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, split_matmul_k)
-
-
-def split_matmul_k(function: func.FuncOp, options: Options) -> None:
-    """Split the contraction of every launch; Skip with the reason if none has one to split."""
-    over = str(options.get("over", WAYS[0]))
-    if over not in WAYS:
-        raise PassFailedException(
-            f"split-matmul-k: over={over} is not built; the parts are combined over {', '.join(WAYS)}"
-        )
-    each_launch(function, lambda launch: _split(launch, options, over))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _split(launch, self.s, self.over)
 
 
-def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
+def _split(launch: tile.LaunchOp, parts: int | None, over: Way) -> None:
     roles = contraction_of(launch)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction")
@@ -103,9 +90,8 @@ def _split(launch: tile.LaunchOp, options: Options, over: str) -> None:
         raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
     if any(launch.extent(axis) is None for axis in launch.axes):
         raise Skip("an axis has an extent that is not constant")
-    if "s" not in options:
+    if parts is None:
         raise Skip("the tiles fill the SMs of the target without a split")
-    parts = positive(options, "s", 1)
     if parts == 1:
         raise Skip("s=1 leaves k whole")
     if over == "block":

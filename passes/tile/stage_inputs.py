@@ -22,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -37,51 +36,37 @@ from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.footprint import Footprint, Reader, register_footprint, shared_footprint
-from deplodock.analysis.shape.nest import launches
 from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, shared_slabs
+from deplodock.passes.options import option
+from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.choose.sizes import ROW_VALUES
-from deplodock.schedule.steps import Options
+
+Place: TypeAlias = Literal["auto", "shared", "register"]
+Operands: TypeAlias = Literal["never", "auto", "m", "n"]
 
 
 @dataclass(frozen=True)
-class StageInputsPass(Rule):
-    """Copy slabs of inputs that are read more than once on chip.
-
-    Parameters:
-        memory: where slabs go: by benefit (auto), or only to shared memory or registers.
-        transpose: which operands of a contraction that walk k in memory get a slab with k first: none (never), all
-            (auto), or the one with the rows (m) or the columns (n).
-    """
+class StageInputsPass(LaunchRule):
+    """Copy slabs of inputs that are read more than once on chip."""
 
     name = "stage-inputs"
     after = ("chunk-matmul-k", "split-matmul-k", "chunk-reduce", "cooperative-reduce", "blockify-launch")
-    memory: Literal["auto", "shared", "register"] | None = None
-    transpose: Literal["never", "auto", "m", "n"] | None = None
+    memory: Place = option("auto", Place, "where slabs go: by benefit (auto), or only to shared memory or registers")
+    transpose: Operands = option(
+        "never",
+        Operands,
+        "which operands of a contraction that walk k in memory get a slab with k first: none (never), all (auto), or "
+        "the one with the rows (m) or the columns (n)",
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, stage_inputs)
-
-
-def stage_inputs(function: func.FuncOp, options: Options) -> None:
-    """Stage what benefits in every launch; Skip with the reasons if nothing does."""
-    found = launches(function)
-    if not found:
-        raise Skip("no launch; run tileify first")
-    memory, transpose = str(options.get("memory", "auto")), str(options.get("transpose", "never"))
-    refusals: list[str] = []
-    staged = 0
-    for launch in found:
-        for group in _groups(launch):
-            refusal = _stage(launch, group, memory, transpose)
-            staged += refusal is None
-            if refusal is not None and refusal not in refusals:
-                refusals.append(refusal)
-    if not staged:
-        raise Skip("; ".join(refusals) or "no input is read from global memory")
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        groups = _groups(launch)
+        refusals = [refusal for group in groups if (refusal := _stage(launch, group, self.memory, self.transpose))]
+        if len(refusals) == len(groups):
+            raise Skip("; ".join(dict.fromkeys(refusals)) or "no input is read from global memory")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from xdsl.context import Context
 from xdsl.dialects import func, memref
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike
@@ -34,7 +32,7 @@ from deplodock.analysis.shape.nest import launch_bodies, launches
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule
+from deplodock.passes.tile.rule import Rule, Skip
 from deplodock.schedule.steps import Options
 
 
@@ -44,11 +42,11 @@ class TileifyPass(Rule):
 
     name = "tileify"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, tileify)
+    def rewrite(self, function: func.FuncOp, options: Options) -> None:
+        tileify(function)
 
 
-def tileify(function: func.FuncOp, options: Options) -> None:
+def tileify(function: func.FuncOp) -> None:
     """Wrap the body of a kernel function in a launch, and lift its perfectly nested free loops into axes."""
     if launches(function):
         raise Skip("the kernel is a launch already")

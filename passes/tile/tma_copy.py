@@ -12,11 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import PassFailedException
-
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
@@ -24,33 +19,23 @@ from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_a
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.tma import UNIT_BYTES
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.engines import fill_by
-from deplodock.passes.tile.rule import Rule, Skip, apply_rule, each_launch, positive
-from deplodock.schedule.steps import Options
+from deplodock.passes.tile.rule import LaunchRule, Skip
 
 
 @dataclass(frozen=True)
-class TmaCopyPass(Rule):
-    """Fill buffered shared slabs by the tensor memory accelerator.
-
-    Parameters:
-        bytes: the shortest rows of boxes that are worth it, a multiple of 16.
-    """
+class TmaCopyPass(LaunchRule):
+    """Fill buffered shared slabs by the tensor memory accelerator."""
 
     name = "tma-copy"
     after = ("stage-inputs", "double-buffer")
-    bytes: int | None = None
+    bytes: int = option(
+        UNIT_BYTES, Integers((16, 64, 128), step=UNIT_BYTES), "the shortest rows of boxes that are worth it"
+    )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_rule(self, op, tma_copy)
-
-
-def tma_copy(function: func.FuncOp, options: Options) -> None:
-    """Let the slabs of every launch come in boxes; Skip with the reasons if none can."""
-    shortest = positive(options, "bytes", UNIT_BYTES)
-    if shortest % UNIT_BYTES:
-        raise PassFailedException(f"the option bytes must be a multiple of {UNIT_BYTES}, got {shortest}")
-    each_launch(function, lambda launch: _fill(launch, shortest))
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _fill(launch, self.bytes)
 
 
 def _fill(launch: tile.LaunchOp, shortest: int) -> None:

@@ -88,8 +88,10 @@ def test_show_passes_lists_the_pipeline(tool: Tool) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     heads = [line.partition(": ") for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert [name for name, _, _ in heads] == [f"{stage.label[:5]} {stage.name}" for stage in PASSES]
-    assert "        threads: int | None = none\n" in done.stdout
-    assert "        keep: Literal['loops', 'axes'] | None = none\n" in done.stdout
+    assert "        vector = 1, a positive integer: consecutive elements of a row that one thread owns\n" in done.stdout
+    assert "        pad, a positive integer: elements to add to each row" in done.stdout
+    assert "        keep = loops, loops or axes: whether the rest of the row stays a loop" in done.stdout
+    assert "        after cooperative-reduce, split-matmul-k, blockify-launch\n" in done.stdout
     undocumented = [name for name, _, summary in heads if not summary or "Pass(" in summary]
     assert not undocumented
 

@@ -10,7 +10,7 @@ from deplodock.analysis.shape.nest import launches, nests
 from deplodock.analysis.shape.roles import contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.passes.driver import new_context
-from deplodock.passes.tile.chunk_matmul_k import chunk_matmul_k
+from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
 from deplodock.passes.tile.tileify import tileify
 
 
@@ -90,12 +90,12 @@ def test_no_contraction(combine, reduce) -> None:
 def test_a_contraction_in_chunks() -> None:
     """It is that of the launch, its innermost loop yields the products, and its factors are theirs."""
     function = next(op for op in parse(product("%m, %k", "%k, %n")).walk() if isinstance(op, func.FuncOp))
-    tileify(function, {})
+    tileify(function)
     (launch,) = launches(function)
     whole = contraction_of(launch)
     assert whole is not None
     assert whole.innermost is whole.reduction
-    chunk_matmul_k(function, {"bk": 4})
+    ChunkMatmulKPass().rewrite(function, {"bk": 4})
     chunked = contraction_of(launch)
     assert chunked is not None
     assert chunked.innermost.parent_op() is chunked.reduction

@@ -6,13 +6,13 @@
 // RUN: not deplodock-opt %s -p 'blockify-launch{m=8 n=8}' 2>&1 | filecheck %s --check-prefix=NONE
 
 // SKIP:     blockify_launch skipped at @small: the launch fits one CTA
-// SKIP:     blockify_launch skipped at @not_a_contraction: m, n and raster tile a contraction, and the launch has none; give threads
-// SKIP:     blockify_launch skipped at @a_contraction: threads is for kernels without a contraction; give m and n
+// SKIP:     blockify_launch skipped at @not_a_contraction: m is for contractions, and the launch has none; give threads
+// SKIP:     blockify_launch skipped at @a_contraction: threads is for launches without a contraction, and the launch has one; give m, n, raster
 // SKIP:     blockify_launch skipped at @whole: the launch has no axes
 // SKIP:     blockify_launch skipped at @blocks: the launch has block axes already
 // SKIP:     blockify_launch skipped at @staged: inputs are staged for the whole launch; blockify-launch runs before stage-inputs
-// SKIP:     blockify_launch skipped at @half: threads is for kernels without a contraction; give m and n
-// TYPE:     error: pass 'blockify-launch{threads="many"}': Incompatible types: given ('many',), expected
+// SKIP:     blockify_launch skipped at @half: threads is for launches without a contraction, and the launch has one; give m, n, raster
+// TYPE:     error: pass 'blockify-launch{threads="many"}': the option threads must be a positive integer, got many
 // NONE:     error: blockify-launch{m=8 n=8} applies to no kernel: @matmul: no launch; run tileify first
 
 // A contraction's rows and columns become tiles, its batch axis blocks.

@@ -12,7 +12,7 @@
 // SKIP-NEXT: cooperative_reduce skipped at @exchanged: %x is written and read in the launch, and another thread may be the one to read
 // SKIP-NEXT: cooperative_reduce skipped at @empty: keep=axes: the rows have no elements, so no point of the axes would be left to write their results
 // SKIP-NEXT: cooperative_reduce skipped at @unlike: keep=axes needs row loops of one extent, got 8, 4
-// WORD:    error: pass 'cooperative-reduce{keep="some"}': Incompatible types: given ('some',)
+// WORD:    error: pass 'cooperative-reduce{keep="some"}': the option keep must be loops or axes, got some
 // NONE:    error: cooperative-reduce{threads=32} applies to no kernel: @loops: no launch; run tileify first; @partial
 
 // Each thread keeps a strided loop over its vectors; the reductions are combined.

@@ -12,7 +12,7 @@
 // SKIP-NEXT: pad_smem skipped at @ring: the slabs are slots of a ring already; run pad-smem before pipeline-k-outer
 // SKIP-NEXT: pad_smem skipped at @loops: no launch; run tileify first
 
-// ZERO:   error: the option pad must be a positive integer, got 0
+// ZERO:   error: pass 'pad-smem{pad=0}': the option pad must be a positive integer, got 0
 
 // Lanes that read a column of 32 hit one bank; rows of 36 spread them over 8 banks and leave the copies 16 bytes wide.
 // CHECK-LABEL: func.func @columns

@@ -9,7 +9,7 @@
 
 // TWICE: applies to no kernel: @matmul: the register tile along m is placed already
 // VEC: applies to no kernel: @matmul: strips of 3 do not divide 4 registers
-// LANES: lanes is a word of the letters m and n, got mk
+// LANES: the option lanes must be a word of the letters m and n, got mk
 // WORD: diagonal
 
 // Four of the eight rows of a thread are neighbours, and its columns are a row of threads apart: only coordinates change.

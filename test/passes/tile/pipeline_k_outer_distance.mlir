@@ -7,7 +7,7 @@
 // RUN: not deplodock-opt %s -p 'pipeline-k-outer{barrier=all}' 2>&1 | filecheck %s --check-prefix WORD
 
 // SYNC: @matmul: %ws is not copied asynchronously, so its copies arrive at no phase
-// WORD: pass 'pipeline-k-outer{barrier="all"}': Incompatible types: given ('all',), expected {{.*}}['cta', 'mbarrier']
+// WORD: pass 'pipeline-k-outer{barrier="all"}': the option barrier must be cta or mbarrier, got all
 
 // PHASES-LABEL: func.func @matmul
 // PHASES:         %ring = tile.ring 3 mbarrier

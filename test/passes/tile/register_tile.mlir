@@ -7,7 +7,7 @@
 
 // TWICE: applies to no kernel: @matmul: the launch has register axes already
 // ZERO: the option m must be a positive integer, got 0
-// ROLE: applies to no kernel: @matmul: vector is for kernels without a contraction; give m and n
+// ROLE: applies to no kernel: @matmul: vector is for launches without a contraction, and the launch has one; give m, n
 
 // The part of an axis that a CTA has is split; readers and writers keep their coordinates.
 // CHECK-LABEL: func.func @matmul
@@ -57,7 +57,7 @@ func.func @ragged(%x: memref<10x32xf32>, %w: memref<2x32xf32>, %out: memref<10x2
 
 // -----
 
-// SKIP: register_tile skipped at @pointwise: m and n tile a contraction, and the launch has none; give vector
+// SKIP: register_tile skipped at @pointwise: m, n are for contractions, and the launch has none; give vector
 func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   tile.launch (%m = 8 : thread) {
     %a = loop.load %x[%m] : memref<8xf32>

@@ -14,8 +14,8 @@
 
 // TWICE: split-matmul-k{s=3} applies to no kernel: @residual: k is shared by CTAs already
 // ZERO: the option s must be a positive integer, got 0
-// STREAM: split-matmul-k: over=stream is not built; the parts are combined over block, ticket, cluster
-// OVER: pass 'split-matmul-k{over="grid"}': Incompatible types: given ('grid',), expected typing.Optional[typing.Literal[
+// STREAM: the option over must be block, ticket or cluster, got stream
+// OVER: pass 'split-matmul-k{over="grid"}': the option over must be block, ticket or cluster, got grid
 
 // The first launch stores the sums of the parts, the second adds them and does the rest. Steps past the end of k run, but
 // add nothing.

@@ -12,7 +12,7 @@
 // SKIP:      stage_inputs skipped at @registers_only: %x: a thread reads each element once
 // SKIP:      stage_inputs skipped at @gathered: %idx: each element is read once by a CTA; %x: its subscripts are not affine in the axes
 // SKIP:      stage_inputs skipped at @divergent: %x: not all threads run the loop over %j alike
-// WORD:    error: pass 'stage-inputs{memory="texture"}': Incompatible types: given ('texture',), expected
+// WORD:    error: pass 'stage-inputs{memory="texture"}': the option memory must be auto, shared or register, got texture
 
 // Threads of several warps read x, bias and w more than once: shared slabs.
 // CHECK-LABEL: func.func @relu_matmul(%x: memref<16x64xf32>, %bias: memref<64xf32>, %w: memref<64x16xf32>, %out: memref<16x16xf32>) {

@@ -14,7 +14,7 @@
 // SKIP-DAG: tma_copy skipped at @padded: %x: its rows are padded, and those of a box lie side by side
 // SKIP-DAG: tma_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
 // TWICE: @matmul: %w: its slab is transposed, and a box keeps the order of dimensions
-// BAD: the option bytes must be a multiple of 16, got 20
+// BAD: the option bytes must be a positive multiple of 16, got 20
 // NARROW: @matmul: %x: the rows of its boxes have 32 bytes, less than 64; %w: its slab is transposed, and a box keeps the order of dimensions
 
 // One operand comes in boxes, the other is transposed on the way and stays for async-copy.
