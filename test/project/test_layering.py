@@ -30,8 +30,8 @@ RANKS = {
 }
 WITHOUT_NUMPY_AND_TORCH = {"universe", "dialects", "analysis", "schedule", "passes", "codegen", "errors", "__init__"}
 HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggingface_hub", "transformers"}
-# Loaded when their name is first used: that is what a pass of ours is, too.
-LAZY = {*HEAVY, "deplodock.passes.torch.decompose"}
+# Loaded when their name is first used: that is what a pass of ours is, too, and what comes with an extra.
+LAZY = {*HEAVY, "deplodock.passes.torch.decompose", "xdsl.interactive.app"}
 # Registries: their entries are imported on first use, by statements or by names that they make.
 LAZY_MODULES = {"deplodock.universe"}
 REGISTRIES = {("deplodock", "__getattr__"), ("deplodock.passes.pipeline", "load")}
