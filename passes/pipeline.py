@@ -96,7 +96,7 @@ STAGES = (
 )
 """The passes of the pipeline in order."""
 
-VERIFIERS = _listed("v", "", "verify-dominance", "verify-rings")
+VERIFIERS = _listed("v", "", "verify-dominance", "verify-rings", "verify-contract")
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
 PASSES = (*STAGES, *VERIFIERS)

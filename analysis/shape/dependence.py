@@ -2,7 +2,8 @@
 
 A value read from memory varies along what its subscripts and the contents of the buffer vary along, a gathered index
 included; a combine is uniform along the axes it folds, a reduction along its own variable, and both vary along what
-decides which of their points are active. A staged slab, or a slot of a ring, varies along what its origin varies along.
+decides which of their points are active. A contract folds all points of its axes. A staged slab, or a slot of a ring,
+varies along what its origin varies along.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Dependence:
         match op:
             case tile.CombineOp():
                 return without(self.of(*op.inputs, *self._activity(op)), set(op.axes))
+            case tile.ContractOp():
+                return without(self.of(*op.lhs, *op.rhs, *op.place_axes), {*op.axes, *op.moved})
             case loop.ReduceOp():
                 conditions = [v for where in wheres(op.body.block) for v in where.indices]
                 return without(self.of(*op.yielded, *op.bound_operands, *conditions), {op.iv})

@@ -33,14 +33,18 @@ def carried(launch: tile.LaunchOp, form: Linear) -> Linear:
 
 
 def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
-    """The operations of a launch whose values vary along two axes of one carrier, in order."""
+    """The operations of a launch whose values vary along two axes of one carrier, in order.
+
+    The factors and the result of a contract may vary along different ones, each held by its threads.
+    """
     if not (carriers := launch.carried_axes()):
         return
     dependence = Dependence()
     for op in launch.body.walk():
         if isinstance(op, loop.IndexOp) or (op.regions and not op.results):
             continue
-        found = dependence.of(*op.operands, *op.results)
+        operands = () if isinstance(op, tile.ContractOp) else op.operands
+        found = dependence.of(*operands, *op.results)
         if (pair := _siblings(found, carriers)) is not None:
             yield LaneFault(
                 op, f"its values vary along {label(pair[0])} and {label(pair[1])}, which share their threads"

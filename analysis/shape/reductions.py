@@ -10,7 +10,7 @@ from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.host.arguments import Function, callee, entry_function, parameters
-from deplodock.analysis.shape.roles import accumulating_loops, innermost_reduction
+from deplodock.analysis.shape.roles import accumulating_loops, adds_in_place, innermost_reduction, summed_product
 from deplodock.dialects import loop, tensor, tile
 from deplodock.errors import UnsupportedError
 
@@ -75,7 +75,8 @@ class _Paths:
                 sources = () if last is None else last.operands
             case loop.ReduceOp():
                 self._block(op.body.block)
-                sources = innermost_reduction(op).yielded
+                added = _contract_of(op)
+                sources = innermost_reduction(op).yielded if added is None else [*added.lhs, *added.rhs]
             case _:
                 for block in (block for region in op.regions for block in region.blocks):
                     self._block(block)
@@ -88,6 +89,16 @@ class _Paths:
         self._lengths[value] = max(length, self.length(value))
 
 
+def _contract_of(op: loop.ReduceOp) -> tile.ContractOp | None:
+    """The contract that adds to the accumulators of a reduction, or None."""
+    product = summed_product(op)
+    return product if isinstance(product, tile.ContractOp) and adds_in_place(product) else None
+
+
+def _contract_extents(op: tile.ContractOp) -> list[int | None]:
+    return [len(op.pairs), *(_axis_extent(axis) for axis in op.axes)]
+
+
 def _extent(op: Operation) -> int:
     """How many values an op folds into one; 0 if it is no reduction."""
     match op:
@@ -95,9 +106,13 @@ def _extent(op: Operation) -> int:
             shape = tensor.shape_of(op.inputs[0])
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
         case loop.ReduceOp():
+            added = _contract_of(op)
             extents = [each.trips for each in accumulating_loops(op)]
+            extents += [] if added is None else _contract_extents(added)
         case tile.CombineOp():
             extents = [_axis_extent(axis) for axis in op.axes]
+        case tile.ContractOp():
+            extents = _contract_extents(op)
         case _:
             return 0
     known = [max(1, extent) for extent in extents if extent is not None]

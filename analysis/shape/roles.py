@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -10,6 +11,9 @@ from xdsl.ir import SSAValue
 from deplodock.analysis.shape.dependence import Dependence, without
 from deplodock.analysis.shape.nest import Nest, launch_nest, only_loop
 from deplodock.dialects import loop, scalar_regions, tile
+
+Product: TypeAlias = arith.MulfOp | arith.MuliOp | tile.ContractOp
+"""What multiplies the factors of a contraction."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,10 @@ class Contraction:
 
     @property
     def factors(self) -> tuple[SSAValue, SSAValue]:
-        """The two factors of the product, in their order in the program."""
+        """The two factors of the product, in their order in the program; the first ones where there are several."""
         product = summed_product(self.reduction)
         assert product is not None
-        return product.lhs, product.rhs
+        return factors_of(product)[0]
 
 
 def contraction_of(launch: tile.LaunchOp) -> Contraction | None:
@@ -58,7 +62,8 @@ def contraction(nest: Nest) -> Contraction | None:
 def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence) -> Contraction | None:
     if (product := summed_product(reduction)) is None:
         return None
-    sides = [[axis for axis in nest.axes if axis in dependence.of(value)] for value in product.operands]
+    found = [_varies(product, value, dependence) for value in factors_of(product)[0]]
+    sides = [[axis for axis in nest.axes if axis in axes] for axes in found]
     only = [tuple(without(sides[i], set(sides[1 - i]))) for i in (0, 1)]
     if not only[0] or not only[1]:
         return None
@@ -67,12 +72,27 @@ def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence
     return Contraction(reduction, m, n, tuple(axis for axis in sides[0] if axis in sides[1]))
 
 
-def summed_product(reduction: loop.ReduceOp) -> arith.MulfOp | arith.MuliOp | None:
+def _varies(product: Product, factor: SSAValue, dependence: Dependence) -> dict[SSAValue, None]:
+    """What a factor varies along where the product is taken, less what that folds."""
+    found = dependence.of(factor)
+    if not isinstance(product, tile.ContractOp):
+        return found
+    if any(axis in found for axis in product.moved):
+        found = without(found, set(product.moved)) | dependence.of(*product.place_axes)
+    return without(found, set(product.axes))
+
+
+def factors_of(product: Product) -> list[tuple[SSAValue, SSAValue]]:
+    """The pairs of factors whose products are added."""
+    return product.pairs if isinstance(product, tile.ContractOp) else [(product.lhs, product.rhs)]
+
+
+def summed_product(reduction: loop.ReduceOp) -> Product | None:
     """The product that a reduction adds up, all its loops together; None where it folds anything else."""
     innermost = innermost_reduction(reduction)
     ops, value = scalar_regions.combiner_ops(innermost.combiner), innermost.yielded[0].owner
     is_sum = ops is not None and len(ops) == 1 and isinstance(ops[0], arith.AddfOp | arith.AddiOp)
-    return value if is_sum and isinstance(value, arith.MulfOp | arith.MuliOp) else None
+    return value if is_sum and isinstance(value, arith.MulfOp | arith.MuliOp | tile.ContractOp) else None
 
 
 def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
@@ -114,6 +134,14 @@ def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
 
 
 def yields_inner_reduction(op: loop.YieldOp) -> bool:
-    """Whether a reduction's yield gives the results of one inside it that shares its accumulators."""
+    """Whether a reduction's yield gives what a reduction or contract inside has folded into its accumulators."""
     outer, inner = op.parent_op(), op.operands[0].owner
+    if isinstance(inner, tile.ContractOp):
+        return adds_in_place(inner)
     return isinstance(outer, loop.ReduceOp) and isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, outer)
+
+
+def adds_in_place(op: tile.ContractOp) -> bool:
+    """Whether a contract adds to the accumulators of a sum, which is all that each iteration around it yields."""
+    parent = op.parent_op()
+    return isinstance(parent, loop.ReduceOp) and op.result.has_one_use() and summed_product(parent) is op

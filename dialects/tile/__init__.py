@@ -53,6 +53,7 @@ from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_bo
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
+from deplodock.dialects.tile.contract import ContractOp, Places
 from deplodock.dialects.tile.ring import (
     AllocOp,
     CopyOp,
@@ -70,10 +71,12 @@ __all__ = [
     "Binding",
     "BindingAttr",
     "CombineOp",
+    "ContractOp",
     "CopyOp",
     "LaunchOp",
     "Memory",
     "MemoryAttr",
+    "Places",
     "ReleaseOp",
     "RingOp",
     "RingType",
@@ -433,6 +436,6 @@ class StageOp(IRDLOperation):
 
 Tile = Dialect(
     "tile",
-    [LaunchOp, CombineOp, StageOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
+    [LaunchOp, CombineOp, ContractOp, StageOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
     [BindingAttr, MemoryAttr, RingType, SwizzleAttr],
 )

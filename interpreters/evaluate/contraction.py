@@ -37,7 +37,7 @@ def contract(machine: Machine, op: loop.ReduceOp, space: Space) -> Array | None:
     step = max(1, 4 * core.MAX_POINTS // size)
     for start in range(0, op.trips, step):
         factors = _factors(machine, op, product, space, start, min(step, op.trips - start))
-        total = total + _sum_of_products(*factors)
+        total = total + sum_of_products(*factors)
     return total
 
 
@@ -67,7 +67,7 @@ def _factors(
     return leading[0], leading[1]
 
 
-def _sum_of_products(one: Array, other: Array) -> Array:
+def sum_of_products(one: Array, other: Array) -> Array:
     """The products added up along the first dimension; the others broadcast, and stay in their order."""
     dims = range(1, one.ndim)
     both = [d for d in dims if one.shape[d] > 1 and other.shape[d] > 1]

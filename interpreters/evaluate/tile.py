@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects import tile
 from deplodock.interpreters.evaluate import machine as core
-from deplodock.interpreters.evaluate import tile_ring
+from deplodock.interpreters.evaluate import tile_contract, tile_ring
 from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import scalar_value
@@ -21,8 +21,8 @@ from deplodock.interpreters.values import Array
 def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
     operands = machine.arrays(op.extent_operands)
     extents = [max(0, int(machine.affine(extent.data, operands)[0].max(initial=0))) for extent in op.extents]
-    combined = {axis for inner in op.body.walk() if isinstance(inner, tile.CombineOp) for axis in inner.axes}
-    whole = [axis in combined for axis in op.axes]
+    folded = {axis for inner in op.body.walk() for axis in _whole_axes(inner)}
+    whole = [axis in folded for axis in op.axes]
     machine.charge(op, math.prod(extents), space.points)
     machine.dims.update((axis, space.rank + axis.index) for axis in op.axes)
     with machine.launch():
@@ -31,6 +31,17 @@ def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
             for axis, start in zip(op.axes, starts, strict=True):
                 machine.values[axis] = inner.coordinate(machine.dims[axis], start)
             machine.run(op.body.block, inner)
+
+
+def _whole_axes(op: Operation) -> Sequence[SSAValue]:
+    """The axes of which an operation needs all points at once."""
+    match op:
+        case tile.CombineOp():
+            return op.axes
+        case tile.ContractOp():
+            return [*op.axes, *op.moved]
+        case _:
+            return ()
 
 
 def _chunks(
@@ -90,5 +101,6 @@ HANDLERS: dict[type[Operation], Handler] = {
     tile.LaunchOp: _launch,
     tile.CombineOp: _combine,
     tile.StageOp: _stage,
+    tile.ContractOp: tile_contract.contract,
     **tile_ring.HANDLERS,
 }

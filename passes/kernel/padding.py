@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, form_of, forms_of, subscripts_of
-from deplodock.analysis.shape.roles import summed_product
+from deplodock.analysis.shape.roles import factors_of, summed_product
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of
 
@@ -20,7 +20,8 @@ def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
     the identity of the sum is zero. One factor does not suffice: the other may be infinite.
     """
     product = summed_product(reduction)
-    return product is not None and all(_is_outside(factor, condition) for factor in product.operands)
+    factors = [factor for pair in factors_of(product) for factor in pair] if product is not None else []
+    return bool(factors) and all(_is_outside(factor, condition) for factor in factors)
 
 
 def _is_outside(value: SSAValue, condition: Linear) -> bool:

@@ -146,3 +146,31 @@ def test_dependence() -> None:
         "sum": "bv",
         "staged": "bv",
     }
+
+
+def test_contract_has_the_roles_of_its_result() -> None:
+    """The right factor's columns are those of its places; axes that are folded have no role."""
+    module = parse(
+        """
+        func.func @k(%x: memref<4x16x64xbf16>, %w: memref<4x8x64xbf16>, %out: memref<4x16x8xf32>) {
+          tile.launch (%b = 4 : block, %g = 8 : thread, %t = 4 : thread, %h = 2 : register, %r = 2 : register,
+                       %v = 8 : register, %k_t = 4 : lane %t, %n_g = 8 : lane %g) {
+            %acc = loop.reduce {arith.addf} %s = 0 to 2 : f32 {
+              %k = loop.index [%k_t * 16 + %s * 8 + %v]
+              %x0 = loop.load %x[%b, %h * 8 + %g, %k] : memref<4x16x64xbf16>
+              %w0 = loop.load %w[%b, %n_g, %k] : memref<4x8x64xbf16>
+              %c = tile.contract mma %x0 * %w0 over (%k_t, %v) at (%n_g = %t * 2 + %r) : bf16, bf16 -> f32
+              loop.yield %c : f32
+            }
+            loop.store %acc, %out[%b, %h * 8 + %g, %t * 2 + %r] : memref<4x16x8xf32>
+          }
+          func.return
+        }
+        """
+    )
+    (launch,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
+    found = contraction_of(launch)
+    assert found is not None
+    b, g, t, h, r, *_ = launch.axes
+    assert (found.m, found.n, found.batch) == ((g, h), (t, r), (b,))
+    assert [value.name_hint for value in found.factors] == ["x0", "w0"]

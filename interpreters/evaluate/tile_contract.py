@@ -1,0 +1,69 @@
+"""The meaning of `tile.contract` on numpy arrays: sums of products over dimensions of the points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deplodock.dialects import tile
+from deplodock.interpreters.evaluate.contraction import sum_of_products
+from deplodock.interpreters.evaluate.machine import Machine, Space
+from deplodock.interpreters.values import Array
+
+_EXACT = 1 << 24
+"""Up to here f32 holds all integers."""
+
+
+def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
+    """Add up the products of each pair, the right factor taken at its places."""
+    dtype = machine.dtype(op.result.type)
+    axes = [space.rank - 1 - machine.dims[axis] for axis in op.axes]
+    total: Array = np.zeros((), dtype)
+    for left, right in op.pairs:
+        one = _of_rank(machine.array(left).astype(dtype), space)
+        other = _taken(machine, op, machine.array(right).astype(dtype), space)
+        total = total + _sum(one, other, axes, space)
+        machine.exact = machine.exact and _is_exact(one, other, axes, space)
+    machine.values[op.result] = total
+
+
+def _of_rank(value: Array, space: Space) -> Array:
+    """A value with all dimensions of the points."""
+    return value.reshape([1] * (space.rank - value.ndim) + list(value.shape))
+
+
+def _taken(machine: Machine, op: tile.ContractOp, value: Array, space: Space) -> Array:
+    """A value taken where each moved axis has the value of its place."""
+    value = _of_rank(value, space)
+    if not op.moved:
+        return value
+    index: list[Array] = [
+        np.arange(extent).reshape(-1, *(1,) * (space.rank - 1 - axis)) for axis, extent in enumerate(value.shape)
+    ]
+    places = machine.affine(op.places.data, machine.arrays(op.place_axes))
+    for axis, place in zip(op.moved, places, strict=True):
+        at = space.rank - 1 - machine.dims[axis]
+        if value.shape[at] > 1:
+            index[at] = _of_rank(place, space)
+    return value[tuple(index)]
+
+
+def _sum(one: Array, other: Array, axes: Sequence[int], space: Space) -> Array:
+    """The products added up along axes, which keep extent 1."""
+    total = sum_of_products(_first(one, axes, space), _first(other, axes, space))
+    return np.expand_dims(total, tuple(axes))
+
+
+def _first(value: Array, axes: Sequence[int], space: Space) -> Array:
+    """A value with all points of `axes` in one leading dimension."""
+    full = [space.extents[space.rank - 1 - axis] if axis in axes else n for axis, n in enumerate(value.shape)]
+    moved = np.moveaxis(np.broadcast_to(value, full), axes, range(len(axes)))
+    return moved.reshape(-1, *moved.shape[len(axes) :])
+
+
+def _is_exact(one: Array, other: Array, axes: Sequence[int], space: Space) -> bool:
+    """Whether f32 gives the same bits in any order: the products are integers whose sums it holds, or NaN."""
+    if not all(((np.rint(value) == value) | np.isnan(value)).all() for value in (one, other)):
+        return False
+    return not (_sum(np.abs(one), np.abs(other), axes, space) >= _EXACT).any()
