@@ -1,15 +1,16 @@
 """What README and docs/ show is what the tools print, and the files that they name exist."""
 
+import json
+import math
+import os
 import re
-import shlex
-import textwrap
+import subprocess
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from deplodock.tools.cli.app import app
-from deplodock.tools.opt import OptMain
 
 TO_WRITE = {"draw.py", "mutants.toml", "pyproject.toml", "swish.mlir"}
 """Files that a page tells the reader to write, as it does those of the package `acme`."""
@@ -30,38 +31,110 @@ def variables(readme: str) -> dict[str, str]:
     return dict(re.findall(r"^    (\w)='(.*)'$", readme, re.MULTILINE))
 
 
+def block(text: str, language: str) -> str:
+    """The one block of a page in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return found
+
+
 def printed(expression: str, level: str) -> str:
     return CliRunner().invoke(app, ["compile", "-c", expression, "--ir", level]).stdout
 
 
 def test_the_readme_shows_what_the_compiler_prints(readme: str, expression: str) -> None:
     pytest.importorskip("torch")
-    shown = re.findall(r"^```mlir\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    assert shown
-    text = printed(expression, "tile")
-    assert all(textwrap.indent(part, "    ") in text for part in shown)
+    shown = dict(re.findall(r"^\*\*(\w+)\*\*,.*?^```mlir\n(.*?)^```", readme, re.MULTILINE | re.DOTALL))
+    assert list(shown) == ["torch", "tensor", "loop", "tile", "kernel"]
+    for level, part in {**shown, "cuda": block(readme, "cuda")}.items():
+        assert is_part(part, printed(expression, level)), level
 
 
-def test_the_optimizer_runs_what_the_readme_tells(
-    readme: str, expression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def is_part(part: str, text: str) -> bool:
+    """Whether lines are in a text, in order; `...` stands for lines between them. Their indentation may differ."""
+    rest = "\n".join(line.strip() for line in text.splitlines())
+    for piece in part.split("...\n"):
+        _, found, rest = rest.partition("\n".join(line.strip() for line in piece.splitlines()))
+        if not found:
+            return False
+    return True
+
+
+def test_parts_are_found_in_order() -> None:
+    assert is_part("  a\n  b\n...\nd\n", "x\na\n b\nc\nd\n")
+    assert not is_part("a\nc\n", "a\nb\nc\n")
+    assert not is_part("c\n...\na\n", "a\nb\nc\n")
+
+
+def test_the_program_in_the_readme_runs(readme: str) -> None:
     pytest.importorskip("torch")
-    (tmp_path / "loop.mlir").write_text(printed(expression, "loop"))
-    monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^    deplodock-opt (loop\.mlir [^#\n]*)", readme, re.MULTILINE)
-    assert commands
-    for command in commands:
-        OptMain(shlex.split(command)).run()
+    exec(block(readme, "python"), {})
 
 
-def test_the_schedule_in_the_readme_is_right(readme: str) -> None:
+def test_the_measured_rows_of_the_readme_are_those_of_the_results(readme: str, repository: Path) -> None:
+    results = (repository / "bench/results/h100/results.md").read_text()
+    rows = re.findall(r"^\| (\S+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", readme, re.MULTILINE)
+    assert len(rows) == 4
+    for name, own, eager, compiled in rows:
+        assert re.search(rf"^\| {name} \| {own} \| {eager} \| [\d.]+ \| {compiled} \|", results, re.MULTILINE), name
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results(readme: str, repository: Path) -> None:
+    lines = (repository / "bench/results/h100/results.jsonl").read_text().splitlines()
+    times = {
+        row["name"]: {each["name"]: each["microseconds"] for each in row["bench"]["timings"]}
+        for row in map(json.loads, lines)
+    }
+    eager, best, attention = dict[str, float](), dict[str, float](), dict[str, float]()
+    for name, row in times.items():
+        ratio = row["PyTorch, graph"] / row["deplodock"]
+        if "sdpa" in name:
+            attention[name] = ratio
+        else:
+            eager[name] = ratio
+            best[name] = min(time for who, time in row.items() if who.startswith("torch.comp")) / row["deplodock"]
+    text = " ".join(readme.split())
+    assert f"from the {len(times)} rows" in text
+    assert f"over {len(eager)} rows" in text
+    assert f"{geometric_mean(eager):.2f} times as fast as PyTorch's" in text
+    assert f"least {min(eager.values()):.2f}" in text
+    assert f"| {min(eager, key=eager.__getitem__)} |" in text
+    assert f"{geometric_mean(best):.2f} times as fast as the better of two modes" in text
+    assert f"{min(attention.values()):.2f} to {max(attention.values()):.1f} times as fast as PyTorch's" in text
+
+
+def geometric_mean(ratios: dict[str, float]) -> float:
+    return math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+
+
+NOT_RUN = re.compile(
+    r"make |source |pytest |.*--bench|.*--profile|deplodock bench (?!--list)|.*(Qwen/|\./folder)|deplodock fuzz|"
+    r"compiled ="
+)
+"""Commands of the README that take minutes, a GPU, or a model; tests of their own run what they do."""
+
+
+def test_the_commands_of_the_readme_run(readme: str, tools: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    (command,) = re.findall(r"^    deplodock (run .*--schedule .*)$", readme, re.MULTILINE)
-    for name, value in variables(readme).items():
-        command = command.replace(f"${name}", value)
-    result = CliRunner().invoke(app, [*shlex.split(command), "--device", "sim"])
-    assert result.exit_code == 0
-    assert "tile.ring 2" in result.stdout
+    lines = re.findall(
+        r"^    (\S.*)$", re.sub(r"^```.*?^```", "", readme, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    commands = [line for line in lines if not NOT_RUN.match(line)]
+    assert len(commands) > 15
+    assert all(re.match(r"\w='|deplodock(-opt)? ", command) for command in commands)
+    script = "set -e -o pipefail\n" + "\n".join(commands)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\npassed: ") == 4
+    assert "tile.ring 2" in done.stdout
+    assert "<<< t:007_stage_inputs" in done.stdout
 
 
 def test_files_that_a_page_names_exist(repository: Path) -> None:
