@@ -9,8 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 ANALYSES = ("access/boxes", "access/shared_accesses", "machine/resources", "machine/targets", "order/*")
 SOURCES = [
-    *sorted(ROOT.glob("dialects/*.py")),
-    *sorted(ROOT.glob("dialects/*/*.py")),
+    *sorted(ROOT.glob("dialects/**/*.py")),
     *sorted(ROOT.glob("passes/**/verify_*.py")),
     *(path for name in ANALYSES for path in sorted(ROOT.glob(f"analysis/{name}.py"))),
 ]
