@@ -377,6 +377,12 @@ def node_error(node: fx.Node, message: str, source: Source | None) -> Error:
     return UnsupportedError(f"{filename}:{position.line}: error: {message}")
 
 
+def place_of(node: fx.Node) -> tuple[str, int] | None:
+    """The file and the number of the innermost line outside PyTorch that led to a node, if that is known."""
+    place = _place(node, None)
+    return None if place is None else (place[0], place[1].line)
+
+
 def _place(node: fx.Node, source: Source | None) -> tuple[str, Position] | None:
     """The file and position of the innermost line outside PyTorch that led to a node."""
     frames = re.findall(r'File "(.+?)", line (\d+)', node.meta.get("stack_trace") or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,42 +13,57 @@ from functorch.compile import make_boxed_func, min_cut_rematerialization_partiti
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
-from torch._guards import TracingContext
+from torch._guards import CompileContext, TracingContext, compile_context
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from deplodock.frontend.capture import describe, kept_composites
 from deplodock.frontend.decompositions import without_python_kernels
 from deplodock.frontend.retrace import at_shapes, is_static
+from deplodock.pytorch.artifacts import new_name
+from deplodock.pytorch.options import BackendOptions, read_options
 from deplodock.pytorch.partition import PartsRunner
+from deplodock.pytorch.report import GraphReport
 from deplodock.pytorch.runners import overlaps_of
 
 _DIFFERENTIATES = ("autograd", "_functorch", "requires_grad", "vmap")
 """Words in the names of calls that derive other calls, for which these must be those that PyTorch can derive."""
 
 
-def backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def backend(
+    graph: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
     """Compile a graph that TorchDynamo captured.
 
     PyTorch's AOTAutograd makes graphs of ATen operations of it, one of the results and one of the gradients, without
     writes; it sees to aliases, writes into arguments, and the order of memory. Both graphs are compiled on their first
     call with each set of shapes. Operations that deplodock does not support are left to PyTorch, with one warning that
-    names them.
+    names them. `mode` and `options` are those of `torch.compile`; see `read_options`.
+
+    Raises InvalidInputError for a mode or an option that there is not.
     """
-    report = _LeftToPyTorch()
+    given, report, name = read_options(mode, options), GraphReport(graph), new_name("graph")
 
-    def compile_graph(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(_ByShapes(graph, report))
+    def compiler(kind: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
+        return lambda graph, _: make_boxed_func(_ByShapes(graph, report, given, f"{name}/{kind}"))
 
-    compiler = aot_autograd(fw_compiler=compile_graph, partition_fn=min_cut_rematerialization_partition)
+    compile_graph = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        partition_fn=min_cut_rematerialization_partition,
+    )
     try:
         kept = _steps_of_attention(graph) if _is_differentiated(graph, example_inputs) else kept_composites()
         with kept, without_python_kernels():
-            compiled = compiler(graph, example_inputs)
+            compiled = compile_graph(graph, example_inputs)
     except TorchDynamoException:
         raise
     except Exception as error:
-        report({"the graph": f"AOTAutograd does not take it: {describe(error)}"})
+        report.left({"the graph": f"AOTAutograd does not take it: {describe(error)}"}, {})
         return graph
     return _SameOverlaps(compiled, graph) if _writes() else compiled
 
@@ -96,43 +111,39 @@ def _steps_of_attention(graph: fx.GraphModule) -> contextlib.AbstractContextMana
     return contextlib.nullcontext() if drops else sdpa_kernel(SDPBackend.MATH)
 
 
-class _LeftToPyTorch:
-    """Warns of what is left to PyTorch, of each operation once."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def __call__(self, reasons: Mapping[str, str]) -> None:
-        new = {name: reason for name, reason in reasons.items() if name not in self._known}
-        self._known |= new.keys()
-        if new:
-            found = "; ".join(f"{name} ({reason.replace(': error: ', ': ')})" for name, reason in new.items())
-            warnings.warn(f"deplodock leaves to PyTorch: {found}", stacklevel=2)
-
-
 class _ByShapes:
     """A graph of AOTAutograd, compiled on the first call with each set of shapes, strides and numbers."""
 
-    def __init__(self, graph: fx.GraphModule, report: _LeftToPyTorch) -> None:
+    def __init__(self, graph: fx.GraphModule, report: GraphReport, options: BackendOptions, name: str) -> None:
         self._graph = graph
         self._report = report
+        self._options = options
+        self._name = name
         self._is_static = is_static(graph)
         self._compiled: dict[tuple[Any, ...], PartsRunner] = {}
         self._compiling = threading.Lock()
+        # What PyTorch notes of a compilation, it notes of this one.
+        self._context = CompileContext.try_get()
 
     def __call__(self, *args: Any) -> Any:
         # TorchDynamo itself compiles anew for other arguments than those of a graph without symbols.
         key = () if self._is_static else tuple(map(_key, args))
         run = self._compiled.get(key)
         if run is None:
-            with self._compiling:
-                run = self._compiled.get(key) or self._compile(args)
+            with self._compiling, compile_context(self._context):
+                run = self._compiled.get(key) or self._compile(key, args)
                 self._compiled[key] = run
         return run(*args)
 
-    def _compile(self, args: Sequence[Any]) -> PartsRunner:
-        runner = PartsRunner(self._graph if self._is_static else at_shapes(self._graph, args))
-        self._report(runner.reasons)
+    def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> PartsRunner:
+        start, name = time.perf_counter(), self._name
+        if self._compiled:
+            count = len(self._compiled)
+            name = f"{name}_{count}"
+            self._report.recompiles(self._name, list(self._compiled)[-1], key, count + 1)
+        graph = self._graph if self._is_static else at_shapes(self._graph, args)
+        runner = PartsRunner(graph, self._options, name)
+        self._report.compiled(name, runner, time.perf_counter() - start)
         return runner
 
 

@@ -15,6 +15,8 @@ from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedEr
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedGraph, output_values, results_of
 from deplodock.passes.driver import Level, lower, new_context
+from deplodock.pytorch.artifacts import Artifacts, new_name
+from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
 from deplodock.runtime.device import device_target, missing
 
@@ -54,7 +56,8 @@ def compile(
     place = _device(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
     owner = function if isinstance(function, nn.Module) else None
     try:
-        runner = make_runner(captured.module, captured.graph, place, target, schedule)
+        options = BackendOptions(target, schedule)
+        runner = make_runner(captured.module, captured.graph, place, options, new_name("program"))
     except Error:
         raise
     except DiagnosticException as error:
@@ -73,20 +76,26 @@ def make_runner(
     module: ModuleOp,
     graph: fx.GraphModule,
     device: torch.device,
-    target: str | None = None,
-    schedule: str | None = None,
+    options: BackendOptions,
+    name: str,
 ) -> CudaRunner | CpuRunner:
-    """Lower a program, captured from a graph, and load it where it is to run; see `compile`."""
+    """Lower a program, captured from a graph, and load it where it is to run; see `compile`.
+
+    `name` is the program's in what is written of it, see `Artifacts`.
+    """
+    target, schedule = options.target, options.schedule
     if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
         raise InvalidInputError(f"deplodock runs on cpu and cuda:0, not on {device}")
     if device.type == "cuda" and (reason := missing()) is not None:
         raise Error(f"{reason}; with device='cpu' the simulator runs the program")
     if device.type == "cuda" and target is None:
         target = device_target()
-    context = new_context()
-    lower(module, context, Level.LOOP, target=target)
+    context, artifacts = new_context(), Artifacts(name, options.folder)
+    artifacts.begin(module)
+    lower(module, context, Level.LOOP, target=target, observer=artifacts)
     loops = module.clone()
-    lower(module, context, Level.KERNEL, schedule=schedule)
+    lower(module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
+    artifacts.finish(module)
     return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, loops)
 
 

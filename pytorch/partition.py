@@ -23,11 +23,12 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.capture import quiet
-from deplodock.frontend.importer import has_operation, import_graph, overload_of, tensor_type
+from deplodock.frontend.importer import has_operation, import_graph, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
 from deplodock.frontend.retrace import decomposed
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import assert_holds, device_of, make_runner
+from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import Runner, distinct, laid_out
 
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
@@ -42,11 +43,13 @@ _AFTER = "deplodock_after"
 class Support(OperatorSupportBase):
     """Which nodes deplodock compiles; `reasons` are those why others are left, by the overload that the program calls.
 
+    `places` are the lines of the program that do, where they are known.
     A node is compiled if the operation alone can be: what that says is kept by the text of its IR.
     """
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
+        self.places: dict[str, tuple[str, int]] = {}
         self._of_nodes: dict[fx.Node, str] = {}
         self._of_texts: dict[str, str] = {}
 
@@ -59,6 +62,8 @@ class Support(OperatorSupportBase):
             self._of_nodes[node] = self._reason(node)
         if self._of_nodes[node] and node.target not in _CHECKS:
             self.reasons.setdefault(overload_of(node), self._of_nodes[node])
+            if (place := place_of(node)) is not None:
+                self.places.setdefault(overload_of(node), place)
         return not self._of_nodes[node]
 
     def _reason(self, node: fx.Node) -> str:
@@ -130,12 +135,15 @@ class Part(nn.Module):
 class PartsRunner:
     """A graph whose parts are compiled, called as the graph is.
 
-    `reasons` says what is left to PyTorch, and why; `parts` are the names of those that are compiled. Of the graph's
-    operations that are no views, `compiled` run in them and `left` in PyTorch.
+    `reasons` says what is left to PyTorch, and why, `places` on which lines; `parts` are the names of those that are
+    compiled. Of the graph's operations that are no views, `compiled` run in them and `left` in PyTorch.
     """
 
-    def __init__(self, graph: fx.GraphModule) -> None:
+    def __init__(self, graph: fx.GraphModule, options: BackendOptions, name: str) -> None:
+        """`name` is the graph's in what is written of it, see `Artifacts`."""
         self.reasons: dict[str, str] = {}
+        self.places: dict[str, tuple[str, int]] = {}
+        self._options, self._name = options, name
         self.parts: list[str] = []
         self.compiled = 0
         self._run = self._compiled(graph)
@@ -159,6 +167,7 @@ class PartsRunner:
             fused = partitioner.fuse_partitions([p for p in partitions if not all(map(_is_view, p.nodes))])
         _forget_order(fused)
         self.reasons |= support.reasons
+        self.places |= support.places
         for name, part in list(fused.named_children()):
             if isinstance(part, fx.GraphModule):
                 self._compile_part(fused, name, part)
@@ -173,9 +182,14 @@ class PartsRunner:
                 lowered.module,
                 lowered.graph,
                 device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *results]),
+                self._options,
+                f"{self._name}/part{len(self.parts)}",
             )
         except Exception as error:
-            self.reasons[", ".join(dict.fromkeys(map(overload_of, _calls(part))))] = reason_of(error)
+            names = ", ".join(dict.fromkeys(map(overload_of, _calls(part))))
+            self.reasons[names] = reason_of(error)
+            if place := next(filter(None, map(place_of, _calls(part))), None):
+                self.places[names] = place
             return
         self.compiled += len(_calls(part))
         fused.set_submodule(name, Part(runner, results, lowered.checks, isinstance(result, fx.Node)))

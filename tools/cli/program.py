@@ -18,10 +18,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.machine.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
-from deplodock.dialects import kernel
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
 from deplodock.passes.trace import Trace
+from deplodock.runtime.dump import Dump
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
@@ -75,7 +75,7 @@ class Session:
         self.clock = clock
         self.writer = Writer(options.color)
         self.ctx = new_context()
-        self._dumped = 0
+        self._dump = None if options.dump_dir is None else Dump(options.dump_dir)
         self._is_long = False
         clock.add("import deplodock", clock.unaccounted())
 
@@ -142,7 +142,8 @@ class Session:
             next(bar, None)
             if trace is not None:
                 trace(run, changed)
-            self._dump(run.stage.label.replace(":", ""), changed)
+            if self._dump is not None:
+                self._dump.module(run.stage.label.replace(":", ""), self.text(changed, Level.KERNEL))
 
         lower(module, self.ctx, level, schedule=self.options.schedule, observer=observe)
 
@@ -182,19 +183,17 @@ class Session:
 
     def finish(self, module: ModuleOp) -> None:
         """Write the kernels to the dump folder, and with `-v` the parts of the time."""
-        folder = self.options.dump_dir
-        if folder is not None:
-            for function in kernel.functions(module):
-                path = folder / f"{function.sym_name.data}.cu"
-                path.write_text(print_module(ModuleOp([function.clone()])), encoding="utf-8")
-            self.note(f"wrote {self._dumped} modules to {folder}")
+        if self._dump is not None:
+            self._dump.kernels(module)
+            self.note(f"wrote {self._dump.count} modules to {self.options.dump_dir}")
         if self.options.verbosity:
             print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)
 
     def _begin(self, program: Program) -> Program:
         """Set the target, dump the input, and collect garbage again, but for what was imported."""
         set_target(program.module, self.options.target)
-        self._dump(f"input_{level_of(program.module)}", program.module)
+        if self._dump is not None:
+            self._dump.module(f"input_{level_of(program.module)}", self.text(program.module, Level.KERNEL))
         gc.freeze()
         gc.enable()
         return program
@@ -206,12 +205,3 @@ class Session:
             import_torch()
         with self.clock.part("import frontend"):
             yield
-
-    def _dump(self, label: str, module: ModuleOp) -> None:
-        folder = self.options.dump_dir
-        if folder is None:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self._dumped:02d}_{label}.mlir"
-        path.write_text(self.text(module, Level.KERNEL), encoding="utf-8")
-        self._dumped += 1
