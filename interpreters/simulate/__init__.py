@@ -29,7 +29,7 @@ from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.simulate import report as kinds
-from deplodock.interpreters.simulate.machine import Launch
+from deplodock.interpreters.simulate.launch import Launch
 from deplodock.interpreters.simulate.memory import Buffer, Layout
 from deplodock.interpreters.simulate.report import Counters, Finding, Report
 from deplodock.interpreters.values import Array

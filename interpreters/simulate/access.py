@@ -55,7 +55,8 @@ class MemoryUnit:
         self.flight = Flight(0, 0)
         self.proxies = Proxies(0)
         self.phases: Phases | None = None
-        self.grid: Grid | None = None
+        has_tickets = any(access.is_atomic for op in self.ops for access in accesses_of(op))
+        self.grid = Grid(kernel.num_blocks, kernel.num_threads) if check and has_tickets else None
         """What the CTAs of a launch with tickets know of each other."""
         self.clusters: Clusters | None = None
         self._cluster_size = kernel.cluster_size

@@ -16,12 +16,13 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.operations import ancestors
-from deplodock.dialects.interfaces import Access, accesses_of
-from deplodock.dialects.kernel import FuncOp, MoveOp, TicketOp
-from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp, StoreOp
+from deplodock.dialects.interfaces import Access, GivesUniform, accesses_of
+from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp
 from deplodock.interpreters.evaluate.machine import holds
 from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
-from deplodock.interpreters.simulate.machine import Launch
+from deplodock.interpreters.simulate.launch import HANDLERS, Launch
+from deplodock.interpreters.simulate.machine import Lockstep
 from deplodock.interpreters.simulate.memory import Buffer
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.values import Array
@@ -75,7 +76,7 @@ def writers(kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int],
             overlaps.append(Overlap(access.op, number, int(elements[at]), (first, second)))
 
     # Tickets may order the CTAs that write one element; in all other launches nothing does.
-    is_ordered = any(isinstance(op, TicketOp) for op in kernel.body.walk())
+    is_ordered = bool(_tickets(kernel))
     _Footprint(kernel, arguments, report, ops, set(found), touch, check=not is_ordered).run()
     return Writers(owners, None if is_ordered or not overlaps else overlaps[0])
 
@@ -114,7 +115,7 @@ def meetings(kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int]
     None if all may work together; see `writers`.
     """
     ids = np.arange(kernel.num_blocks)
-    tickets = [op for op in kernel.body.walk() if isinstance(op, TicketOp)]
+    tickets = _tickets(kernel)
     if not tickets:
         return ids // kernel.cluster_size
     ops = _slice(kernel, {(op, True): 0 for op in tickets}, known)
@@ -122,7 +123,12 @@ def meetings(kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int]
         return None
     footprint = _Footprint(kernel, arguments, report, ops, set(), _ignore)
     footprint.run()
-    return footprint.counters
+    return footprint.tickets
+
+
+def _tickets(kernel: FuncOp) -> list[Operation]:
+    """The operations that count atomically in memory, by which CTAs work together."""
+    return [op for op in kernel.body.walk() if any(access.is_atomic for access in accesses_of(op))]
 
 
 def _ignore(access: Access, elements: Array, ctas: Array) -> None:
@@ -150,7 +156,7 @@ def _slice(
     pending: list[SSAValue] = []
     for op, writes in roots:
         ops.add(op)
-        pending += op.indices if isinstance(op, TicketOp) else _places(op, writes)
+        pending += _places(op, writes)
     around = {outer for op in ops for outer in ancestors(op, below=kernel)}
     for op in around:
         ops.add(op)
@@ -160,18 +166,19 @@ def _slice(
         if not isinstance(value, OpResult) or (value.op in ops and not isinstance(value.op, LoadOp)):
             continue
         op = value.op
-        is_known = isinstance(op, LoadOp) and op.source in readable
-        if not (is_known or isinstance(op, IndexOp | InsideOp | TicketOp | arith.ConstantOp) or _is_scalar(op)):
+        is_known = (isinstance(op, LoadOp) and op.source in readable) or op.has_trait(GivesUniform)
+        if not (is_known or isinstance(op, IndexOp | InsideOp | arith.ConstantOp) or _is_scalar(op)):
             return None
         ops.add(op)
-        pending += op.indices if isinstance(op, LoadOp | TicketOp) else op.operands
+        pending += _places(op, writes=False) if accesses_of(op) else op.operands
     return frozenset(ops)
 
 
 def _places(op: Operation, writes: bool) -> list[SSAValue]:
     """What an access takes its subscripts from, and whether it happens."""
-    found = [index for access in accesses_of(op) if access.writes is writes for index in access.indices]
-    return [*found, *op.where_indices] if isinstance(op, MoveOp) and not writes else found
+    accesses = [access for access in accesses_of(op) if access.writes is writes]
+    found = [index for access in accesses for index in access.indices]
+    return [*found, *(index for access in accesses if access.where is not None for index in access.where[1])]
 
 
 def _is_scalar(op: Operation) -> bool:
@@ -196,46 +203,47 @@ class _Footprint(Launch):
         self._wanted = wanted
         self._touch = touch
         self._sliced = ops
-        self.counters = np.full(kernel.num_blocks, NOBODY, np.int64)
+        self._handlers = {**HANDLERS, **{type(op): _note for op, accesses in self.accesses.items() if accesses}}
+        self.tickets = np.full(kernel.num_blocks, NOBODY, np.int64)
         """The number of the counter of which a CTA takes its ticket."""
 
     def run(self) -> None:
         """Compute the addresses of all accesses."""
-        self._run_ctas()
+        self.run_ctas()
 
-    def _ops_of(self, block: Block) -> list[Operation]:
+    def ops_of(self, block: Block) -> list[Operation]:
+        """The operations of a block that matter."""
         return [op for op in block.ops if op in self._sliced]
 
-    def _load(self, op: LoadOp, frame: Frame) -> None:
-        if (op, False) in self._wanted:
-            self._tell(self._accesses[op][0], frame)
-        else:
-            super()._load(op, frame)
+    def note(self, op: Operation, frame: Frame) -> None:
+        """Tell the wanted accesses of an operation, and note the counters of its tickets, or run it."""
+        accesses = self.accesses[op]
+        if accesses[0].is_atomic:
+            self._count(accesses[0], frame)
+        wanted = [access for access in accesses if (op, access.writes) in self._wanted]
+        for access in wanted:
+            self._tell(access, frame)
+        if not wanted:
+            HANDLERS[type(op)](self, op, frame)
 
-    def _store(self, op: StoreOp, frame: Frame) -> None:
-        self._tell(self._accesses[op][0], frame)
-
-    def _move(self, op: MoveOp, frame: Frame) -> None:
-        source, destination = self._accesses[op]
-        if (op, True) in self._wanted:
-            self._tell(destination, frame)
-        if (op, False) in self._wanted:
-            self._tell(
-                source, frame if op.where is None else frame.where(holds(op.where.data, self._get(op.where_indices)))
-            )
-
-    def _ticket(self, op: TicketOp, frame: Frame) -> None:
-        buffer = self._buffers[op.counter]
+    def _count(self, access: Access, frame: Frame) -> None:
+        buffer = self.buffers[access.buffer]
         assert isinstance(buffer, Buffer)
-        subscripts = evaluate_map(op.map.data, self._get(op.indices))
+        subscripts = evaluate_map(access.map, self.get(access.indices))
         numbers = sum((s * row for s, row in zip(subscripts, buffer.layout.rows, strict=True)), np.asarray(0))
-        self.counters[self._memory.ids] = np.broadcast_to(numbers, frame.shape)[..., 0].reshape(-1)
-        super()._ticket(op, frame)
+        self.tickets[self.memory.ids] = np.broadcast_to(numbers, frame.shape)[..., 0].reshape(-1)
 
     def _tell(self, access: Access, frame: Frame) -> None:
+        if access.where is not None:
+            frame = frame.where(holds(access.where[0], self.get(access.where[1])))
         if not frame.active:
             return
-        buffer = self._buffers[access.buffer]
+        buffer = self.buffers[access.buffer]
         assert isinstance(buffer, Buffer)
-        subscripts = evaluate_map(access.map, self._get(access.indices))
-        self._touch(access, *self._memory.touched(access, buffer, subscripts, frame))
+        subscripts = evaluate_map(access.map, self.get(access.indices))
+        self._touch(access, *self.memory.touched(access, buffer, subscripts, frame))
+
+
+def _note(launch: Lockstep, op: Operation, frame: Frame) -> None:
+    assert isinstance(launch, _Footprint)
+    launch.note(op, frame)

@@ -21,7 +21,7 @@ from deplodock.dialects.kernel import FuncOp
 from deplodock.errors import Error
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.footprint import NOBODY, Writers, meetings, readers, writers
-from deplodock.interpreters.simulate.machine import Launch
+from deplodock.interpreters.simulate.launch import Launch
 from deplodock.interpreters.simulate.memory import Buffer
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.values import Array, bits

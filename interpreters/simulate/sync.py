@@ -6,33 +6,33 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.machine.targets import WARP
-from deplodock.dialects.kernel import ArriveCopiesOp, ArriveOp, MbarrierOp, TmaLoadOp, WaitPhaseOp
-from deplodock.dialects.kernel.mbarrier import mbarrier_of
+from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
 from deplodock.interpreters.simulate import report as kinds
-from deplodock.interpreters.simulate.access import MemoryUnit
 from deplodock.interpreters.simulate.checks.flight import Copies
 from deplodock.interpreters.simulate.checks.phases import Barrier, Phases
-from deplodock.interpreters.simulate.lanes import Frame, all_lanes
-from deplodock.interpreters.simulate.report import Report
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
+from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
 from deplodock.interpreters.values import Array
 
-_Use: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp | TmaLoadOp
-"""The operations on barriers with phases that have been made."""
+_Use: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp
+"""The operations on barriers with phases that have been made; what copies complete on them comes from elsewhere."""
 
 
-class SyncUnit:
+class SyncUnit(Unit):
     """The barriers with phases of the CTAs that run together."""
 
-    def __init__(self, memory: MemoryUnit, report: Report, check: bool) -> None:
-        self._memory = memory
-        self._report = report
-        self._check = check
+    def __init__(self, launch: Lockstep) -> None:
+        self._memory = launch.memory
+        self._report = launch.report
+        self._check = launch.check
 
     def initialise(self, op: MbarrierOp, frame: Frame) -> None:
         """Make barriers, each in its first phase."""
-        if self._phases.initialise(op, np.asarray(all_lanes(frame).any(axis=1))):
+        slots, arrivals, ctas = op.slots.value.data, op.arrivals.value.data, all_lanes(frame).any(axis=1)
+        if self._phases.initialise(op, slots, arrivals, np.asarray(ctas)):
             self._add(
                 kinds.UNINITIALISED_BARRIER,
                 op,
@@ -41,7 +41,7 @@ class SyncUnit:
 
     def arrive(self, op: ArriveOp, frame: Frame, slot: Array) -> None:
         """Let lanes arrive, or the warps that they make."""
-        barrier, lanes = self._barrier(op), all_lanes(frame)
+        barrier, lanes = self._barrier(op, op.barrier), all_lanes(frame)
         self._memory.proxies.hand_over(lanes)
         bytes = 0 if op.expect is None else op.expect.value.data
         for cta, number, here in self._rows(op, barrier, lanes, slot):
@@ -55,35 +55,35 @@ class SyncUnit:
 
     def arrive_copies(self, op: ArriveCopiesOp, frame: Frame, slot: Array) -> None:
         """Let the copies of lanes arrive once they land."""
-        barrier, lanes = self._barrier(op), all_lanes(frame)
+        barrier, lanes = self._barrier(op, op.barrier), all_lanes(frame)
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             phase = int(barrier.completed[cta, number])
             self._memory.flight.arrive(mbarrier_of(op.barrier), number, self._in_ctas(cta) & here, phase)
             self._phases.arrive_copies(barrier, cta, number, here)
         barrier.complete()
 
-    def signal(self, op: TmaLoadOp, frame: Frame, slot: Array, copies: Copies) -> None:
-        """Let the boxes that lanes copy land with the current phase, and their bytes complete on it."""
-        barrier, lanes = self._barrier(op), all_lanes(frame)
+    def signal(self, op: Operation, made: SSAValue, frame: Frame, slot: Array, copies: Copies, bytes: int) -> None:
+        """Let the boxes that lanes copy land with the current phase of a barrier, and their bytes complete on it."""
+        barrier, lanes = self._barrier(op, made), all_lanes(frame)
         if not barrier.is_fenced:
             self._add(
                 kinds.MISSING_FENCE,
                 op,
                 lambda: (
-                    f"copies may not see {self._name(op)} initialised; a kernel.fence_proxy_async must follow that, "
-                    "before the kernel.barrier"
+                    f"copies may not see {self._name(barrier)} initialised; a kernel.fence_proxy_async must follow "
+                    "that, before the kernel.barrier"
                 ),
             )
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             phase = int(barrier.completed[cta, number])
             issued = self._in_ctas(cta).reshape(-1)[copies.cta] & here[copies.thread]
-            self._memory.flight.issue_to(mbarrier_of(op.barrier), number, copies.of(issued), phase)
-            self._phases.complete_bytes(barrier, cta, number, here, op.tensor_map.bytes)
+            self._memory.flight.issue_to(mbarrier_of(made), number, copies.of(issued), phase)
+            self._phases.complete_bytes(barrier, cta, number, here, bytes)
         barrier.complete()
 
     def wait(self, op: WaitPhaseOp, frame: Frame, slot: Array, parity: Array) -> None:
         """Let lanes wait for the phase with a parity; what its arrivals order has happened for them."""
-        barrier, lanes = self._barrier(op), all_lanes(frame)
+        barrier, lanes = self._barrier(op, op.barrier), all_lanes(frame)
         parity = np.broadcast_to(parity, lanes.shape)
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             completed = int(barrier.completed[cta, number])
@@ -91,7 +91,7 @@ class SyncUnit:
             if completed % 2 == wanted:
                 self._report_incomplete(op, barrier, cta, number)
             elif barrier.meet(op, cta, number, here):
-                self._report_again(op, number, wanted, completed)
+                self._report_again(op, barrier, cta, number, wanted)
             self._phases.wait(barrier, cta, number, here)
             ctas = self._in_ctas(cta)
             landed = self._memory.flight.land_phases(mbarrier_of(op.barrier), number, ctas.reshape(-1), completed)
@@ -102,25 +102,29 @@ class SyncUnit:
         assert self._memory.phases is not None
         return self._memory.phases
 
-    def _barrier(self, op: _Use) -> Barrier:
-        barrier = self._phases.barriers[mbarrier_of(op.barrier)]
+    def _barrier(self, op: Operation, made: SSAValue) -> Barrier:
+        barrier = self._phases.barriers[mbarrier_of(made)]
         if not barrier.is_visible:
             self._add(
                 kinds.UNINITIALISED_BARRIER,
                 op,
-                lambda: f"other threads may not see {self._name(op)} initialised; a kernel.barrier must come before",
+                lambda: (
+                    f"other threads may not see {self._name(barrier)} initialised; a kernel.barrier must come before"
+                ),
             )
         barrier.is_used = True
         return barrier
 
-    def _rows(self, op: _Use, barrier: Barrier, lanes: Array, slot: Array) -> list[tuple[int, int, Array]]:
+    def _rows(self, op: Operation, barrier: Barrier, lanes: Array, slot: Array) -> list[tuple[int, int, Array]]:
         """The CTAs, slots and lanes of an operation, without those whose slot is none of the barriers."""
         slot, slots = np.broadcast_to(slot, lanes.shape), barrier.arrived.shape[1]
         outside = lanes & ((slot < 0) | (slot >= slots))
         if outside.any():
             number = int(slot[outside][0])
             self._add(
-                kinds.OUT_OF_BOUNDS, op, lambda: f"{self._name(op)} has {slots} barriers, the subscript is {number}"
+                kinds.OUT_OF_BOUNDS,
+                op,
+                lambda: f"{self._name(barrier)} has {slots} barriers, the subscript is {number}",
             )
         return self._phases.rows(lanes & ~outside, slot)
 
@@ -145,7 +149,7 @@ class SyncUnit:
     def _report_incomplete(self, op: WaitPhaseOp, barrier: Barrier, cta: int, slot: int) -> None:
         arrived, bytes = int(barrier.arrived[cta, slot]), int(barrier.bytes[cta, slot])
         completed = int(barrier.completed[cta, slot])
-        where = f"deadlock in CTA {int(self._memory.ids[cta])}: phase {completed} of {self._name(op)}[{slot}]"
+        where = f"deadlock in CTA {int(self._memory.ids[cta])}: phase {completed} of {self._name(barrier)}[{slot}]"
         if arrived >= barrier.arrivals:
             more = f"expects {bytes} more bytes than" if bytes > 0 else f"does not expect {-bytes} of the bytes that"
             self._add(kinds.WRONG_BYTES, op, lambda: f"{where} {more} are copied; a box counts as a whole")
@@ -160,19 +164,45 @@ class SyncUnit:
             ),
         )
 
-    def _report_again(self, op: WaitPhaseOp, slot: int, parity: int, completed: int) -> None:
+    def _report_again(self, op: WaitPhaseOp, barrier: Barrier, cta: int, slot: int, parity: int) -> None:
+        completed = int(barrier.completed[cta, slot])
         self._add(
             kinds.WRONG_PHASE,
             op,
             lambda: (
-                f"parity {parity} of {self._name(op)}[{slot}] does not wait: {completed} phases have completed, "
+                f"parity {parity} of {self._name(barrier)}[{slot}] does not wait: {completed} phases have completed, "
                 f"which were waited for here before, and this is not the parity of phase {completed}"
             ),
         )
 
-    def _name(self, op: _Use) -> str:
-        return self._report.names.value(op.barrier)
+    def _name(self, barrier: Barrier) -> str:
+        return self._report.names.value(barrier.value)
 
-    def _add(self, kind: str, op: MbarrierOp | _Use, message: Callable[[], str]) -> None:
+    def _add(self, kind: str, op: Operation, message: Callable[[], str]) -> None:
         if self._check:
             self._report.add(kind, op, 1, message)
+
+
+def _mbarrier(launch: Lockstep, op: MbarrierOp, frame: Frame) -> None:
+    launch.unit(SyncUnit).initialise(op, frame)
+
+
+def _arrive(launch: Lockstep, op: ArriveOp, frame: Frame) -> None:
+    launch.unit(SyncUnit).arrive(op, frame, _slot(launch, op))
+
+
+def _arrive_copies(launch: Lockstep, op: ArriveCopiesOp, frame: Frame) -> None:
+    launch.unit(SyncUnit).arrive_copies(op, frame, _slot(launch, op))
+
+
+def _wait(launch: Lockstep, op: WaitPhaseOp, frame: Frame) -> None:
+    (parity,) = evaluate_map(op.parity.data, launch.get(op.parity_indices))
+    launch.unit(SyncUnit).wait(op, frame, _slot(launch, op), parity)
+
+
+def _slot(launch: Lockstep, op: _Use) -> Array:
+    return evaluate_map(op.slot.data, launch.get(op.slot_indices))[0]
+
+
+HANDLERS: Handlers = {MbarrierOp: _mbarrier, ArriveOp: _arrive, ArriveCopiesOp: _arrive_copies, WaitPhaseOp: _wait}
+"""How they run."""

@@ -6,33 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deplodock.dialects.kernel import FuncOp, TicketOp
+from deplodock.dialects.kernel.grid import FenceOp, TicketOp
 from deplodock.interpreters.evaluate.machine import outside_as_false
 from deplodock.interpreters.simulate import report as kinds
-from deplodock.interpreters.simulate.access import MemoryUnit
-from deplodock.interpreters.simulate.checks.grid import Grid
-from deplodock.interpreters.simulate.lanes import Frame, all_lanes
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
+from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
 from deplodock.interpreters.simulate.memory import Buffer
-from deplodock.interpreters.simulate.report import Report
+from deplodock.interpreters.simulate.threads import meet
 from deplodock.interpreters.values import Array
 
 
-class TicketUnit:
+class TicketUnit(Unit):
     """The counters of a launch. CTAs take their tickets in the order in which they run."""
 
-    def __init__(self, kernel: FuncOp, memory: MemoryUnit, report: Report, check: bool) -> None:
-        self._memory = memory
-        self._report = report
-        self._check = check
+    def __init__(self, launch: Lockstep) -> None:
+        self._memory = launch.memory
+        self._report = launch.report
+        self._check = launch.check
         self._used: list[tuple[TicketOp, Buffer]] = []
-        if check and any(isinstance(op, TicketOp) for op in kernel.body.walk()):
-            memory.grid = Grid(kernel.num_blocks, kernel.num_threads)
-
-    def fence(self, frame: Frame) -> None:
-        """Lanes fence."""
-        if self._memory.grid is not None:
-            lanes = all_lanes(frame)
-            self._memory.grid.fence(self._memory.ids, lanes)
 
     def take(self, op: TicketOp, counters: Buffer, subscripts: Sequence[Array], frame: Frame) -> Array:
         """Let the CTAs of a frame take a ticket; gives 1 where it is the last, as [CTAs, 1]."""
@@ -56,7 +47,7 @@ class TicketUnit:
                 self._memory.grid.take(int(self._memory.ids[place]), self._used.index((op, counters)) << 32 | counter)
         return last
 
-    def check(self) -> None:
+    def end(self) -> None:
         """Report counters that the launch does not leave at 0."""
         if not self._check:
             return
@@ -75,3 +66,20 @@ class TicketUnit:
             )
 
         self._report.add(kinds.OPEN_TICKET, op, int(np.count_nonzero(left)), message)
+
+
+def _fence(launch: Lockstep, op: FenceOp, frame: Frame) -> None:
+    if launch.memory.grid is not None:
+        launch.memory.grid.fence(launch.memory.ids, all_lanes(frame))
+
+
+def _ticket(launch: Lockstep, op: TicketOp, frame: Frame) -> None:
+    meet(launch, op, frame)
+    counters = launch.buffers[op.counter]
+    assert isinstance(counters, Buffer)
+    subscripts = evaluate_map(op.map.data, launch.get(op.indices))
+    launch.values[op.result] = launch.unit(TicketUnit).take(op, counters, subscripts, frame)
+
+
+HANDLERS: Handlers = {FenceOp: _fence, TicketOp: _ticket}
+"""How they run."""

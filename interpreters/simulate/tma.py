@@ -9,26 +9,25 @@ import numpy as np
 from xdsl.ir.affine import AffineMap
 
 from deplodock.dialects.interfaces import Access
-from deplodock.dialects.kernel import TmaLoadOp
-from deplodock.dialects.kernel.tma import box_alignment
+from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
+from deplodock.dialects.kernel.tma import TmaLoadOp, box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.interpreters.simulate import report as kinds
-from deplodock.interpreters.simulate.access import MemoryUnit
-from deplodock.interpreters.simulate.lanes import Frame, all_lanes
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
+from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
 from deplodock.interpreters.simulate.memory import Buffer, Values
-from deplodock.interpreters.simulate.report import Report
 from deplodock.interpreters.simulate.sync import SyncUnit
 from deplodock.interpreters.values import Array
 
 
-class TmaUnit:
+class TmaUnit(Unit):
     """The tensor memory accelerator, for the CTAs that run together."""
 
-    def __init__(self, memory: MemoryUnit, sync: SyncUnit, report: Report, check: bool) -> None:
-        self._memory = memory
-        self._sync = sync
-        self._report = report
-        self._check = check
+    def __init__(self, launch: Lockstep) -> None:
+        self._memory = launch.memory
+        self._sync = launch.unit(SyncUnit)
+        self._report = launch.report
+        self._check = launch.check
 
     def load(
         self,
@@ -84,7 +83,7 @@ class TmaUnit:
         )
         access = Access(op, op.destination, True, AffineMap.identity(0), (), (elements,))
         copies = self._memory.box(access, destination, start, self._box(op, source, first, box), inside)
-        self._sync.signal(op, inside, slot, copies)
+        self._sync.signal(op, op.barrier, inside, slot, copies, op.tensor_map.bytes)
 
     def _report_where(
         self, kind: str, op: TmaLoadOp, wrong: Array, frame: Frame, message: Callable[[str], str]
@@ -107,3 +106,23 @@ class TmaUnit:
 
     def _name(self, op: TmaLoadOp) -> str:
         return self._report.names.value(op.destination)
+
+
+def _fence(launch: Lockstep, op: FenceProxyAsyncOp, frame: Frame) -> None:
+    launch.memory.proxies.fence(all_lanes(frame))
+    if launch.memory.phases is not None:
+        launch.memory.phases.fence(all_lanes(frame))
+
+
+def _load(launch: Lockstep, op: TmaLoadOp, frame: Frame) -> None:
+    source, destination = launch.buffers[op.map], launch.buffers[op.destination]
+    assert isinstance(source, Buffer)
+    assert isinstance(destination, Buffer)
+    first = evaluate_map(op.source_map.data, launch.get(op.source_indices))
+    subscripts = evaluate_map(op.destination_map.data, launch.get(op.destination_indices))
+    (slot,) = evaluate_map(op.slot.data, launch.get(op.slot_indices))
+    launch.unit(TmaUnit).load(op, source, destination, (first, subscripts, slot), frame)
+
+
+HANDLERS: Handlers = {FenceProxyAsyncOp: _fence, TmaLoadOp: _load}
+"""How they run."""

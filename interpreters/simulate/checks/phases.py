@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
-from deplodock.dialects.kernel import MbarrierOp
 from deplodock.interpreters.values import Array
 
 _AGENT_BITS = 12
@@ -63,6 +62,8 @@ class Clocks:
 class Barrier:
     """The barriers that one operation makes, as arrays [CTAs, slots]."""
 
+    value: SSAValue
+    """What the operation gives."""
     arrivals: int
     makers: Array
     """The CTAs that initialised them."""
@@ -117,13 +118,13 @@ class Phases:
         self.barriers: dict[Operation, Barrier] = {}
         self._ctas = ctas
 
-    def initialise(self, op: MbarrierOp, ctas: Array) -> bool:
+    def initialise(self, op: Operation, slots: int, arrivals: int, ctas: Array) -> bool:
         """Initialise barriers of some CTAs. Returns whether threads may still use them from before."""
         known = self.barriers.get(op)
-        counts = (self.clocks.copies, op.slots.value.data)
+        counts = (self.clocks.copies, slots)
         arrived, bytes, completed = (np.zeros(counts, np.int64) for _ in range(3))
         given, past = (np.zeros((*counts, 2 * self.clocks.threads), np.int32) for _ in range(2))
-        self.barriers[op] = Barrier(op.arrivals.value.data, ctas, arrived, bytes, completed, given, past)
+        self.barriers[op] = Barrier(op.results[0], arrivals, ctas, arrived, bytes, completed, given, past)
         return known is not None and known.is_used
 
     def synchronise(self) -> None:
