@@ -14,7 +14,7 @@ from functools import cache
 from typing import TypeVar, cast
 
 from xdsl.dialects.builtin import AffineMapAttr, MemRefType
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block, Region
 from xdsl.ir.affine import AffineExpr
 from xdsl.irdl import IRDLOperation, irdl_op_definition
 from xdsl.irdl.declarative_assembly_format import (
@@ -139,6 +139,27 @@ def parse_memref(parser: Parser) -> MemRefType[Attribute]:
     if not isinstance(type, MemRefType):
         parser.raise_error(f"expected a memref type, got {type}", pos)
     return cast(MemRefType[Attribute], type)
+
+
+def parse_attributes(parser: Parser) -> dict[str, Attribute]:
+    """Parse `attributes {..}`, which may be left out."""
+    attributes = parser.parse_optional_attr_dict_with_keyword()
+    return {} if attributes is None else dict(attributes.data)
+
+
+def parse_body(parser: Parser, arguments: Sequence[Parser.Argument] = ()) -> tuple[Region, dict[str, Attribute]]:
+    """Parse what follows a header: attributes, and a region of one block with these arguments, which may be `{}`."""
+    attributes, body = parse_attributes(parser), parser.parse_region(arguments)
+    if not body.blocks:
+        body.add_block(Block())
+    return body, attributes
+
+
+def print_body(printer: Printer, op: IRDLOperation, body: Region) -> None:
+    """Print what follows a header: ` attributes {..} {..}`."""
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+    printer.print_string(" ")
+    printer.print_region(body, print_entry_block_args=False, print_empty_block=False)
 
 
 DIRECTIVES = (Subscripts, Subscript, Condition, Conditions, Memref, MemrefOf)

@@ -8,7 +8,8 @@ memory; the short form is printing only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
@@ -223,13 +224,14 @@ def short_combiner(combiner: Region, identities: ArrayAttr[Attribute]) -> list[s
     return [op.name for op in ops]
 
 
-def print_op_names(printer: Printer, names: Sequence[str]) -> None:
-    """Print `{arith.addf, ...}`."""
-    printer.print_string("{" + ", ".join(names) + "}")
-
-
-def print_combiner(printer: Printer, combiner: Region, identities: ArrayAttr[Attribute]) -> None:
-    """Print ` combine (args) identity [..] {..}`."""
+@contextmanager
+def print_combiner(printer: Printer, combiner: Region, identities: ArrayAttr[Attribute]) -> Generator[None]:
+    """Print ` {arith.addf, ...} ` before the body of a with, or ` combine (args) identity [..] {..}` behind it."""
+    names = short_combiner(combiner, identities)
+    printer.print_string(" " if names is None else f" {{{', '.join(names)}}} ")
+    yield
+    if names is not None:
+        return
     printer.print_string(" combine ")
     with printer.in_parens():
         print_arguments(printer, combiner.block.args)

@@ -60,6 +60,7 @@ from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
 from deplodock.dialects.buffers import memory_of, verify_buffer
+from deplodock.dialects.formats import parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import AllocatesResult, Collective
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
@@ -68,7 +69,7 @@ from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, Mbarrie
 from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaLoadOp
-from deplodock.dialects.loop import memref_of, parse_body
+from deplodock.dialects.loop import memref_of
 from deplodock.dialects.scalar_regions import print_arguments
 
 __all__ = [
@@ -269,9 +270,7 @@ class FuncOp(IRDLOperation, IntroducesIndices):
             printer.print_string(f" cluster {self.cluster_size}")
         if self.occupancy is not None:
             printer.print_string(f" occupancy {self.occupancy.value.data}")
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        print_body(printer, self, self.body)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -290,11 +289,9 @@ class FuncOp(IRDLOperation, IntroducesIndices):
         thread_id, threads = parse_id("threads")
         cluster = parse_i64(parser) if parser.parse_optional_keyword("cluster") else None
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parse_body(parser, [*args, block_id, thread_id])
+        body, attributes = parse_body(parser, [*args, block_id, thread_id])
         op = cls(name.data, [arg.type for arg in args], blocks, threads, body, occupancy, cluster)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
 

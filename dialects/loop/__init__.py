@@ -20,7 +20,7 @@ from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerType, MemRefType, NoneAttr, UnitAttr
 from xdsl.dialects.utils import AbstractYieldOperation
-from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
@@ -53,7 +53,7 @@ from deplodock.dialects.affine_syntax import (
     verify_conditions,
     verify_map,
 )
-from deplodock.dialects.formats import op_definition
+from deplodock.dialects.formats import op_definition, parse_attributes, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, parse_memref, print_access, verify_subscripts
 
@@ -71,7 +71,6 @@ __all__ = [
     "YieldOp",
     "constant_bound",
     "memref_of",
-    "parse_body",
     "parse_memref",
     "print_access",
     "verify_subscripts",
@@ -198,17 +197,14 @@ class ForOp(LoopLike):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         _print_header(printer, self)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        print_body(printer, self, self.body)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         iv, bound, operands, unroll = _parse_header(parser)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        op = cls(bound.data, parser.parse_region([iv]), operands, unroll)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        body, attributes = parse_body(parser, [iv])
+        op = cls(bound.data, body, operands, unroll)
+        op.attributes |= attributes
         return op
 
 
@@ -285,19 +281,13 @@ class ReduceOp(LoopLike):
                 raise VerifyException(f"the body of a reduction only reads; move {inner.name} out of it")
 
     def print(self, printer: Printer) -> None:
-        names = scalar_regions.short_combiner(self.combiner, self.identities)
-        printer.print_string(" ")
-        if names is not None:
-            scalar_regions.print_op_names(printer, names)
+        with scalar_regions.print_combiner(printer, self.combiner, self.identities):
+            _print_header(printer, self)
+            printer.print_string(" : ")
+            printer.print_list([value.type for value in self.outputs], printer.print_attribute)
+            printer.print_op_attributes(self.attributes, print_keyword=True)
             printer.print_string(" ")
-        _print_header(printer, self)
-        printer.print_string(" : ")
-        printer.print_list([value.type for value in self.outputs], printer.print_attribute)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
-        if names is None:
-            scalar_regions.print_combiner(printer, self.combiner, self.identities)
+            printer.print_region(self.body, print_entry_block_args=False)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -305,14 +295,13 @@ class ReduceOp(LoopLike):
         iv, bound, operands, unroll = _parse_header(parser)
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parser.parse_region([iv])
+        attributes, body = parse_attributes(parser), parser.parse_region([iv])
         combiner, identities = scalar_regions.parse_combiner(parser, ops, types, YieldOp)
         return cls.create(
             operands=operands,
             result_types=types,
             properties={"bound": bound, "identities": identities, **({"unroll": UnitAttr()} if unroll else {})},
-            attributes=attributes.data if attributes is not None else {},
+            attributes=attributes,
             regions=[body, combiner],
         )
 
@@ -396,20 +385,16 @@ class GuardOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" where ")
         AffineWriter(printer, self.indices).conditions(self.conditions.data.results)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        print_body(printer, self, self.body)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         parser.parse_keyword("where")
         reader = AffineReader(parser)
         sides = reader.conditions()
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parse_body(parser)
+        body, attributes = parse_body(parser)
         op = cls(reader.map(sides), reader.operands, body)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
 
@@ -442,14 +427,6 @@ def _is_on_chip(effect: EffectInstance) -> bool:
     if not isinstance(written, OpResult | BlockArgument):
         return False
     return not isinstance(written.type, MemRefType) or not isinstance(memref_of(written).memory_space, NoneAttr)
-
-
-def parse_body(parser: Parser, arguments: Sequence[Parser.Argument] = ()) -> Region:
-    """Parse a region of one block with these arguments; `{}` is an empty block."""
-    body = parser.parse_region(arguments)
-    if not body.blocks:
-        body.add_block(Block())
-    return body
 
 
 Loop = Dialect("loop", [YieldOp, ForOp, ReduceOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], [])

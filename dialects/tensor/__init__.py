@@ -46,7 +46,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
-from deplodock.dialects.formats import op_definition
+from deplodock.dialects.formats import op_definition, parse_attributes
 from deplodock.dialects.tensor.indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
 
 
@@ -108,10 +108,7 @@ class ElementwiseOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         op = scalar_regions.mapped_op(self.body) if len(self.outputs) == 1 else None
-        printer.print_string(" ")
-        if op is not None:
-            scalar_regions.print_op_names(printer, [op.name])
-            printer.print_string(" ")
+        printer.print_string(" " if op is None else f" {{{op.name}}} ")
         printer.print_list(self.inputs, printer.print_operand)
         printer.print_op_attributes(self.attributes, print_keyword=True)
         printer.print_string(" : " if self.inputs else ": ")
@@ -140,7 +137,7 @@ class ElementwiseOp(IRDLOperation):
         operands = parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_attributes(parser)
         parser.parse_punctuation(":")
         type_pos = parser.pos
         types = (
@@ -161,8 +158,7 @@ class ElementwiseOp(IRDLOperation):
             elements = _element_types(parser, (*types, *results), type_pos)
             body = scalar_regions.parse_mapped(parser, ops[0], elements[: len(types)], elements[len(types)], YieldOp)
         op = cls(inputs, results, body)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
 
@@ -239,22 +235,16 @@ class ReduceOp(IRDLOperation):
         scalar_regions.verify_combiner(self.combiner, self.identities, elements, YieldOp)
 
     def print(self, printer: Printer) -> None:
-        names = scalar_regions.short_combiner(self.combiner, self.identities)
-        printer.print_string(" ")
-        if names is not None:
-            scalar_regions.print_op_names(printer, names)
-            printer.print_string(" ")
-        printer.print_list(self.inputs, printer.print_operand)
-        printer.print_string(" dims ")
-        with printer.in_square_brackets():
-            printer.print_list(self.reduced, printer.print_int)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" : ")
-        printer.print_list([value.type for value in self.inputs], printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_list([value.type for value in self.outputs], printer.print_attribute)
-        if names is None:
-            scalar_regions.print_combiner(printer, self.combiner, self.identities)
+        with scalar_regions.print_combiner(printer, self.combiner, self.identities):
+            printer.print_list(self.inputs, printer.print_operand)
+            printer.print_string(" dims ")
+            with printer.in_square_brackets():
+                printer.print_list(self.reduced, printer.print_int)
+            printer.print_op_attributes(self.attributes, print_keyword=True)
+            printer.print_string(" : ")
+            printer.print_list([value.type for value in self.inputs], printer.print_attribute)
+            printer.print_string(" -> ")
+            printer.print_list([value.type for value in self.outputs], printer.print_attribute)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -263,7 +253,7 @@ class ReduceOp(IRDLOperation):
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         parser.parse_keyword("dims")
         dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_attributes(parser)
         parser.parse_punctuation(":")
         type_pos = parser.pos
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
@@ -276,7 +266,7 @@ class ReduceOp(IRDLOperation):
             operands=inputs,
             result_types=results,
             properties={"dims": DenseArrayBase.from_list(i64, dims), "identities": identities},
-            attributes=attributes.data if attributes is not None else {},
+            attributes=attributes,
             regions=[combiner],
         )
 
@@ -384,11 +374,10 @@ class KernelOp(IRDLOperation):
         bindings = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_binding(parser))
         parser.parse_punctuation("->")
         results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_attributes(parser)
         body = parser.parse_region([argument for argument, _ in bindings])
         op = cls(name.data, [value for _, value in bindings], results, body)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
 

@@ -47,9 +47,9 @@ from deplodock.dialects.affine_syntax import (
     verify_map,
 )
 from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
-from deplodock.dialects.formats import op_definition
+from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.loop import YieldOp, constant_bound, memref_of, parse_body
+from deplodock.dialects.loop import YieldOp, constant_bound, memref_of
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
@@ -227,9 +227,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             printer.print_list(self.axes, print_axis)
         if self.occupancy is not None:
             printer.print_string(f" occupancy {self.occupancy.value.data}")
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        print_body(printer, self, self.body)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -252,13 +250,11 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             if carrier.span.text not in names:
                 parser.raise_error("the carrier of a lane axis must be an axis of the launch", at_position=carrier.span)
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parse_body(parser, [axis for axis, _, _ in axes])
+        body, attributes = parse_body(parser, [axis for axis, _, _ in axes])
         places = [names.index(carrier.span.text) for carrier in carriers]
         extents, bindings = [reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes]
         op = cls(extents, bindings, body, reader.operands, occupancy, places)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
 
@@ -321,20 +317,14 @@ class CombineOp(IRDLOperation):
                 raise VerifyException("combine folds over axes of the enclosing tile.launch only")
 
     def print(self, printer: Printer) -> None:
-        names = scalar_regions.short_combiner(self.combiner, self.identities)
-        printer.print_string(" ")
-        if names is not None:
-            scalar_regions.print_op_names(printer, names)
-            printer.print_string(" ")
-        printer.print_list(self.inputs, printer.print_operand)
-        printer.print_string(" over ")
-        with printer.in_parens():
-            printer.print_list(self.axes, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list([value.type for value in self.inputs], printer.print_attribute)
-        if names is None:
-            scalar_regions.print_combiner(printer, self.combiner, self.identities)
+        with scalar_regions.print_combiner(printer, self.combiner, self.identities):
+            printer.print_list(self.inputs, printer.print_operand)
+            printer.print_string(" over ")
+            with printer.in_parens():
+                printer.print_list(self.axes, printer.print_operand)
+            printer.print_op_attributes(self.attributes)
+            printer.print_string(" : ")
+            printer.print_list([value.type for value in self.inputs], printer.print_attribute)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

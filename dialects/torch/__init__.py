@@ -49,7 +49,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.elements import listed
-from deplodock.dialects.formats import op_definition
+from deplodock.dialects.formats import op_definition, parse_attributes
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
 from deplodock.dialects.torch.aten import ANY, SCHEMAS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
@@ -275,7 +275,7 @@ class AtenOp(IRDLOperation):
         entries = parser.parse_optional_comma_separated_list(
             parser.Delimiter.BRACES, lambda: _parse_entry(parser, cls.schema())
         )
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_attributes(parser)
         parser.parse_punctuation(":")
         types = _parse_list(parser, parser.parse_optional_type, parser.parse_type)
         parser.parse_punctuation("->")
@@ -283,7 +283,7 @@ class AtenOp(IRDLOperation):
         return cls.create(
             operands=parser.resolve_operands(operands, types, pos),
             properties=dict(entries or []),
-            attributes=attributes.data if attributes is not None else {},
+            attributes=attributes,
             result_types=results,
         )
 
