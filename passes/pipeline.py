@@ -86,7 +86,8 @@ STAGES = (
     *_listed(
         "k",
         "kernel",
-        "materialize",
+        "expand-launch",
+        "outline",
         "place-barriers",
         "fuse-multiply-add",
         "snake-register-tile",
@@ -99,5 +100,8 @@ STAGES = (
 VERIFIERS = _listed("v", "", "verify-dominance", "verify-rings", "verify-contract")
 """The passes that only check facts across ops; `--verify-each` runs them between passes."""
 
-PASSES = (*STAGES, *VERIFIERS)
-"""Every pass once."""
+SEQUENCES = _listed("k", "kernel", "materialize", first=0)
+"""Names for several passes of the pipeline in a row."""
+
+PASSES = (*STAGES, *VERIFIERS, *SEQUENCES)
+"""Every pass once, and the sequences."""

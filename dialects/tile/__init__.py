@@ -90,6 +90,10 @@ __all__ = [
 ]
 
 
+EXPANDED = "expanded"
+"""The attribute of a launch whose body one thread runs: its axes are those of CTAs, and one of threads."""
+
+
 @op_definition
 class LaunchOp(IRDLOperation, IntroducesIndices):
     """Runs its body at every point of the axes' product.
@@ -195,6 +199,9 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
         self._verify_carriers()
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the wanted CTAs per SM, must be at least 1")
+        inside = [binding.data for binding in self.bindings if binding.data not in (Binding.BLOCK, Binding.CLUSTER)]
+        if EXPANDED in self.attributes and inside != [Binding.THREAD]:
+            raise VerifyException("an expanded launch has one thread axis, and axes of CTAs besides")
 
     def _verify_carriers(self) -> None:
         lanes, places = self.bound_to(Binding.LANE), self.carriers or ()

@@ -46,11 +46,14 @@ Held: TypeAlias = Array | SSAValue
 class Emitter:
     """Builds the kernel's operations and knows what stands for each value of the launch."""
 
-    def __init__(self, launch: tile.LaunchOp, function: kernel.FuncOp) -> None:
+    def __init__(self, launch: tile.LaunchOp, expanded: tile.LaunchOp) -> None:
         self.launch = launch
-        self.function = function
+        self.expanded = expanded
+        """The launch that is built."""
+        (self.thread,) = expanded.bound_to(Binding.THREAD)
+        self.threads = positive_extent(self.thread)
         self.dependence = Dependence()
-        self.block: Block = function.body.block
+        self.block: Block = expanded.body.block
         self.location = launch.location
         """Where the operation that is being lowered stands in the program."""
         self.registers = tuple(launch.bound_to(Binding.REGISTER))
@@ -261,7 +264,7 @@ class Emitter:
         ]
 
     def _hoist(self, op: Operation, name: str | None) -> SSAValue:
-        entry = self.function.body.block
+        entry = self.expanded.body.block
         if self._last_constant is None and entry.first_op is None:
             entry.add_op(op)
         elif self._last_constant is None:
@@ -277,7 +280,7 @@ class Emitter:
         return old in self.coordinates or isinstance(old.owner, loop.IndexOp)
 
     def _is_of_kernel(self, value: SSAValue) -> bool:
-        return self.function.is_ancestor(value.owner)
+        return self.expanded.is_ancestor(value.owner)
 
 
 def never_fails(condition: Condition) -> bool:

@@ -60,7 +60,7 @@ def copy_boxes(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab, ful
 
 def first_thread(emitter: Emitter) -> Linear:
     """The condition that leaves the first thread."""
-    return Linear.of(emitter.function.thread_id) - 1
+    return Linear.of(emitter.thread) - 1
 
 
 def _boxes(op: tile.StageOp | tile.CopyOp) -> Boxes:

@@ -36,7 +36,7 @@ def fold_cluster(emitter: Emitter, op: tile.CombineOp, ranks: Sequence[SSAValue]
     From now on each thread's stores happen in one CTA. Returns the results as they are held; in other CTAs they are
     unspecified.
     """
-    kept, thread, threads = emitter.axes_of(op.results), emitter.function.thread_id, emitter.function.num_threads
+    kept, thread, threads = emitter.axes_of(op.results), emitter.thread, emitter.threads
     count = math.prod(emitter.extent(axis) for axis in ranks)
     shape = [*(emitter.extent(axis) for axis in kept), threads]
     buffers = [emitter.allocate(result.type, shape, Memory.SHARED, "part") for result in op.results]

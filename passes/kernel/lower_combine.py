@@ -82,7 +82,7 @@ class Combining:
         group = math.prod(emitter.extent(axis) for axis in threads)
         is_run = all(a is b for a, b in zip(threads, wide[-len(threads) :], strict=True))
         is_symmetric = scalar_regions.combiner_ops(self.op.combiner) is not None
-        is_warps = emitter.function.num_threads % WARP == 0 and (group % WARP == 0 or WARP % group == 0)
+        is_warps = emitter.threads % WARP == 0 and (group % WARP == 0 or WARP % group == 0)
         if not (is_run and is_symmetric and is_warps):
             self._through_shared(threads)
             return
@@ -127,15 +127,15 @@ class Combining:
 
     def _across_warps(self, warps: int) -> None:
         """The first lane of each warp publishes its fold; every thread folds those of its group in order."""
-        thread = Linear.of(self.emitter.function.thread_id)
-        published = self._publish(self.emitter.function.num_threads // WARP, thread // WARP, [thread % WARP - 1])
+        thread = Linear.of(self.emitter.thread)
+        published = self._publish(self.emitter.threads // WARP, thread // WARP, [thread % WARP - 1])
         first = thread // (warps * WARP) * warps
         self._fold_published(published, [(warps, "warp")], lambda loops: first + Linear.of(loops[0]))
 
     def _through_shared(self, threads: Sequence[SSAValue]) -> None:
         """Every thread publishes its fold, and folds those of the threads that differ along the folded axes only."""
         emitter = self.emitter
-        published = self._publish(emitter.function.num_threads, Linear.of(emitter.function.thread_id), [])
+        published = self._publish(emitter.threads, Linear.of(emitter.thread), [])
 
         def address(loops: Sequence[SSAValue]) -> Linear:
             total, stride = Linear(), 1

@@ -1,6 +1,6 @@
 """Lowers the body of a launch: loops, reductions, accesses and scalars.
 
-See `emit.py` for the state and `materialize.py` for the pass.
+See `emit.py` for the state and `expand_launch.py` for the pass.
 """
 
 from __future__ import annotations

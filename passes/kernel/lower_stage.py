@@ -72,7 +72,7 @@ def lower_ring(emitter: Emitter, op: tile.RingOp) -> None:
     """Emit the barriers of an mbarrier ring: a slot is full once its copies landed, empty once all warps read it."""
     if not op.is_mbarrier:
         return
-    depth, warps = op.depth.value.data, -(-emitter.function.num_threads // WARP)
+    depth, warps = op.depth.value.data, -(-emitter.threads // WARP)
     full = emitter.add(kernel.MbarrierOp(depth, _filling_arrivals(emitter, op)), "full")
     emitter.rings[op.ring] = full, emitter.add(kernel.MbarrierOp(depth, warps), "empty")
 
@@ -81,7 +81,7 @@ def _filling_arrivals(emitter: Emitter, op: tile.RingOp) -> int:
     """How often a phase of a full barrier is arrived at: by the copies of every thread, and once for all boxes."""
     copies = [use.operation for use in op.ring.uses if isinstance(use.operation, tile.CopyOp)]
     has_async = any(copy.is_async for copy in copies)
-    return has_async * emitter.function.num_threads + any(copy.is_tma for copy in copies)
+    return has_async * emitter.threads + any(copy.is_tma for copy in copies)
 
 
 def lower_copy(emitter: Emitter, op: tile.CopyOp) -> None:
@@ -178,11 +178,11 @@ def _fill_registers(emitter: Emitter, slab: Slab) -> None:
 
 def _fill_shared(emitter: Emitter, slab: Slab, is_async: bool) -> None:
     """The threads of the CTA take turns over the slab, in the order of `Slab.coordinates`."""
-    total, threads = slab.copies(), emitter.function.num_threads
+    total, threads = slab.copies(), emitter.threads
     if not total:
         return
     trips = -(-total // threads)
-    flat = Linear.of(emitter.function.thread_id)
+    flat = Linear.of(emitter.thread)
     if trips > 1:
         unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
         flat = Linear.of(emitter.enter_loop(trips, "c", unroll=unroll), threads) + flat

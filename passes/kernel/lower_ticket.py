@@ -38,7 +38,7 @@ def fold_blocks(emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue]
     tile_place, count = place_of(emitter, others), math.prod(emitter.extent(axis) for axis in blocks)
 
     def place(part: Linear) -> Place:
-        return emitter.map([tile_place, part, *kept, emitter.function.thread_id])
+        return emitter.map([tile_place, part, *kept, emitter.thread])
 
     def read(part: Linear) -> list[SSAValue]:
         return [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]

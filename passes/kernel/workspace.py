@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
@@ -24,15 +24,6 @@ class Workspace:
 
     parts: tuple[SSAValue, ...]
     counters: SSAValue
-
-    @property
-    def buffers(self) -> tuple[SSAValue, ...]:
-        """All its buffers."""
-        return (*self.parts, self.counters)
-
-    def renamed(self, values: Mapping[SSAValue, SSAValue]) -> Workspace:
-        """The same memory by other names."""
-        return Workspace(tuple(values[part] for part in self.parts), values[self.counters])
 
 
 def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineOp, Workspace]:

@@ -226,7 +226,7 @@ def test_a_kernel_without_a_launch_says_why(parse: Callable[[str], ModuleOp], ct
     with pytest.raises(PassFailedException, match="@k holds no launch") as error:
         lower(parse(text), ctx, Level.KERNEL)
     assert error.value.__notes__ == [
-        "note: in pass materialize",
+        "note: in pass expand-launch",
         f"note: {LABELS['tileify']} skipped at @k: memref.alloc is host code, which a launch cannot hold",
     ]
 
@@ -277,7 +277,7 @@ def test_trace_of_skipped_stages(parse: Callable[[str], ModuleOp], ctx: Context)
 
 def test_trace_follows_new_and_vanished_symbols(parse: Callable[[str], ModuleOp], ctx: Context) -> None:
     lines = trace(parse, ctx, TENSOR, Level.KERNEL)
-    both = [LABELS["lower-to-loops"], LABELS["materialize"]]
+    both = [LABELS["lower-to-loops"], LABELS["outline"]]
     markers = [line for line in lines if line.startswith(tuple(f">>> {label}" for label in both))]
     assert markers == [f">>> {label} {symbol}" for label in both for symbol in ("@main", "@k")]
 

@@ -537,3 +537,21 @@ func.func @f(%x: memref<8x8xf32>) {
   %0 = tile.stage %x[0, d0] where (d1 < 3) : memref<8x8xf32> to memref<4xf32, #tile.memory<register>>
   func.return
 }
+
+// -----
+
+// CHECK: an expanded launch has one thread axis, and axes of CTAs besides
+func.func @f() {
+  tile.launch (%i = 4 : thread, %j = 8 : thread) attributes {expanded} {
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: an expanded launch has one thread axis, and axes of CTAs besides
+func.func @f() {
+  tile.launch (%i = 4 : thread, %j = 8 : register) attributes {expanded} {
+  }
+  func.return
+}
