@@ -18,6 +18,7 @@ from xdsl.traits import (
     MemoryEffect,
     MemoryEffectKind,
     MemoryWriteEffect,
+    NoTerminator,
     SymbolOpInterface,
     only_has_effect,
 )
@@ -43,7 +44,7 @@ def clean_up(ctx: Context, op: Operation) -> bool:
 def _rewrites(pattern: RewritePattern, function: Operation) -> bool:
     """Whether some operation is dead, or a pattern or a folder applies; the first that does has then been applied."""
     for op in function.walk():
-        if _may_be_dead(type(op)) and is_trivially_dead(op):
+        if _may_be_dead(type(op)) and not _holds_others(op) and is_trivially_dead(op):
             return True
         if _has_patterns(type(op)):
             rewriter = PatternRewriter(op)
@@ -58,6 +59,12 @@ def _may_be_dead(cls: type[Operation]) -> bool:
     """Whether operations of a class can be dead: no terminators or symbols, nor what has unknown effects or writes."""
     lives = (IsTerminator, SymbolOpInterface, MemoryWriteEffect)
     return cls.has_trait(MemoryEffect) and not any(cls.has_trait(trait) for trait in lives)
+
+
+def _holds_others(op: Operation) -> bool:
+    """Whether an operation has no results, and holds others: it is only dead if they are."""
+    is_plain = not op.results and op.has_trait(NoTerminator)
+    return is_plain and any(block.ops for region in op.regions for block in region.blocks)
 
 
 @cache
