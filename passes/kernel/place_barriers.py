@@ -85,4 +85,4 @@ def _anchor(hazard: Hazard) -> Operation:
         if block is not None and (parent := block.parent_op()) is not None and parent.is_ancestor(hazard.first.since):
             return op
         op = op.parent_op()
-    raise ValueError("the accesses are not of one kernel")
+    raise AssertionError("the accesses are not of one kernel")

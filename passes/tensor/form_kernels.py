@@ -174,7 +174,7 @@ def _position(value: SSAValue, positions: dict[Operation, int]) -> tuple[int, in
         case OpResult():
             return positions[value.op], value.index
         case _:
-            raise ValueError(f"{value} is neither an argument nor a result")
+            raise AssertionError(f"{value} is neither an argument nor a result")
 
 
 def _kind(group: Group) -> str:

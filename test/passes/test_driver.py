@@ -118,7 +118,7 @@ def test_stages_between_levels() -> None:
     assert {stage.letter for stage in stages(Level.TENSOR, Level.TILE)} == {"l", "t"}
     assert stages(Level.TORCH, Level.CUDA) == list(STAGES)
     assert [stage.name for stage in stages(Level.KERNEL, Level.CUDA)] == ["verify-resources"]
-    with pytest.raises(InvalidInputError, match="at tile level; it cannot be raised to loop level"):
+    with pytest.raises(InvalidInputError, match="the program is at tile level; it cannot be raised to loop level"):
         stages(Level.TILE, Level.LOOP)
 
 

@@ -39,3 +39,34 @@ func.func @foreign(%x: tensor<3xf32>) -> tensor<3xf32> {
   }
   func.return %0 : tensor<3xf32>
 }
+
+// -----
+
+// CHECK: tensor_ext.concat: a kernel yields a concat and does nothing else with it; store it for its readers
+func.func @concat(%x: tensor<4xf32>) -> tensor<8xf32> {
+  %0 = tensor_ext.kernel @k(%x0 = %x : tensor<4xf32>) -> tensor<8xf32> {
+    %c = tensor_ext.concat %x0, %x0 dim 0 : tensor<4xf32>, tensor<4xf32> -> tensor<8xf32>
+    %e = tensor_ext.elementwise {arith.negf} %c : tensor<8xf32>
+    tensor_ext.yield %e : tensor<8xf32>
+  }
+  func.return %0 : tensor<8xf32>
+}
+
+// -----
+
+// CHECK: tensor_ext.gather: a gather reads an argument of its kernel, or an index map of one; store its source
+func.func @gather(%x: tensor<4xf32>, %i: tensor<2xi64>) -> tensor<2xf32> {
+  %0 = tensor_ext.kernel @k(%x0 = %x : tensor<4xf32>, %i0 = %i : tensor<2xi64>) -> tensor<2xf32> {
+    %e = tensor_ext.elementwise {arith.negf} %x0 : tensor<4xf32>
+    %g = tensor_ext.gather %e at %i0 affine_map<(d0)[s0] -> (s0)> : tensor<4xf32> at tensor<2xi64> -> tensor<2xf32>
+    tensor_ext.yield %g : tensor<2xf32>
+  }
+  func.return %0 : tensor<2xf32>
+}
+
+// -----
+
+// CHECK: func.func: dynamic shapes are not supported, got tensor<?xf32>; give every dimension an extent
+func.func @dynamic(%x: tensor<?xf32>) -> tensor<?xf32> {
+  func.return %x : tensor<?xf32>
+}

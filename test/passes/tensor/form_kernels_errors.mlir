@@ -67,3 +67,13 @@ func.func @constant(%x: tensor<3xf32>) -> tensor<3xf32> {
   %y = tensor_ext.elementwise {arith.addf} %x, %one : tensor<3xf32>
   func.return %y : tensor<3xf32>
 }
+
+// -----
+
+// CHECK: func.func: form-kernels takes functions of one block
+func.func @blocks(%x: tensor<3xf32>) -> tensor<3xf32> {
+  cf.br ^next
+^next:
+  %0 = tensor_ext.elementwise {arith.negf} %x : tensor<3xf32>
+  func.return %0 : tensor<3xf32>
+}
