@@ -124,10 +124,10 @@ class _Names:
     def report(self) -> None:
         """Warn of each pair of packages that have the same names."""
         for (owner, package), names in self._clashes.items():
-            _LOG.warning(
-                "deplodock: warning: the packages %s and %s have the same names: %s; here they mean %s's, and what %s "
-                "means by them cannot be used; xdsl-opt does not start while both packages are installed",
-                *(owner, package, ", ".join(names), owner, package),
+            _warn(
+                f"the packages {owner} and {package} have the same names: {', '.join(names)}; here they mean "
+                f"{owner}'s, and what {package} means by them cannot be used; xdsl-opt does not start while "
+                "both packages are installed"
             )
 
 
@@ -142,12 +142,14 @@ def _universes() -> Iterator[tuple[str, Universe]]:
         except Exception as error:
             if package in _FIRST:
                 raise
-            _LOG.warning(
-                "deplodock: warning: the package %s is left out, as its universe does not load: %s: %s",
-                *(package, type(error).__name__, error),
-            )
+            reason = f"{type(error).__name__}: {error}"
+            _warn(f"the package {package} is left out, as its universe does not load: {reason}")
             continue
         yield package, universe
+
+
+def _warn(text: str) -> None:
+    _LOG.warning("%s", f"deplodock: warning: {text}")
 
 
 def _package(point: EntryPoint) -> str:

@@ -19,6 +19,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import address
 from deplodock.analysis.affine.linear import subscripts_of
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence, bound_along
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
@@ -79,8 +80,10 @@ def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue
         extent = launch.extent(threads[-1]) if threads else None
         if extent is not None and (taken := min(size, extent)) > 1:
             if (inner := bound_along(threads[-1], launch.body)) is not None:
-                names = (inner.iv.name_hint or "?", threads[-1].name_hint or "?")
-                raise Skip("the bound of the loop over %{} varies along %{}, so outputs share no loop".format(*names))
+                raise Skip(
+                    f"the bound of the loop over {label(inner.iv)} varies along {label(threads[-1])}, so outputs share "
+                    "no loop"
+                )
             cells.append((threads[-1], taken))
     return cells
 

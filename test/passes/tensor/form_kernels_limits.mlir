@@ -57,7 +57,7 @@ func.func @gate_up(%x: tensor<8x32xf32>, %g: tensor<16x32xf32>, %u: tensor<16x32
 // -----
 
 // A reduction needed at two rows at once would run twice.
-// REMARK:      at @k_y: %s is stored, not fused: the kernel needs the reduction at several indices
+// REMARK:      at @k_y: %s is stored, not fused: the kernel needs the reduction at several indices and would compute it again
 // CHECK-LABEL: func.func @two_rows
 // CHECK-NEXT:    %[[S:.*]] = tensor_ext.kernel @k_s(
 // CHECK:         tensor_ext.kernel @k_y({{.*}} = %[[S]] : tensor<4xf32>)
@@ -72,7 +72,7 @@ func.func @two_rows(%x: tensor<4x8xf32>) -> tensor<4x4xf32> {
 // -----
 
 // So would one whose rows are a part of an axis.
-// REMARK:      at @k_flat: %s is stored, not fused: the kernel needs the reduction along a part of an axis
+// REMARK:      at @k_flat: %s is stored, not fused: the kernel needs the reduction along a part of an axis and would compute it again
 // CHECK-LABEL: func.func @part_of_an_axis
 // CHECK:         tensor_ext.kernel @k_s(
 // CHECK:         tensor_ext.kernel @k_flat(

@@ -10,11 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from xdsl.dialects import func, math
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
 
 from deplodock.dialects.tensor import KernelOp, ReduceOp
 from deplodock.frontend.capture import export
 from deplodock.passes import remarks
 from deplodock.passes.driver import Level, lower, new_context
+from deplodock.passes.tensor import group
 
 
 def lowered(function: Callable[..., object], *shapes: tuple[int, ...], level: Level = Level.TENSOR) -> ModuleOp:
@@ -110,3 +112,72 @@ def test_layers_share_their_kernels() -> None:
         return [op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)]
 
     assert functions(4) == functions(2) == ["main", "k_normal", "k_silu", "k_add"]
+
+
+def returned_and_read_twice(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    y = torch.exp(x)
+    return y, y.sum(0), y.sum(1)
+
+
+def returned_and_read_in_part(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = torch.exp(x)
+    return y, y[::2]
+
+
+STORED = [
+    (
+        lambda x: sum(torch.exp(x)[i : i + 8] for i in range(9)),
+        "%exp is stored, not fused: the kernel would compute it at 9 indices; the limit is 8",
+    ),
+    (
+        lambda x: x.sum(1).exp().sum(0),
+        "%sum is stored, not fused: a reduction does not run inside the loop of another one",
+    ),
+    (
+        lambda x: x - x.sum(1, keepdim=True) - x.sum(0, keepdim=True),
+        "%sum is stored, not fused: its free dimensions are not the rows of the kernel",
+    ),
+    (returned_and_read_twice, "%exp is stored, not fused: it is returned, and several kernels need it"),
+    (
+        returned_and_read_in_part,
+        "%exp is stored, not fused: it is returned, and the kernel has no place where it computes each of its elements "
+        "once",
+    ),
+]
+
+
+def said(module: ModuleOp) -> set[str]:
+    """What the passes to tensor level say of the values of a module."""
+    reasons = set[str]()
+    lower(
+        module,
+        new_context(),
+        Level.TENSOR,
+        observer=lambda run, _: reasons.update(remark.reason for remark in run.remarks),
+    )
+    return reasons
+
+
+@pytest.mark.parametrize(("function", "reason"), STORED)
+def test_why_a_value_is_stored(function: Callable[..., object], reason: str) -> None:
+    assert said(export(function, (torch.zeros(16, 16),)).module) == {reason}
+
+
+def test_a_kernel_takes_a_limited_number_of_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "MAX_PARAMETERS", 4)
+    reasons = said(export(lambda *xs: sum(xs), tuple(torch.zeros(8) for _ in range(6))).module)
+    assert {reason.partition(": ")[2] for reason in reasons} == {"the kernel would take more than 4 parameters"}
+
+
+def test_a_value_that_a_kernel_reads_already_is_stored() -> None:
+    text = """
+    func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+      %e = tensor_ext.elementwise {math.exp} %x : tensor<4xf32>
+      %k = tensor_ext.kernel @k(%e0 = %e : tensor<4xf32>) -> tensor<4xf32> {
+        %n = tensor_ext.elementwise {arith.negf} %e0 : tensor<4xf32>
+        tensor_ext.yield %n : tensor<4xf32>
+      }
+      %s = tensor_ext.elementwise {arith.negf} %e : tensor<4xf32>
+      func.return %e, %k, %s : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+    }"""
+    assert said(Parser(new_context(), text).parse_module()) == {"%e is stored, not fused: another kernel reads it"}

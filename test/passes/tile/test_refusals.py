@@ -1,0 +1,220 @@
+"""Why rules leave a kernel as it is, where the files of their own do not show it; text and schedule lead there."""
+
+import re
+
+import pytest
+from xdsl.passes import PassPipeline
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.passes.driver import new_context
+from deplodock.passes.pipeline import PASSES
+from deplodock.passes.remarks import collect
+from deplodock.tools.source import LocatingParser
+
+AVAILABLE = {stage.name: stage.load for stage in PASSES}
+
+MATMUL = """func.func @k(%x: memref<64x64xf32>, %w: memref<64x64xf32>, %out: memref<64x64xf32>) {
+  loop.for %i = 0 to 64 {
+    loop.for %j = 0 to 64 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+        %a = loop.load %x[%i, %k] : memref<64x64xf32>
+        %b = loop.load %w[%k, %j] : memref<64x64xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%i, %j] : memref<64x64xf32>
+    }
+  }
+  func.return
+}
+"""
+ROWS = """func.func @k(%x: memref<64x64xf32>, %out: memref<64x64xf32>) {
+  loop.for %i = 0 to 64 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+      %v = loop.load %x[%i, %k] : memref<64x64xf32>
+      loop.yield %v : f32
+    }
+    loop.for %j = 0 to 64 {
+      %v = loop.load %x[%i, %j] : memref<64x64xf32>
+      %y = arith.mulf %v, %sum : f32
+      loop.store %y, %out[%i, %j] : memref<64x64xf32>
+    }
+  }
+  func.return
+}
+"""
+TILED = "tileify,chunk-matmul-k{bk=16},blockify-launch{m=32 n=32},stage-inputs"
+BOXES = f"{TILED},double-buffer,tma-copy"
+RING = f"{TILED},double-buffer,async-copy,pipeline-k-outer"
+DYNAMIC = """func.func @k(%x: memref<64xf32>, %out: memref<64xf32>, %n: index) {
+  tile.launch (%i = %n : thread, %j = 4 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 8 : f32 {
+      %a = loop.load %x[%i * 8 + %k] : memref<64xf32>
+      %b = loop.load %x[%k * 8 + %j] : memref<64xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %out[%i * 4 + %j] : memref<64xf32>
+  }
+  func.return
+}
+"""
+FILLED = """func.func @k(%x: memref<8x64xf32>, %out: memref<64xf32>, %n: index) {
+  tile.launch (%t = 64 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 8 : f32 {
+      %s = tile.stage %x[%k, d0] buffers 2 : memref<8x64xf32> to memref<64xf32, #tile.memory<shared>>
+      %v = loop.load %s[%t] : memref<64xf32, #tile.memory<shared>>
+      loop.store %v, %s[%t] : memref<64xf32, #tile.memory<shared>>
+      loop.yield %v : f32
+    }
+    loop.store %acc, %out[%t] : memref<64xf32>
+  }
+  func.return
+}
+"""
+COMPUTED = """func.func @k(%x: memref<8x64xf32>, %p: memref<8xi32>, %out: memref<64xf32>) {
+  tile.launch (%t = 64 : thread) {
+    %acc = loop.reduce {arith.addf} %k = 0 to 8 : f32 {
+      %i = loop.load %p[%k] : memref<8xi32>
+      %at = arith.index_cast %i : i32 to index
+      %s = tile.stage %x[%at, d0] buffers 2 : memref<8x64xf32> to memref<64xf32, #tile.memory<shared>>
+      %v = loop.load %s[%t] : memref<64xf32, #tile.memory<shared>>
+      loop.yield %v : f32
+    }
+    loop.store %acc, %out[%t] : memref<64xf32>
+  }
+  func.return
+}
+"""
+READ = """func.func @k(%x: memref<4x16xf32>, %out: memref<4x64xf32>) {{
+  tile.launch (%i = 4 : block, %t = 64 : thread) {{
+    %a = loop.reduce {{arith.addf}} %k = 0 to 8 : f32 {{
+      %v = loop.load %x[%i, {}] : memref<4x16xf32>
+      loop.yield %v : f32
+    }}
+    %b = loop.reduce {{arith.addf}} %k = 0 to 8 : f32 {{
+      %v = loop.load %x[%i, {}] : memref<4x16xf32>
+      loop.yield %v : f32
+    }}
+    %c = arith.addf %a, %b : f32
+    loop.store %c, %out[%i, %t] : memref<4x64xf32>
+  }}
+  func.return
+}}
+"""
+MASKED = MATMUL.replace("    loop.for %j = 0 to 64 {\n", "    loop.for %j = 0 to 64 {\n      loop.where %i < 60\n")
+MASKED_ROWS = ROWS.replace("    loop.for %j = 0 to 64 {\n", "    loop.for %j = 0 to 64 {\n      loop.where %j < 60\n")
+
+REFUSED = [
+    (
+        MATMUL,
+        "tileify,register-tile{m=2 n=2},blockify-launch{m=16 n=16}",
+        "the launch has a register tile; blockify-launch runs before register-tile",
+    ),
+    (DYNAMIC, "blockify-launch{m=16}", "an axis has an extent that is not constant"),
+    (DYNAMIC, "split-matmul-k{s=2}", "an axis has an extent that is not constant"),
+    (MASKED, "tileify,split-matmul-k{s=2}", "some points of the launch are inactive, and have no partial sums"),
+    (MATMUL, "tileify,split-matmul-k{s=1}", "s=1 leaves k whole"),
+    (
+        MATMUL,
+        'tileify,choose-schedule{schedule="tileify"}',
+        "the module has no kernel at loop level to write a schedule on",
+    ),
+    (ROWS, "tileify,stage-inputs,chunk-reduce{size=16}", "inputs are staged; chunk-reduce runs before stage-inputs"),
+    (
+        ROWS,
+        "tileify,stage-inputs,cooperative-reduce{threads=32}",
+        "inputs are staged; cooperative-reduce runs before stage-inputs",
+    ),
+    (
+        ROWS,
+        "tileify,cooperative-reduce{threads=32 outer=2 keep=axes}",
+        "outer is for rows of several loops, with keep=loops",
+    ),
+    (
+        ROWS,
+        "tileify,cooperative-reduce{threads=32},cooperative-reduce{threads=32}",
+        "the rows are shared by threads already",
+    ),
+    (
+        MASKED_ROWS,
+        "tileify,cooperative-reduce{threads=32 keep=axes}",
+        "keep=axes: a row loop has a loop.where of its own",
+    ),
+    (MATMUL, f"{TILED},double-buffer{{depth=1}}", "depth 1 is what a slab has without this rule"),
+    (
+        MATMUL,
+        f"{TILED},register-tile{{m=2 n=2}},permute-register-tile{{m=strips vec=2}}",
+        "the register tile is placed so already",
+    ),
+    (
+        MATMUL,
+        f"{TILED},register-tile{{m=4 n=4}},permute-register-tile{{lanes=mnm}},permute-register-tile{{lanes=mnm}}",
+        "3 thread axes run along m already; lanes are made of one",
+    ),
+    (
+        MATMUL,
+        f"{BOXES},pipeline-k-outer{{barrier=cta}}",
+        "%x_smem comes in boxes, which arrive at phases; take barrier=mbarrier",
+    ),
+    (MATMUL, f"{BOXES},pad-smem{{pad=4}}", "%x: it comes in boxes, whose rows lie side by side"),
+    (
+        MATMUL.replace("64", "63"),
+        f"{TILED},async-copy{{bytes=16}}",
+        "%x: a thread copies 4 bytes at once, less than 16",
+    ),
+    (
+        MATMUL,
+        f"{RING},split-inner-for-swizzle{{span=32}}",
+        "the slabs are slots of a ring already; run split-inner-for-swizzle before pipeline-k-outer",
+    ),
+    (
+        MATMUL,
+        f"{BOXES},split-inner-for-swizzle{{span=64}},split-inner-for-swizzle{{span=64}}",
+        "the slabs are swizzled already",
+    ),
+    (
+        MATMUL,
+        f"{BOXES.replace('n=32', 'n=16')},split-inner-for-swizzle{{span=128}}",
+        "%x: rows of 64 bytes are no multiple of 128",
+    ),
+    (
+        MATMUL,
+        f"{TILED},register-tile{{m=4 n=4}},permute-register-tile{{m=strided}},permute-register-tile{{m=strided}}",
+        "the register tile of %i_c is placed already",
+    ),
+    (FILLED, "pipeline-k-outer", "%s is used by something else than loop.load"),
+    (
+        FILLED.replace("buffers 2", "buffers 2 tma"),
+        "split-inner-for-swizzle",
+        "%x: its slab is used by something else than loop.load",
+    ),
+    (FILLED.replace("0 to 8", "0 to %n"), "pipeline-k-outer", "the loop over %k has a bound of unknown range"),
+    (COMPUTED, "pipeline-k-outer", "the slab's origin depends on %at, which the loop computes"),
+    (READ.format("%k", "%k"), "stage-inputs{memory=register}", "%x: several threads read the same elements"),
+    (
+        READ.format("0", "0"),
+        "stage-inputs{memory=shared}",
+        "%x: several threads read the same elements; one element is read",
+    ),
+    (READ.format("%k", "%k * 2"), "stage-inputs{memory=shared}", "%x: its loops read different slabs"),
+    ("", "blockify-launch{threads=32}", "the module has no kernel"),
+    (MATMUL.replace(") {", ') attributes {deplodock.schedule = "tile"} {', 1), "tileify", "the schedule of @k"),
+]
+
+
+def run(text: str, pipeline: str) -> str:
+    """What the passes of a pipeline say of a module."""
+    context = new_context()
+    module = LocatingParser(context, text, "k.mlir").parse_module()
+    with collect() as remarks:
+        try:
+            PassPipeline.parse_spec(AVAILABLE, pipeline).apply(context, module)
+        except DiagnosticException as error:
+            return str(error)
+    return "\n".join(map(str, remarks))
+
+
+@pytest.mark.parametrize(("text", "pipeline", "reason"), REFUSED)
+def test_a_rule_says_why_it_does_nothing(text: str, pipeline: str, reason: str) -> None:
+    assert re.search(rf"{re.escape(reason)}($|;| )", run(text, pipeline))
