@@ -290,7 +290,7 @@ def form_of(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequenc
                 case AffineBinaryOpKind.Mod:
                     return left % right.constant
         case _:
-            raise ValueError(f"unknown affine expression {expr}")
+            raise AssertionError(f"unknown affine expression {expr}")
 
 
 def form_of_value(value: SSAValue) -> Linear:

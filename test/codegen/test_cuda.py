@@ -46,22 +46,24 @@ def kernel(body: str, parameters: str = "%x: memref<64xf32>") -> str:
 
 
 REFUSED = {
-    "no CUDA form; lower it": "%a = arith.constant 1 : i32\n%b, %c = arith.mulsi_extended %a, %a : i32",
+    "arith.mulsi_extended has no CUDA form; lower it before printing": (
+        "%a = arith.constant 1 : i32\n%b, %c = arith.mulsi_extended %a, %a : i32"
+    ),
     "arith.bitcast from i32 to i32 has no CUDA form": "%a = arith.constant 1 : i32\n%b = arith.bitcast %a : i32 to i32",
     "the type f128 has no CUDA form; use f32": "%a = kernel.alloc : memref<4xf128, #tile.memory<register>>",
     "the type i4 has no CUDA form": "%a = kernel.alloc : memref<4xi4, #tile.memory<register>>",
-    "only scalar constants": "%a = arith.constant dense<1.0> : tensor<4xf32>",
+    "has no CUDA form; only scalar constants have": "%a = arith.constant dense<1.0> : tensor<4xf32>",
     "no access moves 8 elements of f32; the width can be 1, 2, 4": (
         "kernel.move 8 %x[%thread * 8] to %x[0] : memref<64xf32> to memref<64xf32>"
     ),
-    "the source of this move is not known to start at a multiple of 4 elements": (
+    "the source of this move is not known to start at a multiple of 4 elements; use a smaller width": (
         "kernel.move 4 %x[%thread * 2] to %x[0] : memref<64xf32> to memref<64xf32>"
     ),
     "the destination of this move is not known to start at a multiple of 2 elements": (
         "%r = kernel.alloc : memref<2x3xf32, #tile.memory<register>>\n"
         "kernel.move 2 %x[0] to %r[%thread mod 2, 0] : memref<64xf32> to memref<2x3xf32, #tile.memory<register>>"
     ),
-    "has no 2 elements side by side": (
+    "has no 2 elements side by side in its last dimension": (
         "%r = kernel.alloc : memref<8xf32, strided<[2]>, #tile.memory<register>>\n"
         "kernel.move 2 %x[0] to %r[0] : memref<64xf32> to memref<8xf32, strided<[2]>, #tile.memory<register>>"
     ),
@@ -84,12 +86,13 @@ def test_a_dynamic_layout_is_refused(ctx: Context):
 @pytest.mark.parametrize("name", ["float", "main", "expf", "maximumf", '"a b"'])
 def test_a_kernel_needs_a_free_c_name(ctx: Context, name: str):
     module = parse(ctx, kernel("").replace("@k", f"@{name}"))
-    with pytest.raises(UnsupportedError, match="cannot be the name of a C function"):
+    with pytest.raises(UnsupportedError, match="' cannot be the name of a C function; rename the kernel"):
         print_module(module)
 
 
 def test_a_module_without_kernels_is_refused(ctx: Context):
-    with pytest.raises(UnsupportedError, match=r"no kernel\.func to print"):
+    message = "the module holds no kernel.func to print as CUDA; it computes nothing, or is above the kernel level"
+    with pytest.raises(UnsupportedError, match=message):
         print_module(parse(ctx, "func.func @f() { func.return }"))
 
 

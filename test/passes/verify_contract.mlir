@@ -7,6 +7,7 @@
 // RUN: sed 's/%%k_v = 8/%%k_v = 6/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix DEPTH
 // RUN: sed 's/%%k_s \* 8 + %%k_v/%%n_r * 8 + %%k_v/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix VARIES
 // RUN: sed 's/%%n_c = .*/%%n_c = loop.index [%%n_j * 8 + %%n_g]/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix SIBLINGS
+// RUN: sed 's/over (%%k_t, %%k_v)/over (%%k_v)/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix ALONE
 // RUN: sed 's/contract mma/contract wmma/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix ENGINE
 // RUN: sed 's/xbf16/xf32/g; s/bf16, bf16/f32, f32/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix TYPES
 // RUN: sed 's/%%m_w = 2/%%m_w = 1/; s/%%m_g = 8/%%m_g = 4/; s/%%n_g = 8/%%n_g = 4/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-contract 2>&1 | filecheck %s --check-prefix WARPS
@@ -21,6 +22,7 @@
 // DEPTH: error: tile.contract: a lane holds 6 of the elements along k, not a multiple of 4
 // VARIES: error: tile.contract: the left factor varies along %n_r, where its lanes hold one value
 // SIBLINGS: error: loop.store: its values vary along {{%m_g and %n_g|%n_g and %m_g}}, which share their threads
+// ALONE: error: tile.contract: k must run over one lane axis that %n_t carries, and over registers
 // ENGINE: error: tile.contract: there is no engine wmma; there are mma
 // TYPES: error: tile.contract: mma does not multiply f32 by f32 to f32
 // WARPS: error: tile.contract: mma takes whole warps, and the launch has 16 threads

@@ -148,7 +148,7 @@ def test_argument_roles_follow_calls() -> None:
 def test_recursion_is_refused() -> None:
     text = "func.func @main(%x: memref<4xf32>) { func.call @f(%x) : (memref<4xf32>) -> () func.return }"
     text += "func.func @f(%x: memref<4xf32>) { func.call @f(%x) : (memref<4xf32>) -> () func.return }"
-    with pytest.raises(Error, match="@f calls itself"):
+    with pytest.raises(Error, match="@f calls itself; functions must not be recursive"):
         evaluate(parse(text), [draw(4)])
 
 
@@ -261,8 +261,25 @@ def test_slabs_may_hold_what_nobody_wrote(limit: int) -> None:
             r"input 0 of @k_rms_norm must be memref<1x32x64",
         ),
         (RMS_NORM_LOOP, [draw(1, 32, 64), np.zeros(64)], InvalidInputError, r"got float64\[64\]"),
-        (RMS_NORM_LOOP + SOFTMAX, [], Error, "several entry points, @k_rms_norm, @k_softmax; let one"),
-        ("builtin.module {}", [], Error, "no entry point"),
+        (
+            RMS_NORM_LOOP + SOFTMAX,
+            [],
+            Error,
+            "the module has several entry points, @k_rms_norm, @k_softmax; let one function call the others, or name "
+            "the one to run",
+        ),
+        (
+            "func.func private @absent() func.func @main() { func.call @absent() : () -> () func.return }",
+            [],
+            Error,
+            "func.call: the module does not define the function @absent",
+        ),
+        (
+            "builtin.module {}",
+            [],
+            Error,
+            "the module has no entry point: define a func.func that no other function calls",
+        ),
         (
             "func.func @f(%x: tensor<2xf80>) -> tensor<2xf80> {func.return %x : tensor<2xf80>}",
             [draw(2)],
@@ -286,7 +303,7 @@ def test_inputs_that_do_not_fit(text: str, inputs: Sequence[np.ndarray], error: 
 def test_entry_by_name() -> None:
     x = draw(5, 63)
     assert evaluate_text(RMS_NORM_LOOP + SOFTMAX, x, entry="k_softmax").shape == (5, 63)
-    with pytest.raises(Error, match="does not define a function @nowhere"):
+    with pytest.raises(Error, match="the module does not define a function @nowhere"):
         evaluate_text(SOFTMAX, x, entry="nowhere")
 
 

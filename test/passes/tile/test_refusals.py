@@ -200,6 +200,11 @@ REFUSED = [
     (READ.format("%k", "%k * 2"), "stage-inputs{memory=shared}", "%x: its loops read different slabs"),
     ("", "blockify-launch{threads=32}", "the module has no kernel"),
     (MATMUL.replace(") {", ') attributes {deplodock.schedule = "tile"} {', 1), "tileify", "the schedule of @k"),
+    (
+        MATMUL.replace(") {", ") attributes {deplodock.schedule = 3} {", 1),
+        "tileify",
+        "deplodock.schedule must be a string that holds a pass pipeline, got 3 : i64",
+    ),
 ]
 
 
