@@ -21,7 +21,7 @@ from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.machine.resources import alignment_of, buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import position_of
-from deplodock.codegen import cluster, copies, grid, mbarrier, scalars, tma
+from deplodock.codegen import cluster, copies, grid, mbarrier, mma, scalars, tma
 from deplodock.codegen.indices import forms
 from deplodock.codegen.names import declared_names, identifier
 from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
@@ -30,7 +30,7 @@ from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
-_PARTS = (cluster, copies, grid, mbarrier, tma)
+_PARTS = (cluster, copies, grid, mbarrier, mma, tma)
 """The kinds of operations with a file of their own: their device functions and how they are written."""
 
 _POOL = "shared_memory"

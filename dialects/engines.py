@@ -46,6 +46,8 @@ class Engine:
     """The columns of the result that one lane holds, neighbours."""
     depth: int
     """The elements along k that one lane holds of a row or column."""
+    packed: int
+    """The elements along k that one register of a factor holds, neighbours."""
 
     @property
     def m(self) -> int:
@@ -74,6 +76,7 @@ ENGINES = (
         rows=2,
         pair=2,
         depth=4,
+        packed=2,
     ),
 )
 """Every instruction that contracts are lowered to."""

@@ -119,6 +119,7 @@ class Feature(StrEnum):
     EXPECTED_BYTES = "phases that expect bytes"
     BOXES = "copies of boxes"
     CLUSTERS = "operations of clusters"
+    MMA = "products of matrices by warps"
 
 
 class NeedsFeature:

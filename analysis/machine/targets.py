@@ -51,6 +51,10 @@ WARP = 32
 FIRST_ASYNC_COPIES = 80
 """The first compute capability with asynchronous copies and barriers with phases (PTX ISA, `cp.async`, `mbarrier`)."""
 
+FIRST_MMA = 80
+"""The first compute capability with products of 16-bit matrices that add 16 along k (PTX ISA, `mma`, "Target ISA
+Notes")."""
+
 FIRST_CLUSTERS = 90
 """The first compute capability with clusters of CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
@@ -64,6 +68,7 @@ FIRST_WITH = {
     Feature.EXPECTED_BYTES: FIRST_BOXES,
     Feature.BOXES: FIRST_BOXES,
     Feature.CLUSTERS: FIRST_CLUSTERS,
+    Feature.MMA: FIRST_MMA,
 }
 """The first compute capability with what an operation needs (PTX ISA, "Target ISA Notes")."""
 

@@ -66,6 +66,7 @@ from deplodock.dialects.interfaces import AllocatesResult, Collective
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
+from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaLoadOp
@@ -88,6 +89,7 @@ __all__ = [
     "LaunchOp",
     "MbarrierOp",
     "MbarrierType",
+    "MmaOp",
     "MoveOp",
     "ShuffleXorOp",
     "TargetAttr",
@@ -405,7 +407,7 @@ def functions(module: ModuleOp) -> list[FuncOp]:
 Kernel = Dialect(
     "kernel",
     [
-        *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp),
+        *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, MmaOp),
         *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
         *(CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),

@@ -39,7 +39,8 @@ def _taken(machine: Machine, op: tile.ContractOp, value: Array, space: Space) ->
     if not op.moved:
         return value
     index: list[Array] = [
-        np.arange(extent).reshape(-1, *(1,) * (space.rank - 1 - axis)) for axis, extent in enumerate(value.shape)
+        np.arange(extent, dtype=np.int64).reshape(-1, *(1,) * (space.rank - 1 - axis))
+        for axis, extent in enumerate(value.shape)
     ]
     places = machine.affine(op.places.data, machine.arrays(op.place_axes))
     for axis, place in zip(op.moved, places, strict=True):

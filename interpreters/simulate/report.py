@@ -16,6 +16,7 @@ from deplodock.dialects.kernel import FuncOp
 DATA_RACE = "data race"
 DIVERGENT_BARRIER = "divergent barrier"
 DIVERGENT_SHUFFLE = "divergent shuffle"
+DIVERGENT_MMA = "divergent mma"
 OUT_OF_BOUNDS = "out of bounds"
 UNWRITTEN_READ = "unwritten read"
 READ_IN_FLIGHT = "read in flight"

@@ -19,7 +19,7 @@ def _shuffle(launch: Lockstep, op: ShuffleXorOp, frame: Frame) -> None:
     value, origin = np.broadcast_to(launch.values[op.value], frame.shape), launch.origins.of([op.value])
     threads = frame.shape[-1]
     if launch.check and (frame.mask is not None or threads % WARP):
-        _check_warps(launch, op, frame)
+        check_warps(launch, op, frame, kinds.DIVERGENT_SHUFFLE, "shuffle")
     partner = np.arange(threads) ^ op.mask.value.data
     exists = partner < threads
     source = np.where(exists, partner, 0)
@@ -29,8 +29,8 @@ def _shuffle(launch: Lockstep, op: ShuffleXorOp, frame: Frame) -> None:
     launch.set(op.result, Values(shuffled, origin))
 
 
-def _check_warps(launch: Lockstep, op: ShuffleXorOp, frame: Frame) -> None:
-    """Report a shuffle that a warp runs without all of its 32 lanes."""
+def check_warps(launch: Lockstep, op: Operation, frame: Frame, kind: str, what: str) -> None:
+    """Report an operation, a finding of that kind, that a warp runs without all of its 32 lanes."""
     active = np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
     missing = -frame.shape[-1] % WARP
     padded = np.concatenate([active, np.zeros((*active.shape[:-1], missing), np.bool_)], axis=-1)
@@ -44,10 +44,10 @@ def _check_warps(launch: Lockstep, op: ShuffleXorOp, frame: Frame) -> None:
         cta = int(launch.memory.ids[position[-2]])
         return (
             f"only {int(lanes[tuple(position)])} of the 32 lanes of warp {position[-1]} of CTA {cta} take part; "
-            "all lanes of a warp must reach a shuffle"
+            f"all lanes of a warp must reach a {what}"
         )
 
-    launch.report.add(kinds.DIVERGENT_SHUFFLE, op, int(np.count_nonzero(broken)), message)
+    launch.report.add(kind, op, int(np.count_nonzero(broken)), message)
 
 
 def _barrier(launch: Lockstep, op: BarrierOp, frame: Frame) -> None:

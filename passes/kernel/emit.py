@@ -21,7 +21,7 @@ from xdsl.traits import ConstantLike
 from deplodock.analysis.affine.linear import Linear, form_of_value, to_sides
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.roles import contraction_of
+from deplodock.analysis.shape.roles import contraction_of, summed_product
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -85,7 +85,9 @@ class Emitter:
 
     def _register_tile(self) -> set[SSAValue]:
         roles = contraction_of(self.launch)
-        if roles is None or not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):
+        if roles is None or isinstance(summed_product(roles.reduction), tile.ContractOp):
+            return set()
+        if not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):
             return set()
         return set(self.axes_of(roles.reduction.results))
 
@@ -114,20 +116,28 @@ class Emitter:
         """
         return positive_extent(axis)
 
-    def map(self, forms: Iterable[Linear | SSAValue]) -> tuple[AffineMap, list[SSAValue]]:
-        """Forms, or the values of coordinates, as a map over the kernel's values, and its operands."""
+    def map(
+        self, forms: Iterable[Linear | SSAValue], dims: Sequence[SSAValue] = ()
+    ) -> tuple[AffineMap, list[SSAValue]]:
+        """Forms, or the values of coordinates, as a map over the kernel's values, and its operands.
+
+        Where `dims` are given, these roots are the dimensions of the map and the values its symbols.
+        """
         operands: dict[SSAValue, int] = {}
 
         def position(root: SSAValue) -> AffineExpr:
+            if root in dims:
+                return AffineExpr.dimension(dims.index(root))
             value = self.coordinates.get(root, root)
             if isinstance(value, int):
                 return AffineExpr.constant(value)
             if value is root:
                 value = self.value(root)
-            return AffineExpr.dimension(operands.setdefault(value, len(operands)))
+            place = operands.setdefault(value, len(operands))
+            return AffineExpr.symbol(place) if dims else AffineExpr.dimension(place)
 
         exprs = tuple((form if isinstance(form, Linear) else form_of_value(form)).affine(position) for form in forms)
-        return AffineMap(len(operands), 0, exprs), list(operands)
+        return AffineMap(len(dims) or len(operands), len(operands) if dims else 0, exprs), list(operands)
 
     def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
         """Conditions as a map of sides `lhs < rhs`, constants on the right."""

@@ -15,13 +15,14 @@ from deplodock.analysis.access.effects import is_arithmetic
 from deplodock.analysis.affine.linear import bounds_of, condition_of, implied_condition, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
-from deplodock.analysis.shape.roles import shares_accumulator, yields_inner_reduction
+from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
 from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
+from deplodock.passes.kernel.lower_contract import lower_contract
 from deplodock.passes.kernel.lower_stage import (
     lower_alloc,
     lower_copy,
@@ -79,7 +80,8 @@ def _is_scalar(op: Operation) -> bool:
         return tile.memory_of(op.source) is Memory.REGISTER
     if isinstance(op, loop.YieldOp):
         return not yields_inner_reduction(op)
-    return is_arithmetic(op) or (is_side_effect_free(op) and not op.regions and not isinstance(op, tile.CombineOp))
+    is_collective = isinstance(op, tile.CombineOp | tile.ContractOp)
+    return is_arithmetic(op) or (is_side_effect_free(op) and not op.regions and not is_collective)
 
 
 def _axes(emitter: Emitter, op: Operation, fold: Fold | None) -> tuple[SSAValue, ...]:
@@ -101,6 +103,8 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             _lower_reduce(emitter, op, fold)
         case tile.CombineOp():
             lower_combine(emitter, op)
+        case tile.ContractOp():
+            _lower_contract(emitter, op, fold)
         case tile.StageOp():
             _check_source(emitter, op)
             _check_origin(emitter, op)
@@ -121,6 +125,17 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case _:
             hint = "; loop.where says which points count" if isinstance(op, loop.GuardOp) else ""
             raise failure(op, f"it cannot stand in a launch{hint}")
+
+
+def _lower_contract(emitter: Emitter, op: tile.ContractOp, fold: Fold | None) -> None:
+    """Emit the products into the accumulators of the sum that yields nothing else, or into sums of their own."""
+    if not adds_in_place(op):
+        emitter.bind_array(op.result, lower_contract(emitter, op, None))
+        return
+    assert fold is not None
+    if fold.conditions:
+        raise failure(op, "it adds to accumulators at points that a loop.where of its loop leaves out")
+    lower_contract(emitter, op, fold.accumulators[0])
 
 
 def _check_source(emitter: Emitter, op: tile.StageOp | tile.CopyOp) -> None:

@@ -16,6 +16,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects.interfaces import accesses_of
+from deplodock.dialects.kernel import MmaOp
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import MemoryUnit
 from deplodock.interpreters.simulate.lanes import Frame
@@ -71,6 +72,11 @@ class Origins:
 
         def message() -> str:
             position = frame.first(lanes)
+            if isinstance(read, MmaOp):
+                return (
+                    f"an element of a fragment holds no value yet, and {self._report.reference(op)} in "
+                    f"{self._memory.lane(position)} depends on it"
+                )
             buffer = _source(read)
             layout = self._buffers[buffer].layout
             element = int(np.broadcast_to(elements, frame.shape)[position]) % max(1, layout.size)

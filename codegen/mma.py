@@ -1,0 +1,63 @@
+"""Products of matrices as CUDA C: `mma.sync` of the PTX ISA.
+
+A register of a factor holds two neighbours along k, of a row of the left factor or a column of the right one; the
+registers of the left factor are in order of k, then of rows, the rows faster.
+"""
+
+from __future__ import annotations
+
+from deplodock.codegen.writer import KernelWriter, Texts, c_type
+from deplodock.dialects.engines import ENGINES, Engine
+from deplodock.dialects.kernel.mma import Fragment, MmaOp
+from deplodock.dialects.loop import memref_of
+
+_C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half"}
+
+
+def _name(engine: Engine, factor: str) -> str:
+    return f"{engine.name}_{engine.instruction}_{factor}"
+
+
+def _helper(engine: Engine, factor: str) -> str:
+    """The device function of an instruction for factors of a type."""
+    sums = [f"c{i}" for i in range(engine.rows * engine.pair)]
+    count = engine.depth // engine.packed
+    factors = [*(f"a{i}" for i in range(engine.rows * count)), *(f"b{i}" for i in range(count))]
+    parameters = [*(f"float& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
+    places = [f"%{i}" for i in range(len(sums) + len(factors))]
+    c, rest = places[: len(sums)], places[len(sums) :]
+    groups = ", ".join("{" + ", ".join(group) + "}" for group in (c, rest[:-count], rest[-count:], c))
+    outputs = ", ".join(f'"+f"({name})' for name in sums)
+    inputs = ",\n        ".join(f'"r"(*reinterpret_cast<const unsigned*>({name}))' for name in factors)
+    return f"""\
+__device__ __forceinline__ void {_name(engine, factor)}({", ".join(parameters)}) {{
+  asm volatile(
+      "mma.sync.aligned.{engine.instruction}.row.col.f32.{factor}.{factor}.f32 {groups};"
+      : {outputs}
+      : {inputs});
+}}
+"""
+
+
+HELPERS = {_name(engine, factor): _helper(engine, factor) for engine in ENGINES for factor in engine.factors}
+"""The device functions of products, by name."""
+
+
+def _mma(to: KernelWriter, op: MmaOp) -> None:
+    left, right, sums = op.fragments
+    factor = next(type for type, name in _C_TYPES.items() if name == c_type(memref_of(op.left).element_type))
+    a, b, c = (_registers(to, fragment) for fragment in (left, right, sums))
+    rows, columns = range(op.engine.rows), range(op.engine.pair)
+    steps = range(0, op.engine.depth, op.engine.packed)
+    arguments = [c[row, column] for row in rows for column in columns]
+    arguments += [f"&{a[row, k]}" for k in steps for row in rows]
+    arguments += [f"&{b[k,]}" for k in steps]
+    to.line(f"{_name(op.engine, factor)}({', '.join(arguments)});")
+
+
+def _registers(to: KernelWriter, fragment: Fragment) -> dict[tuple[int, ...], str]:
+    return {place: to.element(fragment.buffer, map, fragment.indices) for place, map in fragment.registers()}
+
+
+TEXTS: Texts = {MmaOp: _mma}
+"""How products of matrices are written."""

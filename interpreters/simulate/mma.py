@@ -1,0 +1,112 @@
+"""What a tensor core computes: the fragments of a warp's lanes as matrices, and sums as the hardware rounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from deplodock.analysis.machine.targets import WARP
+from deplodock.dialects.engines import Engine
+from deplodock.dialects.kernel.mma import MmaOp
+from deplodock.errors import UnsupportedError
+from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.checks.unwritten import joined
+from deplodock.interpreters.simulate.lanes import Frame
+from deplodock.interpreters.simulate.machine import Handlers, Lockstep
+from deplodock.interpreters.simulate.memory import Values
+from deplodock.interpreters.simulate.threads import check_warps
+from deplodock.interpreters.values import Array
+
+Registers = Mapping[tuple[int, ...], Values]
+"""The values of a fragment's registers, by the coordinates of their first elements."""
+
+
+def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, ...]) -> dict[tuple[int, ...], Values]:
+    """The sums after a product: the exact sum of the products and the sums before, rounded toward zero to f32.
+
+    `shape` is that of the lanes, [.., CTAs, threads], of whole warps. PTX leaves the rounding open; toward zero is
+    what tensor cores are observed to do (Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021).
+    What any factor of the warp comes of, all sums come of.
+    """
+    left, right, sums = (_elements(registers, shape) for registers in fragments)
+    lanes = _lanes(engine)
+    warps = (*shape[:-1], shape[-1] // WARP)
+
+    def gathered(value: Array) -> Array:
+        """The values of the lanes by row digit and column digit."""
+        return np.broadcast_to(value, shape).reshape(*warps, WARP)[..., lanes]
+
+    rows, depth = range(engine.rows), range(engine.depth)
+    a = np.stack([np.stack([gathered(left[h, k].data) for k in depth], -1) for h in rows], -4)
+    b = np.stack([gathered(right[k,].data) for k in depth], -1)
+    a = a.astype(np.float64).reshape(*warps, engine.m, engine.k)
+    b = b.astype(np.float64).reshape(*warps, engine.n, engine.k)
+    total = (a @ np.swapaxes(b, -1, -2)).reshape(
+        *warps, engine.rows, engine.row.extent, engine.column.extent, engine.pair
+    )
+    origin = _warp_origin([*left.values(), *right.values()], shape)
+    found: dict[tuple[int, ...], Values] = {}
+    for (h, r), before in sums.items():
+        part = np.empty((*warps, WARP))
+        part[..., lanes] = total[..., h, :, :, r]
+        data = _toward_zero(before.data.astype(np.float64) + part.reshape(shape))
+        found[h, r] = Values(data, joined(origin, before.origin))
+    return found
+
+
+def _elements(registers: Registers, shape: tuple[int, ...]) -> Registers:
+    """The elements of a fragment; where a register holds several, they are in a first dimension."""
+    found: dict[tuple[int, ...], Values] = {}
+    for (*outer, first), value in registers.items():
+        count = value.data.shape[0] if value.data.ndim > len(shape) else 1
+        parts = [value] if count == 1 else [_part(value, i) for i in range(count)]
+        found |= {(*outer, first + i): part for i, part in enumerate(parts)}
+    return found
+
+
+def _part(value: Values, place: int) -> Values:
+    origin = value.origin
+    return Values(value.data[place], origin if origin is None or origin.ndim == 0 else origin[place])
+
+
+def _lanes(engine: Engine) -> Array:
+    """The number of the lane of each row digit and column digit."""
+    rows, columns = np.arange(engine.row.extent), np.arange(engine.column.extent)
+    return rows.reshape(-1, 1) * engine.row.weight + columns * engine.column.weight
+
+
+def _toward_zero(exact: Array) -> Array:
+    """The f32 next to a value, between it and zero."""
+    near = exact.astype(np.float32)
+    return np.where(np.abs(near.astype(np.float64)) > np.abs(exact), np.nextafter(near, np.float32(0)), near)
+
+
+def _warp_origin(values: Sequence[Values], shape: tuple[int, ...]) -> Array | None:
+    """For each lane an origin that some lane of its warp has, None if there are none."""
+    result: Array | None = None
+    for value in values:
+        result = joined(result, value.origin)
+    if result is None:
+        return None
+    most = np.broadcast_to(result, shape).reshape(*shape[:-1], -1, WARP).max(-1, keepdims=True)
+    return np.broadcast_to(most, (*most.shape[:-1], WARP)).reshape(shape)
+
+
+def _mma(launch: Lockstep, op: MmaOp, frame: Frame) -> None:
+    """Multiply the fragments of each warp."""
+    if frame.shape[-1] % WARP:
+        raise UnsupportedError(f"{op.name} takes whole warps, and @{launch.kernel.sym_name.data} has others")
+    if launch.check and frame.mask is not None:
+        check_warps(launch, op, frame, kinds.DIVERGENT_MMA, "product of matrices")
+    accesses = iter(launch.accesses[op])
+    fragments = [
+        {place: launch.read(next(accesses), frame) for place, _ in fragment.registers()} for fragment in op.fragments
+    ]
+    sums = multiply(op.engine, fragments, frame.shape)
+    for access, value in zip(accesses, sums.values(), strict=True):
+        launch.write(access, value, frame)
+
+
+HANDLERS: Handlers = {MmaOp: _mma}
+"""How they run."""

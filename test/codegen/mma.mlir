@@ -1,0 +1,23 @@
+// RUN: deplodock-opt %s -t cuda | filecheck %s
+
+// A register of a factor is two neighbours along k; the sums are added to in place.
+// CHECK:       mma_m16n8k16_f16(float& c0, float& c1, float& c2, float& c3, const __half* a0, const __half* a1, const __half* a2, const __half* a3, const __half* b0, const __half* b1) {
+// CHECK-NEXT:    asm volatile(
+// CHECK-NEXT:        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+// CHECK:         __align__(16) __half a[2][4];
+// CHECK:         mma_m16n8k16_f16(c[0][0], c[0][1], c[1][0], c[1][1], &a[0][0], &a[1][0], &a[0][2], &a[1][2], &b[0], &b[2]);
+kernel.func @k_mma(%x: memref<32x2x4xf16>, %w: memref<32x4xf16>, %out: memref<32x2x2xf32>) blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.move 4 %w[%thread, 0] to %b[0] : memref<32x4xf16> to memref<4xf16, #tile.memory<register>>
+  loop.for %h = 0 to 2 unroll {
+    kernel.move 4 %x[%thread, %h, 0] to %a[%h, 0] : memref<32x2x4xf16> to memref<2x4xf16, #tile.memory<register>>
+    kernel.move 2 %out[%thread, %h, 0] to %c[%h, 0] : memref<32x2x2xf32> to memref<2x2xf32, #tile.memory<register>>
+  }
+  kernel.mma m16n8k16 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xf16, #tile.memory<register>>, memref<4xf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
+  loop.for %h = 0 to 2 unroll {
+    kernel.move 2 %c[%h, 0] to %out[%thread, %h, 0] : memref<2x2xf32, #tile.memory<register>> to memref<32x2x2xf32>
+  }
+}

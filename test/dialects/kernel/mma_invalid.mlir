@@ -1,0 +1,77 @@
+// Malformed products of matrices: each message says what fits.
+// RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+// CHECK: mma_invalid.mlir:[[# @LINE + 5]]:3: error: kernel.mma: there is no instruction m8n8k4; there are m16n8k16
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xbf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.mma m8n8k4 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: mma_invalid.mlir:[[# @LINE + 5]]:3: error: kernel.mma: m16n8k16 multiplies two of bf16 or f16 to f32, got f32, bf16 and f32
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xf32, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.mma m16n8k16 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xf32, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: mma_invalid.mlir:[[# @LINE + 5]]:3: error: kernel.mma: m16n8k16 multiplies two of bf16 or f16 to f32, got f16, bf16 and f32
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.mma m16n8k16 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: mma_invalid.mlir:[[# @LINE + 5]]:3: error: kernel.mma: m16n8k16 multiplies two of bf16 or f16 to f32, got f16, f16 and f16
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf16, #tile.memory<register>>
+  kernel.mma m16n8k16 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xf16, #tile.memory<register>>, memref<4xf16, #tile.memory<register>> -> memref<2x2xf16, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: mma_invalid.mlir:[[# @LINE + 5]]:3: error: kernel.mma: a fragment lies in #tile.memory<register>, got memref<4xbf16, #tile.memory<shared>>
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xbf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xbf16, #tile.memory<shared>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.mma m16n8k16 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<shared>> -> memref<2x2xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: mma_invalid.mlir:[[# @LINE + 5]]:3: error: kernel.mma: memref<2x4xbf16, #tile.memory<register>> needs 2 subscripts, got 1
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xbf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.mma m16n8k16 %a[d0 * 4 + d1] * %b[d0] into %c[d0, d1]
+    : memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: a fragment of 1 coordinates has no d1
+kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x4xbf16, #tile.memory<register>>
+  %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+  kernel.mma m16n8k16 %a[d0, d1] * %b[d1] into %c[d0, d1]
+    : memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
+}
