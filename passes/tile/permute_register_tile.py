@@ -163,7 +163,7 @@ def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: RegisterTile, pla
 
 
 @dataclass(frozen=True)
-class Digit:
+class AxisDigit:
     """A run of lane bits that belong to one axis: its letter, its number of values and its weight in the coordinate."""
 
     letter: str
@@ -173,14 +173,14 @@ class Digit:
 
 def _lane_order(
     launch: tile.LaunchOp, roles: Contraction, lanes: str
-) -> tuple[dict[str, BlockArgument], list[Digit]] | None:
+) -> tuple[dict[str, BlockArgument], list[AxisDigit]] | None:
     """The thread axis of each letter and the digits of the thread index, the slowest first; None if they are so now."""
     axes: dict[str, BlockArgument] = {}
-    digits: list[Digit] = []
+    digits: list[AxisDigit] = []
     weights = {"m": 1, "n": 1}
     for letter, run in groupby(lanes):
         size = 2 ** len(list(run))
-        digits.append(Digit(letter, size, weights[letter]))
+        digits.append(AxisDigit(letter, size, weights[letter]))
         weights[letter] *= size
     for letter, role in (("m", roles.m), ("n", roles.n)):
         threads = [axis for axis in role if launch.binding(axis) is Binding.THREAD]
@@ -192,7 +192,7 @@ def _lane_order(
         if extent != 1:
             assert isinstance(threads[0], BlockArgument)
             axes[letter] = threads[0]
-            digits.append(Digit(letter, extent // weights[letter], weights[letter]))
+            digits.append(AxisDigit(letter, extent // weights[letter], weights[letter]))
     warps = [digit for letter in "mn" for digit in digits[len(digits) - len(axes) :] if digit.letter == letter]
     in_warp = digits[: len(digits) - len(axes)]
     order = [digit for digit in (*warps, *reversed(in_warp)) if digit.size > 1]
@@ -201,7 +201,7 @@ def _lane_order(
 
 
 def _order_lanes(
-    launch: tile.LaunchOp, axes: list[SSAValue], order: tuple[dict[str, BlockArgument], list[Digit]]
+    launch: tile.LaunchOp, axes: list[SSAValue], order: tuple[dict[str, BlockArgument], list[AxisDigit]]
 ) -> None:
     """Replace the thread axes by their digits; `axes` are those of the launch in the order they are to have."""
     threads, digits = order

@@ -70,6 +70,13 @@ OPERATIONS = {
         "tile.launch (%a = 8 : thread) {\n %r = tile.combine {arith.addf} %v over (%a) : f32\n }",
         ("read a",),
     ),
+    "tile.contract": (
+        """tile.launch (%a = 8 : thread) {
+          %h = arith.truncf %v : f32 to bf16
+          %r = tile.contract mma %h * %h over (%a) : bf16, bf16 -> f32
+        }""",
+        (),
+    ),
     "tile.stage": (f"%r = tile.stage %x[d0] : memref<8xf32> to {ON_CHIP}", ("read x",)),
     "tile.ring": ("%r = tile.ring 2", ("alloc r",)),
     "tile.alloc": (f"%r = tile.alloc : {RING}", ("alloc r",)),
@@ -96,6 +103,15 @@ OPERATIONS = {
     "kernel.arrive_copies": (
         "%q = kernel.mbarrier 3 arrivals 2\nkernel.arrive_copies %q[%i]",
         ("write - <SharedMemory>",),
+    ),
+    "kernel.mma": (
+        """%a = kernel.alloc : memref<2x4xbf16, #tile.memory<register>>
+        %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+        %c = kernel.alloc : memref<2x2xf32, #tile.memory<register>>
+        kernel.mma m16n8k16 %a[d0, d1] * %b[d0] into %c[d0, d1]
+          : memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>>
+          -> memref<2x2xf32, #tile.memory<register>>""",
+        ("read a", "read b", "read c", "write c"),
     ),
     "kernel.wait_phase": (
         "%q = kernel.mbarrier 3 arrivals 2\nkernel.wait_phase %q[%i], 0",
@@ -181,7 +197,7 @@ def test_effects(context: Context, name: str) -> None:
 
 TOUCHING = [
     *("loop.load", "loop.store"),
-    *("kernel.move", "kernel.ticket", "kernel.cluster_load", "kernel.tma_load"),
+    *("kernel.move", "kernel.mma", "kernel.ticket", "kernel.cluster_load", "kernel.tma_load"),
 ]
 
 
@@ -228,6 +244,7 @@ UNUSED_DIE = [
     "loop.load",
     "kernel.tensor_map",
     "tile.combine",
+    "tile.contract",
     "tile.stage",
     "tile.ring",
     "tile.alloc",

@@ -152,6 +152,6 @@ def test_files_that_a_page_names_exist(repository: Path) -> None:
 
 def test_every_option_of_a_pass_is_described_to_its_end(repository: Path) -> None:
     text = (repository / "docs/passes.md").read_text()
-    options = re.findall(r"^- (`\w+: .+(?:\n  .+)*)", text, re.MULTILINE)
+    options = re.findall(r"^- (`\w+(?: = [^`]+)?`, .+(?:\n  .+)*)", text, re.MULTILINE)
     assert options
     assert all(option.endswith(".") for option in options)
