@@ -15,6 +15,7 @@ from deplodock.analysis.access.effects import is_arithmetic
 from deplodock.analysis.affine.linear import bounds_of, condition_of, implied_condition, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
+from deplodock.analysis.shape.padding import adds_zero
 from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, yields_inner_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -31,7 +32,6 @@ from deplodock.passes.kernel.lower_stage import (
     lower_stage,
     lower_wait,
 )
-from deplodock.passes.kernel.padding import adds_zero
 
 
 @dataclass(frozen=True)
