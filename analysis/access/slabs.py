@@ -59,6 +59,10 @@ class Slab:
         order = self.copy_order()
         return self.width_along(order[-1]) if order else 1
 
+    def copy_bytes(self) -> int:
+        """The bytes that a thread copies at once."""
+        return self.copy_width() * element_bytes(self.type.element_type)
+
     def width_along(self, along: int) -> int:
         """The elements along a dimension that move together: contiguous, aligned and inside the buffer alike."""
         destination = loop.memref_of(self.destination)

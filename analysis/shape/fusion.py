@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.shape.fusion_index import ZERO, Index, compose
+from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.tensor import (
     ConcatOp,
@@ -34,12 +35,21 @@ from deplodock.dialects.tensor import (
 TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
 
-_CASTS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+_CASTS = (*WIDENING_CASTS, arith.TruncFOp, arith.FPToSIOp, arith.TruncIOp)
 
 
 def bytes_of(value: SSAValue) -> int:
     """The bytes of a tensor value in memory."""
     return prod(shape_of(value)) * element_bytes(element_of(value))
+
+
+def widens(op: Operation) -> bool:
+    """Whether an operation does nothing but give each element in a type of more bytes."""
+    if not isinstance(op, ElementwiseOp) or len(op.inputs) != 1 or len(op.outputs) != 1:
+        return False
+    *casts, _ = op.body.block.ops
+    is_larger = bytes_of(op.outputs[0]) > bytes_of(op.inputs[0])
+    return is_larger and all(isinstance(inner, WIDENING_CASTS) for inner in casts)
 
 
 def splat_of(op: arith.ConstantOp) -> Attribute | None:

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, form_of, forms_of, subscripts_of
-from deplodock.analysis.shape.roles import factors_of, summed_product
+from deplodock.analysis.shape.roles import factors_of, read_of, summed_product
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of
 
@@ -16,8 +16,8 @@ from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of
 def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
     """Whether a sum of products adds 0 * 0 in the iterations where `condition` is not below 0.
 
-    Both factors must be reads whose subscripts leave the buffer there; such reads give zero once they are lowered, and
-    the identity of the sum is zero. One factor does not suffice: the other may be infinite.
+    Both factors must be reads, widened or not, whose subscripts leave the buffer there; such reads give zero once they
+    are lowered, and the identity of the sum is zero. One factor does not suffice: the other may be infinite.
     """
     product = summed_product(reduction)
     factors = [factor for pair in factors_of(product) for factor in pair] if product is not None else []
@@ -26,7 +26,7 @@ def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
 
 def _is_outside(value: SSAValue, condition: Linear) -> bool:
     """Whether a value is read from outside a global buffer, directly or through slabs, where a condition fails."""
-    if not isinstance(load := value.owner, loop.LoadOp):
+    if (load := read_of(value)) is None:
         return False
     reads = _reads(load)
     return bool(reads) and all(_leaves(buffer, subscripts, condition) for buffer, subscripts in reads)

@@ -19,12 +19,12 @@ def longest_reduction(module: ModuleOp) -> int:
     """The longest chain of additions that any result of the entry function is computed through, in reductions.
 
     A reduction adds its extent to the chain of what it folds. Loops with one accumulator are one reduction, whose
-    extent is the product of theirs. Works on tensor, loop and tile level; 1 where nothing is reduced. Rounding errors
-    of sums grow with it.
+    extent is the product of theirs; a loop whose bound varies counts with its greatest. Works on tensor, loop and tile
+    level; 1 where nothing is reduced. Rounding errors of sums grow with it.
 
     Raises:
         Error: there is no entry function, or several.
-        UnsupportedError: an extent is not constant.
+        UnsupportedError: an extent has no greatest value that is known.
     """
     function = entry_function(module)
     paths = _Paths()

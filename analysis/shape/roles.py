@@ -15,6 +15,9 @@ from deplodock.dialects import loop, scalar_regions, tile
 Product: TypeAlias = arith.MulfOp | arith.MuliOp | tile.ContractOp
 """What multiplies the factors of a contraction."""
 
+WIDENING_CASTS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp, arith.SIToFPOp, arith.UIToFPOp)
+"""The operations that give a value in a type that can hold more; they take 0 to 0."""
+
 
 @dataclass(frozen=True)
 class Contraction:
@@ -93,6 +96,13 @@ def summed_product(reduction: loop.ReduceOp) -> Product | None:
     ops, value = scalar_regions.combiner_ops(innermost.combiner), innermost.yielded[0].owner
     is_sum = ops is not None and len(ops) == 1 and isinstance(ops[0], arith.AddfOp | arith.AddiOp)
     return value if is_sum and isinstance(value, arith.MulfOp | arith.MuliOp | tile.ContractOp) else None
+
+
+def read_of(factor: SSAValue) -> loop.LoadOp | None:
+    """The read that gives a factor, as it is or in a wider type; None where the factor is computed otherwise."""
+    while isinstance(factor.owner, WIDENING_CASTS):
+        factor = factor.owner.operands[0]
+    return factor.owner if isinstance(factor.owner, loop.LoadOp) else None
 
 
 def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:

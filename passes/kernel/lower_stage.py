@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
 from deplodock.analysis.affine.linear import Linear, coarsened_condition, implied_condition, value_range
 from deplodock.analysis.machine.targets import WARP
@@ -148,12 +147,12 @@ def _continues(op: tile.StageOp) -> bool:
 
 
 def _fill(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab) -> None:
-    size, is_async = element_bytes(slab.type.element_type), bool(op.is_async)
-    if is_async and size not in ASYNC_BYTES:
+    is_async = bool(op.is_async)
+    if is_async and (bytes := slab.copy_bytes()) not in ASYNC_BYTES:
         raise failure(
             op,
-            f"{label(slab.source)} cannot be copied asynchronously: its elements have {size} bytes, "
-            "a copy moves 4, 8 or 16",
+            f"{label(slab.source)} cannot be copied asynchronously: a thread copies {bytes} bytes at once, "
+            "and an asynchronous copy moves 4, 8 or 16",
         )
     outer = emitter.block
     if tile.memory_of(slab.destination) is Memory.REGISTER:

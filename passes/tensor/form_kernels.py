@@ -7,7 +7,8 @@
                                                           }
 
 An operation joins the kernel that needs it, or is computed again in each of several, or is stored once, whichever costs
-less on the module's target (`analysis/machine/cost.py`). A kernel keeps to these limits:
+less on the module's target (`analysis/machine/cost.py`); a cast to a wider type is stored only where a limit asks for
+it. A kernel keeps to these limits:
 
 * its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of
   another reduction;

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, reducing
+from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, reducing, widens
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.dialects.tensor import GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
@@ -132,7 +132,9 @@ class Grouping:
         return next((index for index in indices if group.can_output(index, shape, reduces)), None)
 
     def _is_free(self, op: TensorOp, needs: Needs) -> bool:
-        """Whether computing `op` where it is needed surely costs less than storing it."""
+        """Whether computing `op` where it is needed surely costs less than storing it: as do fewer bytes to be read."""
+        if widens(op):
+            return True
         if isinstance(op, ReduceOp) or len(needs) > 1:
             return isinstance(op, IndexMapOp | IotaOp)
         ((group, indices),) = needs.items()

@@ -3,14 +3,13 @@
     %xs = tile.stage %x[%ko * 32 + d0] buffers 3 : ..  ->  %xs = tile.stage %x[%ko * 32 + d0] buffers 3 async : ..
 
 The copy goes from global to shared memory without registers. It is as wide as the alignment of both sides proves, up to
-16 bytes, and 4 bytes an element where a slab is transposed on the way.
+16 bytes, and one element where a slab is transposed on the way: elements of 4 bytes or more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_ASYNC_COPIES, capability, target_at
 from deplodock.analysis.operations import label
@@ -41,10 +40,9 @@ def _fill(launch: tile.LaunchOp, narrowest: int) -> None:
 
 def _refusal(op: tile.StageOp, narrowest: int) -> str | None:
     """Why the copy of a slab cannot be asynchronous, or None."""
-    slab = slab_of(op)
-    name, size = label(op.source), element_bytes(slab.type.element_type)
-    if size not in ASYNC_BYTES:
-        return f"{name}: elements of {size} bytes; a copy moves 4, 8 or 16"
-    if (width := slab.copy_width() * size) < narrowest:
+    name, width = label(op.source), slab_of(op).copy_bytes()
+    if width not in ASYNC_BYTES:
+        return f"{name}: a thread copies {width} bytes at once; an asynchronous copy moves 4, 8 or 16"
+    if width < narrowest:
         return f"{name}: a thread copies {width} bytes at once, less than {narrowest}"
     return None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.affine.linear import known_points, subscripts_of
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
-from deplodock.analysis.shape.roles import Contraction
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.move import ASYNC_BYTES
+from deplodock.dialects.loop import memref_of
 from deplodock.schedule.choose.tiling import CHUNK, CtaTile, best_tiling
 from deplodock.schedule.choose.uneven_tiles import ends_together
 
@@ -24,6 +27,9 @@ LATE_RELEASE_CELLS = 128
 
 READ_ALONG_K = 4
 """Elements along k that a thread reads at once from slabs whose rows walk k: 16 bytes of f32."""
+
+_TRANSPOSED: dict[tuple[str, ...], str] = {(): "auto", ("m",): "n", ("n",): "m", ("m", "n"): "never"}
+"""The option of stage-inputs that leaves these operands as they lie in memory."""
 
 LANES = "nmnnm"
 """8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
@@ -43,9 +49,10 @@ def contraction_options(
     trips = found.reduction.trips
     steps = 1 if trips is None else -(-trips // CHUNK)
     occupancy, depth = _ring(tile, steps, size, target)
+    kept = ("m", "n") if tile.is_boxed else _kept(found)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if steps > 1:
-        rules["chunk-matmul-k"] = {"bk": CHUNK, "kv": READ_ALONG_K} if tile.is_boxed else {"bk": CHUNK}
+        rules["chunk-matmul-k"] = {"bk": CHUNK, "kv": READ_ALONG_K} if kept else {"bk": CHUNK}
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
@@ -53,10 +60,10 @@ def contraction_options(
         rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
-        place = "strided" if tile.is_boxed else "strips"
-        rules["stage-inputs"] = {"transpose": "never" if tile.is_boxed else "auto"}
+        places = {side: "strided" if side in kept else "strips" for side in ("m", "n")}
+        rules["stage-inputs"] = {"transpose": _TRANSPOSED[kept]}
         rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
-        rules["permute-register-tile"] = {"m": place, "n": place, "lanes": LANES}
+        rules["permute-register-tile"] = {**places, "lanes": LANES}
     if depth > 1:
         boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
         rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {})}
@@ -68,6 +75,18 @@ def contraction_options(
         )
     rules["mark-unroll"] = {}
     return rules
+
+
+def _kept(found: Contraction) -> tuple[str, ...]:
+    """The operands, m or n, that walk k in memory in elements too narrow for asynchronous copies that transpose."""
+    dependence, kept = Dependence(), set[str]()
+    for factor in found.factors:
+        load = read_of(factor)
+        if load is None or element_bytes(memref_of(load.source).element_type) in ASYNC_BYTES:
+            continue
+        if subscripts_of(load)[-1].depends_on(found.innermost.iv):
+            kept.add("m" if any(axis in found.m for axis in dependence.of(factor)) else "n")
+    return tuple(sorted(kept))
 
 
 def _pipeline(tile: CtaTile, depth: int, target: TargetAttr) -> dict[str, int | str]:

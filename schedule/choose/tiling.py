@@ -18,7 +18,7 @@ from deplodock.analysis.affine.linear import known_points, subscripts_of
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.roles import Contraction
+from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import UNIT_BYTES
@@ -98,8 +98,8 @@ def _takes_boxes(found: Contraction) -> bool:
 
 
 def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
-    load = value.owner
-    if not isinstance(load, loop.LoadOp) or memory_of(load.source) is not None:
+    load = read_of(value)
+    if load is None or memory_of(load.source) is not None:
         return False
     *outer, last = subscripts_of(load)
     type = loop.memref_of(load.source)

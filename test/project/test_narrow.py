@@ -50,6 +50,9 @@ def widest(module: ModuleOp) -> int:
         ("F.softmax(torch.randn(9, 1001, dtype=torch.{type}), dim=-1)", 1),
         ("F.softmax(torch.randn(9, 1028, dtype=torch.{type}), dim=-1)", 4),
         ("torch.randn(33, 72, dtype=torch.{type}) @ torch.randn(72, 40, dtype=torch.{type})", 8),
+        ("F.linear(torch.randn(130, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type}))", 8),
+        ("F.linear(torch.randn(130, 644, dtype=torch.{type}), torch.randn(96, 644, dtype=torch.{type}))", 4),
+        ("F.linear(torch.randn(9, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type})[:, :])", 8),
         ("torch.randn(7, 33, dtype=torch.{type}) @ torch.randn(33, 30, dtype=torch.{type})", 2),
     ],
 )

@@ -27,10 +27,10 @@ func.func @no_boxes(%x: memref<64x3xf32>, %out: memref<64xf32>) {
 
 // -----
 
-// CHECK: tile.stage: %x cannot be copied asynchronously: its elements have 2 bytes, a copy moves 4, 8 or 16
-func.func @small(%x: memref<64xf16>, %out: memref<64xf16>) {
+// CHECK: tile.stage: %x cannot be copied asynchronously: a thread copies 2 bytes at once, and an asynchronous copy moves 4, 8 or 16
+func.func @small(%x: memref<65xf16>, %out: memref<64xf16>) {
   tile.launch (%t = 64 : thread) {
-    %s = tile.stage %x[d0] async : memref<64xf16> to memref<64xf16, #tile.memory<shared>>
+    %s = tile.stage %x[d0 + 1] async : memref<65xf16> to memref<64xf16, #tile.memory<shared>>
     %v = loop.load %s[%t] : memref<64xf16, #tile.memory<shared>>
     loop.store %v, %out[%t] : memref<64xf16>
   }

@@ -5,7 +5,8 @@
 // RUN: not deplodock-opt %s -p 'async-copy{bytes=5}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: deplodock-opt %s -p 'async-copy{bytes=16}' 2>/dev/null | filecheck %s --check-prefix WIDE
 
-// SKIP: async_copy skipped at @bytes: %x: elements of 1 bytes; a copy moves 4, 8 or 16
+// SKIP: async_copy skipped at @turned: %x: a thread copies 2 bytes at once; an asynchronous copy moves 4, 8 or 16
+// SKIP: async_copy skipped at @odd: %x: a thread copies 1 bytes at once; an asynchronous copy moves 4, 8 or 16
 // SKIP: async_copy skipped at @registers: no slab is staged in shared memory; run stage-inputs first
 // TWICE: async-copy{bytes=4} applies to no kernel: @matmul: the slabs are copied asynchronously already
 // BAD: the option bytes must be 4, 8 or 16, got 5
@@ -36,11 +37,35 @@ func.func @matmul(%x: memref<20x50xf32>, %w: memref<50x24xf32>, %out: memref<20x
   func.return
 }
 
-func.func @bytes(%x: memref<64xi1>, %out: memref<64xi1>) {
-  tile.launch (%t = 64 : thread) {
-    %xs = tile.stage %x[d0] : memref<64xi1> to memref<64xi1, #tile.memory<shared>>
-    %v = loop.load %xs[63 - %t] : memref<64xi1, #tile.memory<shared>>
-    loop.store %v, %out[%t] : memref<64xi1>
+// Narrow elements, several at once.
+// CHECK-LABEL: func.func @halves
+// CHECK:       tile.stage %x[d0, %k + d1] async : memref<16x64xbf16>
+// WIDE-LABEL:  func.func @halves
+// WIDE:        tile.stage %x[d0, %k + d1] async : memref<16x64xbf16>
+func.func @halves(%x: memref<16x64xbf16>, %out: memref<16x64xbf16>) {
+  tile.launch (%b = 8 : block, %m = 16 : thread, %t = 8 : thread) {
+    %k = loop.index [%b * 8]
+    %xs = tile.stage %x[d0, %k + d1] : memref<16x64xbf16> to memref<16x8xbf16, #tile.memory<shared>>
+    %v = loop.load %xs[%m, 7 - %t] : memref<16x8xbf16, #tile.memory<shared>>
+    loop.store %v, %out[%m, %b * 8 + %t] : memref<16x64xbf16>
+  }
+  func.return
+}
+
+func.func @turned(%x: memref<16x64xf16>, %out: memref<16x64xf16>) {
+  tile.launch (%b = 8 : block, %m = 16 : thread, %t = 8 : thread) {
+    %xs = tile.stage %x[d1, %b * 8 + d0] : memref<16x64xf16> to memref<8x16xf16, #tile.memory<shared>>
+    %v = loop.load %xs[7 - %t, %m] : memref<8x16xf16, #tile.memory<shared>>
+    loop.store %v, %out[%m, %b * 8 + %t] : memref<16x64xf16>
+  }
+  func.return
+}
+
+func.func @odd(%x: memref<65xi1>, %out: memref<65xi1>) {
+  tile.launch (%t = 65 : thread) {
+    %xs = tile.stage %x[d0] : memref<65xi1> to memref<65xi1, #tile.memory<shared>>
+    %v = loop.load %xs[64 - %t] : memref<65xi1, #tile.memory<shared>>
+    loop.store %v, %out[%t] : memref<65xi1>
   }
   func.return
 }

@@ -1,0 +1,37 @@
+// RUN: deplodock-opt %s -p form-kernels --split-input-file | filecheck %s
+
+// A widening cast is never stored: both kernels of two contractions read the narrow tensor.
+// CHECK-LABEL: func.func @shared
+// CHECK-NEXT:    %p = tensor_ext.kernel @k_p(%{{.*}} = %x : tensor<512x512xbf16>, %{{.*}} = %y : tensor<512x512xbf16>) -> tensor<512x512xf32> {
+// CHECK:         %q = tensor_ext.kernel @k_q(%{{.*}} = %x : tensor<512x512xbf16>, %{{.*}} = %z : tensor<512x512xf32>) -> tensor<512x512xf32> {
+// CHECK-NOT:     tensor_ext.kernel
+func.func @shared(%x: tensor<512x512xbf16>, %y: tensor<512x512xbf16>, %z: tensor<512x512xf32>) -> (tensor<512x512xf32>, tensor<512x512xf32>) {
+  %w = tensor_ext.elementwise {arith.extf} %x : tensor<512x512xbf16> -> tensor<512x512xf32>
+  %v = tensor_ext.elementwise {arith.extf} %y : tensor<512x512xbf16> -> tensor<512x512xf32>
+  %a = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<512x512xf32> -> tensor<512x512x512xf32>
+  %b = tensor_ext.index_map %v affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<512x512xf32> -> tensor<512x512x512xf32>
+  %c = tensor_ext.index_map %z affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<512x512xf32> -> tensor<512x512x512xf32>
+  %ab = tensor_ext.elementwise {arith.mulf} %a, %b : tensor<512x512x512xf32>
+  %ac = tensor_ext.elementwise {arith.mulf} %a, %c : tensor<512x512x512xf32>
+  %p = tensor_ext.reduce {arith.addf} %ab dims [2] : tensor<512x512x512xf32> -> tensor<512x512xf32>
+  %q = tensor_ext.reduce {arith.addf} %ac dims [2] : tensor<512x512x512xf32> -> tensor<512x512xf32>
+  func.return %p, %q : tensor<512x512xf32>, tensor<512x512xf32>
+}
+
+// -----
+
+// What is computed before the cast is stored as it is, narrow.
+// CHECK-LABEL: func.func @behind
+// CHECK:         %h = tensor_ext.kernel @k_h(%{{.*}} = %x : tensor<512x512xf32>) -> tensor<512x512xf16> {
+// CHECK:         %p = tensor_ext.kernel @k_p(%{{.*}} = %y : tensor<512x512xf32>, %{{.*}} = %h : tensor<512x512xf16>) -> tensor<512x512xf32> {
+// CHECK-NOT:     tensor_ext.kernel
+func.func @behind(%x: tensor<512x512xf32>, %y: tensor<512x512xf32>) -> tensor<512x512xf32> {
+  %e = tensor_ext.elementwise {math.exp} %x : tensor<512x512xf32>
+  %h = tensor_ext.elementwise {arith.truncf} %e : tensor<512x512xf32> -> tensor<512x512xf16>
+  %w = tensor_ext.elementwise {arith.extf} %h : tensor<512x512xf16> -> tensor<512x512xf32>
+  %a = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<512x512xf32> -> tensor<512x512x512xf32>
+  %b = tensor_ext.index_map %y affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<512x512xf32> -> tensor<512x512x512xf32>
+  %ab = tensor_ext.elementwise {arith.mulf} %a, %b : tensor<512x512x512xf32>
+  %p = tensor_ext.reduce {arith.addf} %ab dims [2] : tensor<512x512x512xf32> -> tensor<512x512xf32>
+  func.return %p : tensor<512x512xf32>
+}
