@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from deplodock.analysis.affine.linear import value_range
 from deplodock.analysis.host.arguments import Function, callee, entry_function, parameters
 from deplodock.analysis.shape.roles import accumulating_loops, adds_in_place, innermost_reduction, summed_product
 from deplodock.dialects import loop, tensor, tile
@@ -96,7 +97,7 @@ def _contract_of(op: loop.ReduceOp) -> tile.ContractOp | None:
 
 
 def _contract_extents(op: tile.ContractOp) -> list[int | None]:
-    return [len(op.pairs), *(_axis_extent(axis) for axis in op.axes)]
+    return [len(op.pairs), *(_greatest(axis) for axis in op.axes)]
 
 
 def _extent(op: Operation) -> int:
@@ -107,10 +108,10 @@ def _extent(op: Operation) -> int:
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
         case loop.ReduceOp():
             added = _contract_of(op)
-            extents = [each.trips for each in accumulating_loops(op)]
+            extents = [_greatest(each.iv) for each in accumulating_loops(op)]
             extents += [] if added is None else _contract_extents(added)
         case tile.CombineOp():
-            extents = [_axis_extent(axis) for axis in op.axes]
+            extents = [_greatest(axis) for axis in op.axes]
         case tile.ContractOp():
             extents = _contract_extents(op)
         case _:
@@ -121,6 +122,7 @@ def _extent(op: Operation) -> int:
     return math.prod(known)
 
 
-def _axis_extent(axis: SSAValue) -> int | None:
-    launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
-    return launch.extent(axis) if isinstance(launch, tile.LaunchOp) else None
+def _greatest(root: SSAValue) -> int | None:
+    """The most values that an axis or a loop variable may have; None where that is not known."""
+    bounds = value_range(root)
+    return None if bounds is None else bounds[1] + 1

@@ -205,6 +205,22 @@ def test_longest_reduction(text: str, extent: int) -> None:
     assert longest(text) == extent
 
 
+def test_a_varying_bound_counts_with_its_greatest() -> None:
+    text = """
+    func.func @f(%x: memref<512x512xf32>, %out: memref<512xf32>) {
+      loop.for %i = 0 to 512 {
+        %s = loop.reduce {arith.addf} %j = 0 to %i floordiv 128 * 128 + 128 : f32 {
+          %v = loop.load %x[%i, %j] : memref<512x512xf32>
+          loop.yield %v : f32
+        }
+        loop.store %s, %out[%i] : memref<512xf32>
+      }
+      func.return
+    }
+    """
+    assert longest(text) == 512
+
+
 def test_a_program_without_reduction() -> None:
     assert longest("func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> { func.return %x : tensor<4xf32> }") == 1
 
