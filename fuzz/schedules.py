@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 
 from deplodock.analysis.shape.nest import kernels, nests
 from deplodock.analysis.shape.roles import contraction
+from deplodock.passes.options import Kind
+from deplodock.passes.pipeline import RULES
 from deplodock.passes.tile.async_copy import AsyncCopyPass
 from deplodock.passes.tile.blockify_launch import BlockifyLaunchPass
 from deplodock.passes.tile.choose_schedule import write_schedule
@@ -38,6 +41,14 @@ CONTRACTION, OTHER = "contraction", "other"
 
 NEEDED = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buffer", "pipeline-k-outer")
 """The rules that are never left out of those drawn."""
+
+
+LISTED: tuple[type[Rule], ...] = (
+    *(AsyncCopyPass, BlockifyLaunchPass, ChunkMatmulKPass, ChunkReducePass, CooperativeReducePass, DoubleBufferPass),
+    *(MarkUnrollPass, PadSmemPass, PermuteRegisterTilePass, PipelineKOuterPass, RegisterTilePass),
+    *(SplitInnerForSwizzlePass, SplitMatmulKPass, StageInputsPass, TileifyPass, TmaCopyPass),
+)
+"""The rules whose options are drawn for small shapes, all of them together."""
 
 
 LANES: tuple[Lanes, ...] = ("row", "row", "row", "free")
@@ -105,6 +116,17 @@ def reduction_rules(draw: random.Random) -> list[Rule]:
     ]
 
 
+def further_rules(draw: random.Random, kind: Kind) -> list[Rule]:
+    """The rules that are not listed here, with options that their domains say are worth a draw."""
+    rules = [cls for stage in RULES if issubclass(cls := stage.load(), Rule) and cls not in LISTED]
+    return [cls.from_spec(ArgSpec(cls.name, _drawn(draw, cls, kind))) for cls in rules]
+
+
+def _drawn(draw: random.Random, cls: type[Rule], kind: Kind) -> dict[str, ParameterListType]:
+    suited = [option for option in cls.options().values() if option.kind in (None, kind) and option.domain.tried]
+    return {option.name: (draw.choice(option.domain.tried),) for option in suited}
+
+
 def legal_order(draw: random.Random, rules: Sequence[Rule]) -> list[Rule]:
     """Rules in a random legal order after tileify; some that are not needed are left out."""
     drawn = [rule for rule in rules if rule.name in NEEDED or draw.random() < 0.93]
@@ -120,7 +142,9 @@ def legal_order(draw: random.Random, rules: Sequence[Rule]) -> list[Rule]:
 
 def draw_schedules(draw: random.Random) -> dict[str, Schedule]:
     """A random schedule for the kernels of each class."""
-    return {CONTRACTION: _schedule(draw, contraction_rules(draw)), OTHER: _schedule(draw, reduction_rules(draw))}
+    contraction = [*contraction_rules(draw), *further_rules(draw, Kind.CONTRACTION)]
+    other = [*reduction_rules(draw), *further_rules(draw, Kind.OTHER)]
+    return {CONTRACTION: _schedule(draw, contraction), OTHER: _schedule(draw, other)}
 
 
 def class_of(function: func.FuncOp) -> str:

@@ -150,6 +150,15 @@ def test_files_that_a_page_names_exist(repository: Path) -> None:
         assert not missing, page.name
 
 
+def test_where_things_go_takes_few_lines(repository: Path) -> None:
+    page = (repository / "docs/extending.md").read_text().partition("## Where things go\n")[2]
+    sections = re.split(r"^### ", page, flags=re.MULTILINE)[1:]
+    assert len(sections) == 5
+    for section in sections:
+        title, _, text = re.sub(r"^```.*?^```", "", section, flags=re.MULTILINE | re.DOTALL).partition("\n")
+        assert 0 < len([line for line in text.splitlines() if line]) <= 6, title
+
+
 def test_every_option_of_a_pass_is_described_to_its_end(repository: Path) -> None:
     text = (repository / "docs/passes.md").read_text()
     options = re.findall(r"^- (`\w+(?: = [^`]+)?`, .+(?:\n  .+)*)", text, re.MULTILINE)

@@ -1,0 +1,122 @@
+"""A rule is its file and its name in the list, as docs/extending.md says: all tools and the fuzzer know it then."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deplodock.fuzz.schedules import further_rules
+from deplodock.passes.options import Kind
+
+RULE = '''"""reverse-blocks: walk the tiles of a launch in another order."""
+
+from dataclasses import dataclass
+
+from deplodock.dialects import tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.edits import reorder
+from deplodock.passes.tile.rule import LaunchRule, Skip
+
+
+@dataclass(frozen=True)
+class ReverseBlocksPass(LaunchRule):
+    """Reverse the first block axes."""
+
+    name = "reverse-blocks"
+    after = ("blockify-launch",)
+    count: int = option(2, Integers((2, 3), least=2), "how many")
+
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        blocks = launch.bound_to(Binding.BLOCK)
+        if len(blocks) < self.count:
+            raise Skip("it has too few block axes")
+        first = blocks[: self.count]
+        reorder(launch, [*reversed(first), *(axis for axis in launch.axes if axis not in first)])
+'''
+LOOPS = """func.func @k(%x: memref<64x50xf32>, %out: memref<64x50xf32>) {
+  loop.for %i = 0 to 64 {
+    loop.for %j = 0 to 50 {
+      %v = loop.load %x[%i, %j] : memref<64x50xf32>
+      loop.store %v, %out[%i, %j] : memref<64x50xf32>
+    }
+  }
+  func.return
+}
+"""
+DRAW = """
+import random
+from deplodock.fuzz.schedules import draw_schedules
+drawn = draw_schedules(random.Random(1))
+print({kind: schedule["reverse-blocks"] for kind, schedule in drawn.items()})
+"""
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where there is a copy of the package with one more rule."""
+    site = tmp_path_factory.mktemp("site")
+    copy = shutil.copytree(
+        repository,
+        site / "deplodock",
+        ignore=lambda folder, names: [
+            name
+            for name in names
+            if name.startswith((".", "__pycache__")) or (Path(folder), name) == (repository, "test")
+        ],
+    )
+    (copy / "passes/tile/reverse_blocks.py").write_text(RULE)
+    pipeline = copy / "passes/pipeline.py"
+    listed = pipeline.read_text()
+    assert listed.count('    "mark-unroll",\n') == 1
+    pipeline.write_text(listed.replace('    "mark-unroll",\n', '    "mark-unroll",\n    "reverse-blocks",\n'))
+    (site / "k.mlir").write_text(LOOPS)
+    return site
+
+
+def run(site: Path, *command: str) -> str:
+    """What a command of Python prints, with the copy in the place of the package."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_passes_are_shown_with_it(site: Path) -> None:
+    shown = run(site, "-m", "deplodock.tools.opt", "--show-passes")
+    assert "\nt:017 reverse-blocks: Reverse the first block axes.\n        count" in shown
+
+
+def test_a_schedule_names_it(site: Path) -> None:
+    schedule = "tileify,blockify-launch{threads=32},reverse-blocks{count=2}"
+    text = run(site, "-m", "deplodock.tools.cli", "compile", "k.mlir", "--ir", "tile", "--schedule", schedule)
+    assert f'deplodock.schedule = "{schedule}"' in text
+    assert "tile.launch (%j_b = 2 : block, %i = 64 : block, %j_t = 32 : thread) {" in text
+
+
+def test_the_reference_has_it(site: Path) -> None:
+    run(site, "-m", "deplodock.tools.docs", "deplodock/docs")
+    assert "reverse-blocks" in (site / "deplodock/docs/passes.md").read_text()
+
+
+def test_the_fuzzer_draws_it(site: Path) -> None:
+    pytest.importorskip("torch")
+    drawn = eval(run(site, "-c", DRAW))
+    assert set(drawn) == {"contraction", "other"}
+    assert all(options["count"] in (2, 3) for options in drawn.values())
+
+
+def test_no_rule_of_ours_is_drawn_twice() -> None:
+    assert not further_rules(random.Random(0), Kind.OTHER)
