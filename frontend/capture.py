@@ -10,11 +10,11 @@ import logging
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import FunctionType, TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx, nn
@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
+from deplodock.frontend.caches import register_caches
 from deplodock.frontend.decompositions import decompositions, is_known, without_python_kernels
 from deplodock.frontend.importer import (
     has_operation,
@@ -50,6 +51,8 @@ _READ = (
     "use operations of tensors, such as torch.where"
 )
 _CAPTURING = threading.RLock()
+Call: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call: those by position, and those by keyword."""
 _ATEN = torch.ops.aten
 _WITHOUT_REFERENCE = (
     *(_ATEN._grouped_mm.default, _ATEN.topk.default, _ATEN.sort.default, _ATEN.argsort.default),
@@ -72,20 +75,22 @@ class _Input:
 def export(
     fn_or_module: Callable[..., Any],
     args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
     *,
     names: Sequence[str] | None = None,
     rename: Callable[[str], str] | None = None,
     source: Source | None = None,
     is_called: bool = False,
 ) -> CapturedProgram:
-    """Capture `fn_or_module(*args)` as a program of the torch dialect.
+    """Capture `fn_or_module(*args, **kwargs)` as a program of the torch dialect.
 
     An operation that the dialect lacks is replaced by PyTorch's own decomposition of it, where there is one.
 
     Args:
         fn_or_module: a function of tensors, or a module; its parameters and buffers become arguments of `@main`.
         args: example arguments: tensors, nests of tensors, and other values, which are compiled in.
-        names: names for the tensors in `args`; by default the names of the function's parameters.
+        kwargs: those by keyword.
+        names: names for the tensors in the arguments; by default the names of the function's parameters.
         rename: shortens the dotted path of a parameter or buffer before it becomes a name such as `p_weight`.
         source: the text that errors point into.
         is_called: whether the program is to be called, also with other values. It may then write into its inputs and
@@ -97,22 +102,25 @@ def export(
             outside the torch dialect, or writes into its inputs without `is_called`.
     """
     module = fn_or_module if isinstance(fn_or_module, nn.Module) else as_module(fn_or_module)
+    register_caches()
+    call: Call = (args, dict(kwargs or {}))
+    given = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
     if names is None and not isinstance(fn_or_module, nn.Module | FunctionType):
-        names = _input_names(args)
-    _check_types(args, names, source)
-    given = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        names = _input_names(len(given))
+    _check_types(given, names, source)
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
-    args = pytree.tree_map_only(torch.Tensor, _fresh, args)
-    exported, original, asks_layout = _export(module, args, source)
+    call = pytree.tree_map_only(torch.Tensor, _fresh, call)
+    exported, original, asks_layout = _export(module, call, source)
     if not is_called:
         _refuse_writes(exported, source)
-    captured = _captured_graph(exported, fn_or_module, args, names, rename, is_called, asks_layout)
+    leaves = pytree.tree_leaves(call)
+    captured = _captured_graph(exported, leaves, names, rename, is_called, asks_layout)
     if error := captured.layout_error([*given, *captured.originals[len(given) :]]):
         raise located(UnsupportedError, error, source)
 
     @cache
     def as_written() -> CapturedGraph:
-        return captured if original is exported else _as_written(original, captured, args, names, rename)
+        return captured if original is exported else _as_written(original, captured, leaves, names, rename)
 
     nodes = {node.name: node for node in captured.graph.graph.find_nodes(op="placeholder")}
     arguments = [(nodes[place], name) for place, name in zip(captured.placeholders, captured.names, strict=True)]
@@ -123,7 +131,7 @@ def export(
 def _as_written(
     original: torch.export.ExportedProgram,
     captured: CapturedGraph,
-    args: tuple[Any, ...],
+    leaves: Sequence[Any],
     names: Sequence[str] | None,
     rename: Callable[[str], str] | None,
 ) -> CapturedGraph:
@@ -136,9 +144,7 @@ def _as_written(
     with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
         known = decompositions()
         functional = original.run_decompositions({op: known[op] for op in _WITHOUT_REFERENCE if op in known})
-    written = _captured_graph(
-        functional, captured.function, args, names, rename, is_called=False, asks_layout=captured.asks_layout
-    )
+    written = _captured_graph(functional, leaves, names, rename, is_called=False, asks_layout=captured.asks_layout)
     if written.checks:
         output = written.graph.graph.output_node()
         output.args = (output_values(written.graph)[: -len(written.checks)],)
@@ -148,14 +154,13 @@ def _as_written(
 
 def _captured_graph(
     exported: torch.export.ExportedProgram,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
+    leaves: Sequence[Any],
     names: Sequence[str] | None,
     rename: Callable[[str], str] | None,
     is_called: bool,
     asks_layout: bool,
 ) -> CapturedGraph:
-    """What torch.export captured of `function(*args)`; see `export`.
+    """What torch.export captured of a call with these leaves of its arguments; see `export`.
 
     Its graph is changed: tied state is used under one name, nothing asserts the types of intermediates, and what it
     asserts of values are its last results.
@@ -166,14 +171,12 @@ def _captured_graph(
     exported.graph.eliminate_dead_code()
     checks = assertions_to_results(exported.graph, is_called=is_called)
     exported.graph_module.recompile()
-    inputs = _bind_inputs(exported, args, names, rename or (lambda path: path))
+    inputs = _bind_inputs(exported, leaves, names, rename or (lambda path: path))
     assert exported.call_spec.out_spec is not None
     return CapturedGraph(
         inputs=tuple(given.value.contiguous() for given in inputs),
         originals=tuple(given.value for given in inputs),
         names=tuple(given.name for given in inputs),
-        function=function,
-        args=args,
         graph=exported.graph_module,
         placeholders=tuple(given.node.name for given in inputs),
         paths=tuple(given.path for given in inputs),
@@ -203,22 +206,20 @@ def as_module(function: Callable[..., Any]) -> nn.Module:
         forward.__kwdefaults__ = function.__kwdefaults__
     else:
 
-        def forward(*args: Any) -> Any:
-            return function(*args)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
 
     module.forward = forward
     return module
 
 
-def _input_names(args: tuple[Any, ...]) -> list[str]:
+def _input_names(count: int) -> list[str]:
     """Names for the tensors of a function that names none: x, y, z, x3, x4, ..."""
-    count = sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args))
     return [*"xyz", *(f"x{i}" for i in range(3, count))][:count]
 
 
-def _check_types(args: tuple[Any, ...], names: Sequence[str] | None, source: Source | None) -> None:
+def _check_types(tensors: Sequence[torch.Tensor], names: Sequence[str] | None, source: Source | None) -> None:
     """Refuse inputs of other element types before the program runs."""
-    tensors = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
     for number, value in enumerate(tensors):
         what = f"input {number}" if names is None else f"the input {names[number]}"
         try:
@@ -262,20 +263,20 @@ def describe(raised: BaseException) -> str:
 
 
 def _export(
-    module: nn.Module, args: tuple[Any, ...], source: Source | None
+    module: nn.Module, call: Call, source: Source | None
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram, bool]:
     """Run the program once, so that its own errors are told from those of torch.export; then capture it.
 
     Returns the program in operations of the torch dialect, as it was before any was decomposed, and whether it asks
     where tensors lie in memory.
     """
-    fresh = pytree.tree_map_only(torch.Tensor, _fresh, args)
+    fresh: Call = pytree.tree_map_only(torch.Tensor, _fresh, call)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     inputs = [leaf for leaf in (*pytree.tree_leaves(fresh), *buffers.values()) if isinstance(leaf, torch.Tensor)]
     with quiet(), torch.no_grad():
         try:
             with Watch(inputs) as watch:
-                result = torch.func.functional_call(module, buffers, fresh)
+                result = torch.func.functional_call(module, buffers, *fresh)
             watch.finish()
         except MetadataChanged as raised:
             raise located(UnsupportedError, str(raised), source, raised) from raised
@@ -284,17 +285,17 @@ def _export(
         _check_result(result, source)
         # The program has printed what it prints in the first run.
         with contextlib.redirect_stdout(io.StringIO()):
-            return *_captured(module, args, source, watch), watch.asks_layout
+            return *_captured(module, call, source, watch), watch.asks_layout
 
 
 def _captured(
-    module: nn.Module, args: tuple[Any, ...], source: Source | None, watch: Watch
+    module: nn.Module, call: Call, source: Source | None, watch: Watch
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module), _functions_in_traces():
-                original = torch.export.export(module, args)
+                original = torch.export.export(module, *call)
             _refuse_layouts(original.graph, source)
             name_assertions(original.graph)
             exported = original if _is_decomposed(original) else _decomposed(original, source)
@@ -431,13 +432,13 @@ def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[_Input]) ->
 
 def _bind_inputs(
     exported: torch.export.ExportedProgram,
-    args: tuple[Any, ...],
+    given: Sequence[Any],
     names: Sequence[str] | None,
     rename: Callable[[str], str],
 ) -> list[_Input]:
     """The arguments of `@main`: tensors of the user, then the parameters and buffers used, tied ones once."""
     nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
-    leaves = iter(pytree.tree_leaves(args))
+    leaves = iter(given)
     user: list[_Input] = []
     state: dict[tuple[Any, ...], _Input] = {}
     written = {spec.target for spec in exported.graph_signature.output_specs}
@@ -450,10 +451,10 @@ def _bind_inputs(
         elif spec.kind not in _STATE_KINDS:
             raise UnsupportedError(f"the program captures an object that is not a tensor: {spec.arg.name}")
         elif nodes[spec.arg.name].users or spec.target in written:
-            given = _state_input(exported, spec, nodes[spec.arg.name], rename)
-            known = state.setdefault(_memory_of(given.value), given)
-            if known is not given:
-                given.node.replace_all_uses_with(known.node)
+            own = _state_input(exported, spec, nodes[spec.arg.name], rename)
+            known = state.setdefault(_memory_of(own.value), own)
+            if known is not own:
+                own.node.replace_all_uses_with(known.node)
     return user + list(state.values())
 
 

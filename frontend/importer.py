@@ -130,8 +130,8 @@ def import_graph(
     Its last results are asserted, with the messages `checks`.
 
     Raises:
-        UnsupportedError: an operation, overload, argument or dtype is outside the torch dialect; the message names it
-            and points into `source` where the place is known.
+        UnsupportedError: an operation, overload, argument or dtype is outside the torch dialect; the message has a part
+            for each, which names it and points into `source` where the place is known.
     """
     types = [tensor_type(node.meta["val"], f"the input {name}") for node, name in arguments]
     block = Block(arg_types=types)
@@ -139,9 +139,7 @@ def import_graph(
     for value, (node, name) in zip(block.args, arguments, strict=True):
         value.name_hint = _hint(name)
         importer.values[node] = value
-    for node in graph.graph.nodes:
-        if node.op == "call_function":
-            importer.call(node)
+    importer.calls(graph.graph)
     results = importer.results(graph.graph.output_node())
     block.add_op(ReturnOp(*results))
     function = FuncOp("main", (types, [value.type for value in results]), Region(block))
@@ -162,6 +160,27 @@ class _Importer:
     def __post_init__(self) -> None:
         self.values: dict[fx.Node, SSAValue] = {}
         self.lists: dict[fx.Node, Sequence[SSAValue]] = {}
+
+    def calls(self, graph: fx.Graph) -> None:
+        """Append the operations of all calls. Raises UnsupportedError with what stands against any of them."""
+        errors: dict[str, UnsupportedError] = {}
+        failed: set[fx.Node] = set()
+        for node in graph.nodes:
+            if node.op != "call_function":
+                continue
+            follows = not failed.isdisjoint(node.all_input_nodes)
+            if follows and (node.target is operator.getitem or has_operation(node.target) or not _results(node)):
+                failed.add(node)
+                continue
+            try:
+                self.call(node)
+            except UnsupportedError as error:
+                errors.setdefault(str(error), error)
+                failed.add(node)
+        if len(errors) > 1:
+            raise UnsupportedError("\n".join(errors))
+        for error in errors.values():
+            raise error
 
     def call(self, node: fx.Node) -> None:
         """Append the operation of a call."""

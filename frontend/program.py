@@ -49,14 +49,11 @@ class CapturedGraph:
     result, a nest of the form `result_spec`, where some may be None; the last are booleans, each of which must be true,
     else a call fails with its message in `checks`.
     `asks_layout` says whether the program asks for the strides or the offset of a tensor.
-    `function` and `args` are what was captured: `function(*args)` is PyTorch's own run of it.
     """
 
     inputs: tuple[torch.Tensor, ...]
     originals: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
     graph: fx.GraphModule
     placeholders: tuple[str, ...]
     paths: tuple[str | None, ...]

@@ -2,42 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import functools
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, overload
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedError
-from deplodock.frontend.capture import export
-from deplodock.frontend.program import CapturedGraph, output_values, results_of
+from deplodock.frontend.caches import register_caches
+from deplodock.frontend.capture import Call, export
+from deplodock.frontend.program import CapturedGraph, CapturedProgram, output_values, results_of
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.artifacts import Artifacts, new_name
-from deplodock.pytorch.options import BackendOptions
+from deplodock.pytorch.options import MANY_SHAPES, BackendOptions
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
 from deplodock.runtime.device import device_target, missing
 
+_LOG = logging.getLogger("deplodock")
 
+
+@overload
 def compile(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | ExportedProgram,
     example_args: Sequence[Any],
+    example_kwargs: Mapping[str, Any] | None = None,
     *,
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
-) -> CompiledProgram:
-    """Compile a function or module for arguments of the shapes, dtypes and other values of `example_args`.
+) -> CompiledProgram: ...
+
+
+@overload
+def compile(
+    function: Callable[..., Any],
+    *,
+    target: str | None = None,
+    device: str | torch.device | None = None,
+    schedule: str | None = None,
+) -> CompiledFunction | CompiledProgram: ...
+
+
+@overload
+def compile(
+    *, target: str | None = None, device: str | torch.device | None = None, schedule: str | None = None
+) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+
+
+def compile(
+    function: Callable[..., Any] | ExportedProgram | None = None,
+    example_args: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str | None = None,
+    device: str | torch.device | None = None,
+    schedule: str | None = None,
+) -> Any:
+    """Compile a function or module for arguments of the shapes, dtypes and other values of the examples.
 
         norm = deplodock.compile(torch.nn.RMSNorm(2048), (torch.randn(32, 2048),))
         y = norm(torch.randn(32, 2048))
 
+    Without examples the result, a `CompiledFunction`, is compiled on its first call with each set of those, so that
+    `@deplodock.compile` and `@deplodock.compile(target="a100")` decorate functions. The examples of an
+    `ExportedProgram` are by default those that it was exported with.
+
     Args:
-        function: a function of tensors, or a module in the mode (`eval()`) it is to run in.
+        function: a function of tensors, a module in the mode (`eval()`) it is to run in, or what torch.export gives.
         example_args: its positional arguments: tensors, nests of tensors, and other values, which are compiled in. So
             are the strides and offsets of tensors where the program asks for them.
+        example_kwargs: its arguments by keyword, which each call must name, in any order.
         target: the architecture or card to compile for; by default the GPU's own, sm_90 on a CPU.
         device: where to run, by default where the tensors are. On `cuda` kernels read and write PyTorch's tensors
             without copies, in the order of the current stream. On `cpu` the simulator runs the kernels, or, above
@@ -46,23 +90,39 @@ def compile(
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
 
     Raises:
-        InvalidInputError: the program raises on `example_args`, or a device or target does not exist.
+        InvalidInputError: the program raises on the examples, or a device or target does not exist.
         UnsupportedError: the program uses something that deplodock does not support, or the schedule does not fit.
         CompileError: the generated code does not compile.
     """
-    if not isinstance(example_args, tuple | list):
-        raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(example_args).__name__}")
-    captured = export(function, tuple(example_args), is_called=True)
+    options = BackendOptions(target, schedule)
+    if function is None:
+        return lambda function: compile(function, target=target, device=device, schedule=schedule)
+    if isinstance(function, ExportedProgram):
+        if example_args is None and example_kwargs is None and function.example_inputs is not None:
+            example_args, example_kwargs = function.example_inputs
+        function = function.module(check_guards=False)
+    if example_args is None and example_kwargs is None:
+        return CompiledFunction(function, options, device)
+    args = () if example_args is None else example_args
+    if not isinstance(args, tuple | list):
+        raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(args).__name__}")
+    return _compile(function, (tuple(args), dict(example_kwargs or {})), options, device)
+
+
+def _compile(
+    function: Callable[..., Any], call: Call, options: BackendOptions, device: str | torch.device | None
+) -> CompiledProgram:
+    """Compile for the arguments of a call; see `compile`."""
+    call = _sorted(call)
+    captured = export(function, *call, is_called=True)
     place = _device(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
-    owner = function if isinstance(function, nn.Module) else None
     try:
-        options = BackendOptions(target, schedule)
         runner = make_runner(captured.module, captured.graph, place, options, new_name("program"))
     except Error:
         raise
     except DiagnosticException as error:
         raise UnsupportedError(str(error)) from error
-    return CompiledProgram(captured, owner, runner)
+    return CompiledProgram(captured, call, function if isinstance(function, nn.Module) else None, runner)
 
 
 def _device(name: str | torch.device) -> torch.device:
@@ -107,36 +167,138 @@ def device_of(values: Sequence[Any]) -> torch.device:
     return devices[0]
 
 
+class CompiledFunction:
+    """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
+
+    `programs` are what it is compiled into.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], options: BackendOptions, device: str | torch.device | None = None
+    ) -> None:
+        if not isinstance(function, nn.Module):
+            functools.update_wrapper(self, function)
+        self.programs: dict[Any, CompiledProgram] = {}
+        self._function, self._options, self._device = function, options, device
+        self._with_offsets = False
+        self._compiling = threading.Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program for these arguments. Raises what `compile` and `CompiledProgram` raise."""
+        key = self._key((args, kwargs))
+        program = self.programs.get(key)
+        if program is None:
+            with self._compiling:
+                program = self.programs.get(key) or self._compile((args, kwargs))
+                self.programs[self._key((args, kwargs))] = program
+        return program.run((args, kwargs), callers=2)
+
+    def _compile(self, call: Call) -> CompiledProgram:
+        start = time.perf_counter()
+        program = _compile(self._function, call, self._options, self._device)
+        # The offset of a tensor decides as its strides do, but only few programs ask for it.
+        self._with_offsets |= program.asks_layout
+        name = getattr(self._function, "__qualname__", type(self._function).__name__)
+        count, seconds = len(self.programs) + 1, time.perf_counter() - start
+        shown = ", ".join(map(_shown, pytree.tree_leaves(call)))
+        message = f"deplodock: compiled {name} for {shown} in {seconds:.1f} s, its set {count} of shapes"
+        _LOG.info(message)
+        if count == MANY_SHAPES:
+            _LOG.warning("%s; each takes a compilation, so pad to fewer", message)
+        return program
+
+    def _key(self, call: Call) -> Any:
+        register_caches()
+        leaves, form = pytree.tree_flatten(_sorted(call))
+        return form, tuple(_kind(leaf, self._with_offsets) for leaf in leaves)
+
+
+def _sorted(call: Call) -> Call:
+    """A call with its keywords in the order of their names."""
+    args, kwargs = call
+    return args, dict(sorted(kwargs.items()))
+
+
+def _kind(leaf: Any, with_offset: bool) -> Any:
+    """What a program is compiled for in an argument."""
+    if not isinstance(leaf, torch.Tensor):
+        return type(leaf), repr(leaf)
+    return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.storage_offset() if with_offset else 0
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What a tensor that a program is given must be."""
+
+    name: str
+    shape: torch.Size
+    dtype: torch.dtype
+    strides: tuple[int, ...]
+    offset: int
+
+
 class CompiledProgram:
     """A compiled function: calls take arguments like those it was compiled for, and give what the function gives.
 
     Results are new tensors without a gradient, which share no memory with arguments or each other. Their strides are
     those of the function's own results on the example arguments. Parameters and buffers are those that the module has
     at the time of a call; tensors that a function takes from elsewhere are those that it took when it was compiled.
-    Arguments and buffers that the function writes into are written into after the kernels have run.
+    Arguments and buffers that the function writes into are written into after the kernels have run. A nest of
+    arguments, such as a cache of keys and values, is read, and its tensors may be written into; what else the function
+    does to it is left out.
     """
 
-    def __init__(self, captured: CapturedGraph, owner: nn.Module | None, runner: Runner) -> None:
+    def __init__(self, captured: CapturedProgram, call: Call, owner: nn.Module | None, runner: Runner) -> None:
+        """`call` has the arguments that were captured, keywords sorted; none of its tensors is kept."""
         self.runner = runner
-        self._captured = captured
-        self._example, self._form = pytree.tree_flatten(captured.args)
+        facts = {field.name: getattr(captured, field.name) for field in fields(CapturedGraph)}
+        self._captured = CapturedGraph(**(facts | {"inputs": (), "originals": ()}))
+        leaves, self._form = pytree.tree_flatten(call)
+        # Tensors without values stand for those of the arguments.
+        self._example = pytree.tree_map_only(torch.Tensor, lambda x: x.new_empty(x.shape, device="meta"), leaves)
         values = output_values(captured.graph)
         results = values[len(captured.writes) : len(values) - len(captured.checks)]
         self._layouts = [None if value is None else _layout(value) for value in results]
-        self._state = [
-            _Slot(owner, path) if owner is not None and path is not None else None for path in captured.paths
+        self._wanted = [
+            _Wanted(name, value.shape, value.dtype, value.stride(), value.storage_offset())
+            for name, value in zip(captured.names, captured.originals, strict=True)
         ]
+        count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
+        state = list(zip(captured.paths, captured.originals, strict=True))[count:]
+        self._state: list[_Slot | torch.Tensor] = [
+            value if owner is None or path is None else _Slot(owner, path) for path, value in state
+        ]
+        self._learns = owner is not None and owner.training and not isinstance(owner, fx.GraphModule)
+        self._has_warned = False
 
-    def __call__(self, *args: Any) -> Any:
+    @property
+    def asks_layout(self) -> bool:
+        """Whether the program asks where its arguments lie in memory."""
+        return self._captured.asks_layout
+
+    def __repr__(self) -> str:
+        wanted = ", ".join(f"{own.name}: {own.dtype}{list(own.shape)}" for own in self._wanted)
+        return f"<CompiledProgram of ({wanted}) on {self.runner.device}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on tensors of the compiled shapes and dtypes.
+
+        A warning says once that gradients are lost: where an argument requires one, or a parameter of a module in
+        training mode does, and gradients are not turned off.
 
         Raises:
             InvalidInputError: the arguments do not fit, or one that is written into shares memory with another.
             CheckError: something that the program asserts of them does not hold; nothing is written into then. On a GPU
                 that is a device-side assertion, as PyTorch's own: the next call that waits for the GPU raises it.
         """
+        return self.run((args, kwargs), callers=2)
+
+    def run(self, call: Call, *, callers: int) -> Any:
+        """`__call__`; a warning points so many frames up."""
+        inputs = self._inputs(call)
+        if not self._has_warned and torch.is_grad_enabled():
+            self._warn_of_gradients(inputs, callers + 2)
         with torch.no_grad():
-            inputs = self._inputs(args)
             if self._captured.writes and (conflict := self._conflict(inputs)):
                 raise InvalidInputError(conflict)
             device = self.runner.device
@@ -152,6 +314,18 @@ class CompiledProgram:
             given = iter(moved)
             leaves = [None if layout is None else laid_out(next(given), *layout) for layout in self._layouts]
             return pytree.tree_unflatten(leaves, self._captured.result_spec)
+
+    def _warn_of_gradients(self, inputs: Sequence[torch.Tensor], callers: int) -> None:
+        own = len(inputs) if self._learns else len(inputs) - len(self._state)
+        names = [wanted.name for wanted, value in zip(self._wanted[:own], inputs, strict=False) if value.requires_grad]
+        if names:
+            self._has_warned = True
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            warnings.warn(
+                f"deplodock.compile gives results without gradients, but {', '.join(names[:3])}{more} require them: "
+                'train with torch.compile(.., backend="deplodock"), or call under torch.no_grad()',
+                stacklevel=callers,
+            )
 
     def _split(self, results: Sequence[Any]) -> tuple[Sequence[Any], Sequence[torch.Tensor]]:
         """What a run gives, and what it asserts."""
@@ -170,18 +344,17 @@ class CompiledProgram:
                 )
         return ""
 
-    def _inputs(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
+    def _inputs(self, call: Call) -> list[torch.Tensor]:
         """The arguments of `@main`: the tensors given, then parameters, buffers and constants."""
-        leaves, form = pytree.tree_flatten(args)
+        leaves, form = pytree.tree_flatten(_sorted(call))
         if form != self._form:
             raise InvalidInputError(f"the program was compiled for {_nest(self._form)}, got {_nest(form)}")
         given = [value for value, own in zip(leaves, self._example, strict=True) if self._is_tensor(value, own)]
-        rest = zip(self._state[len(given) :], self._captured.originals[len(given) :], strict=True)
-        inputs = [*given, *(value if slot is None else slot.value() for slot, value in rest)]
-        for name, value, own in zip(self._captured.names, inputs, self._captured.inputs, strict=True):
+        inputs = [*given, *(own.value() if isinstance(own, _Slot) else own for own in self._state)]
+        for own, value in zip(self._wanted, inputs, strict=True):
             if value.shape != own.shape or value.dtype != own.dtype:
                 raise InvalidInputError(
-                    f"{name} must be {own.dtype} of shape {tuple(own.shape)}, "
+                    f"{own.name} must be {own.dtype} of shape {tuple(own.shape)}, "
                     f"got {value.dtype} of shape {tuple(value.shape)}: compile again for it"
                 )
         if self._captured.asks_layout:
@@ -192,12 +365,11 @@ class CompiledProgram:
 
     def _check_layout(self, inputs: Sequence[torch.Tensor]) -> None:
         """Raise InvalidInputError where a tensor lies in memory in another way than that of the compiled program."""
-        for name, value, own in zip(self._captured.names, inputs, self._captured.originals, strict=True):
-            found, wanted = ((tensor.stride(), tensor.storage_offset()) for tensor in (value, own))
-            if found != wanted:
+        for own, value in zip(self._wanted, inputs, strict=True):
+            if (value.stride(), value.storage_offset()) != (own.strides, own.offset):
                 raise InvalidInputError(
-                    f"{name} must have strides {wanted[0]} and offset {wanted[1]}, for which the program asks, "
-                    f"got {found[0]} and {found[1]}: compile again for it"
+                    f"{own.name} must have strides {own.strides} and offset {own.offset}, for which the program asks, "
+                    f"got {value.stride()} and {value.storage_offset()}: compile again for it"
                 )
 
     def _is_tensor(self, value: Any, own: Any) -> bool:
@@ -246,9 +418,12 @@ def assert_holds(holds: torch.Tensor, message: str) -> None:
 
 def _nest(form: pytree.TreeSpec) -> str:
     """The nest of arguments as one line, such as `(*, {x: *})`."""
-    shown = pytree.tree_unflatten(["*"] * form.num_leaves, form)
-    return f"the arguments {shown}".replace("'*'", "*")
+    args, kwargs = pytree.tree_unflatten(["*"] * form.num_leaves, form)
+    return f"the arguments {args}{f' and {kwargs}' if kwargs else ''}".replace("'*'", "*")
 
 
 def _shown(value: object) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -15,6 +15,9 @@ from deplodock.errors import InvalidInputError
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.runtime.dump import make_folder
 
+MANY_SHAPES = 8
+"""The sets of shapes of one program from which on a warning says that each takes a compilation."""
+
 DUMP = "DEPLODOCK_DUMP"
 """The environment variable that names the folder of what programs become where no option does."""
 

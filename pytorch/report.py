@@ -11,11 +11,10 @@ from torch import fx
 from torch._dynamo.guards import recompiles_log
 
 from deplodock.frontend.importer import place_of
+from deplodock.pytorch.options import MANY_SHAPES
 from deplodock.pytorch.partition import PartsRunner
 
 _LOG = logging.getLogger("deplodock")
-_MANY = 8
-"""The sets of shapes of one graph from which on a warning says that each takes a compilation."""
 
 
 class GraphReport:
@@ -59,7 +58,7 @@ class GraphReport:
         message = f"deplodock: compiling {name}{self._place} again, for set {count} of shapes: {'; '.join(changes)}"
         _LOG.info(message)
         recompiles_log.debug(message)
-        if count == _MANY:
+        if count == MANY_SHAPES:
             _LOG.warning("%s; each set of shapes takes a compilation, so pad to fewer", message)
 
 

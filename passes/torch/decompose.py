@@ -22,6 +22,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.dialects.tensor import IndexMapOp, shape_of
 from deplodock.dialects.torch import AtenOp
@@ -54,15 +55,24 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class DecomposePass(ModulePass):
-    """Lower every operation of the `torch` dialect to `tensor_ext` operations and splat constants."""
+    """Lower every operation of the `torch` dialect to `tensor_ext` operations and splat constants.
+
+    Raises PassFailedException with what stands against any of them.
+    """
 
     name = "decompose"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # A plain walk: xDSL's driver wraps errors of a pattern in a dump of the module.
+        errors: dict[str, PassFailedException] = {}
         for inner in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
             if inner.schema().name in LOWERINGS:
-                lower(inner)
+                try:
+                    lower(inner)
+                except PassFailedException as error:
+                    errors.setdefault(str(error), error)
+        if errors:
+            raise PassFailedException("\n".join(errors))
         left = [inner for inner in op.walk() if _name(inner).startswith("torch.")]
         if left:
             names = ", ".join(sorted({_name(inner) for inner in left}))
