@@ -21,7 +21,7 @@ from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.machine.resources import alignment_of, buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import position_of
-from deplodock.codegen import cluster, copies, grid, mbarrier, mma, scalars, tma
+from deplodock.codegen import cluster, copies, grid, mbarrier, mma, scalars, tma, wgmma
 from deplodock.codegen.indices import forms
 from deplodock.codegen.names import declared_names, identifier
 from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
@@ -30,7 +30,7 @@ from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
-_PARTS = (cluster, copies, grid, mbarrier, mma, tma)
+_PARTS = (cluster, copies, grid, mbarrier, mma, tma, wgmma)
 """The kinds of operations with a file of their own: their device functions and how they are written."""
 
 _POOL = "shared_memory"
@@ -76,7 +76,7 @@ def print_module(module: ModuleOp) -> str:
         )
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(scalars.CALL.findall("\n".join(printed)))
-    helpers = [code for part in (scalars, *_PARTS) for name, code in part.HELPERS.items() if name in calls]
+    helpers = [part.HELPERS[name] for part in (scalars, *_PARTS) for name in part.HELPERS if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
     text = "\n".join([*([tma.TYPE] if has_maps else []), *helpers, *printed])
     headers = [

@@ -19,8 +19,9 @@ from deplodock.analysis.machine.targets import (
     TENSOR_MAP_BYTES,
     target_at,
 )
+from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.kernel import FuncOp, TensorMapType
-from deplodock.dialects.kernel.order import CompleteBytes, MakeBarriers, order_of
+from deplodock.dialects.kernel.order import MakeBarriers, order_of
 from deplodock.dialects.kernel.tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import LaunchOp, Memory, memory_of
@@ -81,9 +82,10 @@ def shared_memory(function: FuncOp) -> SharedLayout:
 
 
 def alignment_of(buffer: SSAValue) -> int:
-    """What the address of a shared buffer is a multiple of, in bytes: that of a box where it takes any."""
-    takes_box = any(isinstance(order_of(use.operation), CompleteBytes) for use in buffer.uses)
-    return box_alignment(memref_of(buffer)) if takes_box else ACCESS_BYTES
+    """What the address of a shared buffer is a multiple of, in bytes: that of a box where the proxy accesses any."""
+    accesses = (access for use in buffer.uses for access in accesses_of(use.operation))
+    is_tiled = any(access.by_proxy and access.buffer is buffer for access in accesses)
+    return box_alignment(memref_of(buffer)) if is_tiled else ACCESS_BYTES
 
 
 def _padded(size: int, unit: int) -> int:

@@ -70,6 +70,7 @@ from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaLoadOp
+from deplodock.dialects.kernel.wgmma import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.scalar_regions import print_arguments
 
@@ -99,6 +100,10 @@ __all__ = [
     "TmaLoadOp",
     "WaitGroupOp",
     "WaitPhaseOp",
+    "WgmmaCommitOp",
+    "WgmmaFenceOp",
+    "WgmmaOp",
+    "WgmmaWaitOp",
     "functions",
 ]
 
@@ -413,6 +418,7 @@ Kernel = Dialect(
         *(ClusterBarrierOp, ClusterLoadOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
         *(TensorMapOp, TmaLoadOp),
+        *(WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp),
     ],
     [TargetAttr, MbarrierType, TensorMapType],
 )

@@ -1,0 +1,116 @@
+"""Tiles in shared memory as the hardware's matrix products read them: where one starts, and how it walks memory.
+
+The tile of a factor is [rows, 16], in a buffer of layout `#tile.swizzle<span>`, whose rows of `span` bytes are the
+lines here. Either k walks a line and each row of the tile is a line of its own ("K-major"), or the tile's rows walk
+lines and each k is one ("MN-major", which the instruction calls transposed). See the PTX ISA, "Shared Memory Matrix
+Layout" and "Matrix descriptor" of `wgmma`; lines keep together in groups of 8, after which the swizzle repeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.access.alignment import address, element_bytes
+from deplodock.analysis.access.slabs import stand_in
+from deplodock.analysis.affine.linear import Linear, form_of
+from deplodock.analysis.operations import label
+from deplodock.dialects.kernel.wgmma import DEPTH, Factor
+from deplodock.dialects.loop import memref_of
+from deplodock.dialects.swizzle import UNIT_BYTES, SwizzleAttr
+
+GROUP = 8
+"""The lines after which the pattern of a swizzle repeats."""
+
+_DEPTH_BYTES = 32
+"""The bytes of a line that a product sums over; where k walks a line, a tile starts at a multiple of them."""
+
+
+@dataclass(frozen=True)
+class MatrixTile:
+    """Where the tile of a factor lies."""
+
+    start: Linear
+    """The position of its first element in its buffer, in elements, without the swizzle."""
+    span: int
+    """The bytes of a line, which is the swizzle."""
+    is_transposed: bool
+    """Whether its rows walk a line."""
+    leading: int
+    """The bytes between neighbouring lines' worth of rows, where its rows walk lines; else it is not used."""
+    stride: int
+    """The bytes between groups of 8 lines."""
+
+
+def tile_of(factor: Factor, rows: int) -> MatrixTile | str:
+    """The tile of a factor with as many rows, or the reason why the hardware cannot read it.
+
+    Raises UnsupportedError for a dynamic layout.
+    """
+    type, name = memref_of(factor.buffer), label(factor.buffer)
+    if not isinstance(type.layout, SwizzleAttr):
+        return f"{name} must have a layout #tile.swizzle<..>"
+    span, size = type.layout.span, element_bytes(type.element_type)
+    line = span // size
+    row, depth = stand_in(rows), stand_in(DEPTH)
+    is_transposed = not _subscripts(factor, Linear.of(row), Linear.of(depth))[-1].depends_on(depth)
+    if not is_transposed:
+        steps = {depth: 1, row: line}
+        start = _Start(factor, _subscripts(factor, Linear.of(row), Linear.of(depth)), steps, _DEPTH_BYTES)
+        return start.reason() or MatrixTile(start.position, span, False, UNIT_BYTES, GROUP * span)
+    if rows > line and rows % line:
+        return f"rows that walk the lines of {name} must fill them, {line} elements each; got {rows}"
+    inner, outer = stand_in(min(rows, line)), stand_in(max(1, rows // line))
+    row = Linear.of(inner) + (Linear.of(outer) * line if rows > line else 0)
+    subscripts = _subscripts(factor, row, Linear.of(depth))
+    leading = address(type, subscripts).coefficient(outer)
+    start = _Start(factor, subscripts, {inner: 1, depth: line, outer: leading}, span)
+    return start.reason() or MatrixTile(start.position, span, True, leading * size or UNIT_BYTES, GROUP * span)
+
+
+def _subscripts(factor: Factor, row: Linear, depth: Linear) -> list[Linear]:
+    return [form_of(expr, factor.indices, [row, depth]) for expr in factor.map.results]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a tile starts whose coordinates step through its buffer as `steps` say, in elements; the first walks lines.
+
+    `unit` is what its place in a line is a multiple of, in bytes.
+    """
+
+    factor: Factor
+    subscripts: list[Linear]
+    steps: dict[SSAValue, int]
+    unit: int
+
+    @property
+    def position(self) -> Linear:
+        """The position of the first element, in elements."""
+        return self._without_steps(address(memref_of(self.factor.buffer), self.subscripts))
+
+    def reason(self) -> str | None:
+        """Why the hardware does not take such a tile, or None."""
+        type, name = memref_of(self.factor.buffer), label(self.factor.buffer)
+        assert isinstance(type.layout, SwizzleAttr)
+        size, group = element_bytes(type.element_type), GROUP * type.layout.span
+        walking, *others = self.steps
+        last = self.subscripts[-1]
+        is_walk = last.coefficient(walking) == 1 and not any(last.depends_on(root) for root in others)
+        if not is_walk or any(self.position.depends_on(root) for root in self.steps):
+            return (
+                f"one coordinate of the tile must walk the lines of {name} by one element, and the other step from "
+                f"line to line, {type.layout.span} bytes"
+            )
+        first = last - Linear.of(walking)
+        if (first * size).divisor() % self.unit:
+            return f"the tile is not known to start at a multiple of {self.unit} bytes in a line of {name}"
+        if ((self.position - first) * size).divisor() % group:
+            return f"the tile is not known to start at a multiple of {GROUP} lines of {name}, {group} bytes"
+        return None
+
+    def _without_steps(self, form: Linear) -> Linear:
+        for root, step in self.steps.items():
+            form = form - Linear.of(root) * step
+        return form

@@ -1,0 +1,123 @@
+"""Matrix products of a warpgroup as CUDA C: `wgmma.mma_async` of the PTX ISA, sm_90a.
+
+A factor is a descriptor of 64 bits: where its tile starts, in units of 16 bytes; the bytes between neighbouring lines'
+worth of rows, and between groups of 8 lines, in such units; and the swizzle (PTX ISA, "Matrix descriptor").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import ClassVar
+
+from deplodock.analysis.access.matrix_tiles import tile_of
+from deplodock.codegen import scalars
+from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.kernel.wgmma import (
+    COLUMNS,
+    DEPTH,
+    FACTORS,
+    ROWS,
+    Factor,
+    WgmmaCommitOp,
+    WgmmaFenceOp,
+    WgmmaOp,
+    WgmmaWaitOp,
+)
+from deplodock.dialects.loop import memref_of
+from deplodock.errors import UnsupportedError
+
+_MODES = {128: 1, 64: 2, 32: 3}
+"""The number of each swizzle in a descriptor."""
+
+_DESCRIPTOR = """\
+__device__ __forceinline__ unsigned long long tile_descriptor(const void* tile, int leading, int stride, int mode) {
+  const unsigned start = (unsigned)__cvta_generic_to_shared(tile);
+  return (unsigned long long)mode << 62 | (unsigned long long)(stride / 16) << 32
+         | (unsigned long long)(leading / 16) << 16 | (start & 0x3ffff) >> 4;
+}
+"""
+
+
+def _name(columns: int, type: str, left: bool, right: bool) -> str:
+    """The device function of a product, whose factors may be transposed."""
+    return f"wgmma_m{ROWS}n{columns}k{DEPTH}_{type}{'_left' * left}{'_right' * right}{'_transposed' * (left or right)}"
+
+
+class _Helpers(Mapping[str, str]):
+    """The device functions by name; the text of a product is written when it is asked for."""
+
+    _PRODUCTS: ClassVar = {
+        _name(columns, str(type), left, right): (columns, str(type), left, right)
+        for type, columns, left, right in product(FACTORS, COLUMNS, (False, True), (False, True))
+    }
+
+    def __getitem__(self, name: str) -> str:
+        return _DESCRIPTOR if name == "tile_descriptor" else _product(*self._PRODUCTS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        yield "tile_descriptor"
+        yield from self._PRODUCTS
+
+    def __len__(self) -> int:
+        return 1 + len(self._PRODUCTS)
+
+
+def _product(columns: int, type: str, left: bool, right: bool) -> str:
+    sums = columns // 2
+    places = "\n".join(
+        f'      "{", ".join(f"%{i}" for i in range(first, min(first + 16, sums)))}{"," if first + 16 < sums else ""}"'
+        for first in range(0, sums, 16)
+    )
+    operands = ",\n        ".join(
+        ", ".join(f'"+f"(sums[{i}])' for i in range(first, min(first + 4, sums))) for first in range(0, sums, 4)
+    )
+    name = _name(columns, type, left, right)
+    return f"""\
+__device__ __forceinline__ void {name}(float* sums, unsigned long long left, unsigned long long right) {{
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{DEPTH}.f32.{type}.{type} {{"
+{places}
+      "}}, %{sums}, %{sums + 1}, 1, 1, 1, {int(left)}, {int(right)};"
+      : {operands}
+      : "l"(left), "l"(right));
+}}
+"""
+
+
+HELPERS = _Helpers()
+"""The device functions of products, in the order they are printed."""
+
+
+def _multiply(to: KernelWriter, op: WgmmaOp) -> None:
+    type = scalars.type_name(memref_of(op.left_buffer).element_type)
+    (left, is_left_transposed), (right, is_right_transposed) = (
+        _descriptor(to, factor, rows) for factor, rows in ((op.left, ROWS), (op.right, op.extent))
+    )
+    sums = to.element(op.accumulators, op.map.data, op.indices)
+    to.line(f"{_name(op.extent, type, is_left_transposed, is_right_transposed)}(&{sums}, {left}, {right});")
+
+
+def _descriptor(to: KernelWriter, factor: Factor, rows: int) -> tuple[str, bool]:
+    """The descriptor of a factor, and whether its tile is transposed. Raises UnsupportedError where it has none."""
+    tile = tile_of(factor, rows)
+    if isinstance(tile, str):
+        raise UnsupportedError(f"no descriptor is for a factor of this product: {tile}")
+    start = f"&{to.names[factor.buffer]}[{to.indices.text(tile.start)}]"
+    return f"tile_descriptor({start}, {tile.leading}, {tile.stride}, {_MODES[tile.span]})", tile.is_transposed
+
+
+def _fence(to: KernelWriter, op: WgmmaFenceOp) -> None:
+    to.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
+
+
+def _commit(to: KernelWriter, op: WgmmaCommitOp) -> None:
+    to.line('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");')
+
+
+def _wait(to: KernelWriter, op: WgmmaWaitOp) -> None:
+    to.line(f'asm volatile("wgmma.wait_group.sync.aligned {op.pending.value.data};" ::: "memory");')
+
+
+TEXTS: Texts = {WgmmaOp: _multiply, WgmmaFenceOp: _fence, WgmmaCommitOp: _commit, WgmmaWaitOp: _wait}
+"""How products of a warpgroup and their groups are written."""

@@ -1,0 +1,269 @@
+"""Matrix products of a warpgroup: `wgmma` of the PTX ISA (sm_90a), whose factors are tiles in shared memory.
+
+The 128 threads of a warpgroup issue a product together. It runs beside the program, in groups as asynchronous copies
+do:
+
+    kernel.wgmma_fence
+    loop.for %k = 0 to 4 unroll {
+      kernel.wgmma m64n128k16 %xs[%s, %w * 64 + d0, %k * 16 + d1] * %ws[%s, d0, %k * 16 + d1] into %acc[0, 0, 0]
+        : memref<4x128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+        * memref<4x128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+        into memref<16x2x2xf32, #tile.memory<register>>
+    }
+    kernel.wgmma_commit
+    kernel.wgmma_wait 0
+
+The subscripts of a factor are over the coordinates of its tile: `d0` is the row of the result for the left factor and
+the column for the right one, `d1` is k. So they say where the tile starts, and which dimension walks memory.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, NoneAttr, bf16, f16, f32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    operand_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
+from xdsl.utils.exceptions import VerifyException
+
+from deplodock.dialects.affine_syntax import verify_divisors
+from deplodock.dialects.buffers import Memory, memory_of, memref_of, verify_buffer
+from deplodock.dialects.elements import listed
+from deplodock.dialects.formats import Subscripts, op_definition
+from deplodock.dialects.kernel.sync import OrdersSharedMemory
+from deplodock.dialects.loop.access import verify_subscripts
+
+ROWS = 64
+"""The rows of a product; those of a warp are 16 (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16")."""
+
+COLUMNS = range(8, 257, 8)
+"""The columns that a product can have."""
+
+DEPTH = 16
+"""The elements of 2 bytes that a product sums over; 32 bytes of each row."""
+
+FACTORS: tuple[Attribute, ...] = (bf16, f16)
+"""The types of factors; products are exact and their sums f32."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of a product: `buffer[map(d0, d1; indices)]` for each row or column `d0` and each k `d1` of its tile."""
+
+    buffer: SSAValue
+    map: AffineMap
+    indices: Sequence[SSAValue]
+
+    def verify(self) -> None:
+        """Check that it is a tile in shared memory. Raises VerifyException."""
+        type = memref_of(self.buffer)
+        verify_buffer(type)
+        verify_divisors("the subscripts", self.map)
+        if memory_of(self.buffer) is not Memory.SHARED:
+            raise VerifyException(f"a factor of a product lies in #tile.memory<shared>, got {type}")
+        if (self.map.num_dims, self.map.num_symbols) != (2, len(self.indices)):
+            raise VerifyException(
+                f"the subscripts of a factor are over d0, d1 and {len(self.indices)} operands, got {self.map}"
+            )
+        if len(self.map.results) != len(type.get_shape()):
+            raise VerifyException(f"{type} needs {len(type.get_shape())} subscripts, got {len(self.map.results)}")
+
+
+@irdl_custom_directive
+class ProductShape(CustomDirective):
+    """The shape of a product, such as m64n128k16, of which the columns are a property."""
+
+    columns: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        pos = parser.pos
+        shape = parser.parse_identifier()
+        found = re.fullmatch(rf"m{ROWS}n(\d+)k{DEPTH}", shape)
+        if found is None:
+            parser.raise_error(f"the shape of a product is m{ROWS}nNk{DEPTH}, N its columns; got {shape}", pos)
+        self.columns.set(state, IntegerAttr(int(found[1]), i64))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        assert isinstance(op, WgmmaOp)
+        state.print_whitespace(printer)
+        printer.print_string(f"m{ROWS}n{op.extent}k{DEPTH}")
+
+
+class TileSubscripts(Subscripts):
+    """`[expr, ...]` over the coordinates `d0` and `d1` of a tile, and the operands."""
+
+    as_symbols = True
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        pos = parser.pos
+        super().parse(parser, state)
+        map = state.properties[self.map.name]
+        assert isinstance(map, AffineMapAttr)
+        used = max((dim for expr in map.data.results for dim in expr.used_dims()), default=0)
+        if used > 1:
+            parser.raise_error(f"a tile has the coordinates d0 and d1, so d{used} is none of them", pos)
+        self.map.set(state, AffineMapAttr(AffineMap(2, map.data.num_symbols, map.data.results)))
+
+
+class _MultipliesTiles(MemoryEffect):
+    """Reads both factors and adds to the accumulators, in the order of what else shared memory sees."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
+        left, right, accumulators = op.operands[:3]
+        return {
+            *(EffectInstance(MemoryEffectKind.READ, value) for value in (left, right, accumulators)),
+            EffectInstance(MemoryEffectKind.WRITE, accumulators),
+            *OrdersSharedMemory.get_effects(op),
+        }
+
+
+@op_definition
+class WgmmaOp(IRDLOperation):
+    """Starts to add the product of two tiles to accumulators in registers, as a warpgroup.
+
+    Thread t of the warpgroup holds, from the first accumulator on, those of rows t / 32 * 16 + h * 8 + t mod 32 / 4 and
+    columns j * 8 + t mod 4 * 2 + r, in the order of (j, h, r), h and r below 2. Its sums may be read, and what it reads
+    overwritten, after a kernel.wgmma_wait for its group.
+
+        kernel.wgmma m64n64k16 %xs[%w * 64 + d0, d1] * %ws[d1, d0] into %acc[0]
+          : memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+          * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+          into memref<32xf32, #tile.memory<register>>
+    """
+
+    name = "kernel.wgmma"
+    left_buffer = operand_def(MemRefType)
+    right_buffer = operand_def(MemRefType)
+    accumulators = operand_def(MemRefType)
+    left_indices = var_operand_def(IndexType)
+    right_indices = var_operand_def(IndexType)
+    indices = var_operand_def(IndexType)
+    columns = prop_def(IntegerAttr.constr(i64))
+    left_map = prop_def(AffineMapAttr)
+    right_map = prop_def(AffineMapAttr)
+    map = prop_def(AffineMapAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(_MultipliesTiles())
+    custom_directives = (ProductShape, TileSubscripts)
+    assembly_format = (
+        "custom<ProductShape>($columns) $left_buffer custom<TileSubscripts>($left_indices, $left_map)"
+        " `*` $right_buffer custom<TileSubscripts>($right_indices, $right_map)"
+        " `into` $accumulators custom<Subscripts>($indices, $map) attr-dict"
+        " `:` custom<Memref>(type($left_buffer)) `*` custom<Memref>(type($right_buffer))"
+        " `into` custom<Memref>(type($accumulators))"
+    )
+
+    def __init__(self, columns: int, left: Factor, right: Factor, into: tuple[SSAValue, AffineMap, Sequence[SSAValue]]):
+        super().__init__(
+            operands=[left.buffer, right.buffer, into[0], left.indices, right.indices, into[2]],
+            properties={
+                "columns": IntegerAttr(columns, i64),
+                "left_map": AffineMapAttr(left.map),
+                "right_map": AffineMapAttr(right.map),
+                "map": AffineMapAttr(into[1]),
+            },
+        )
+
+    @property
+    def left(self) -> Factor:
+        """The factor whose tile is [64, 16]."""
+        return Factor(self.left_buffer, self.left_map.data, self.left_indices)
+
+    @property
+    def right(self) -> Factor:
+        """The factor whose tile is [columns, 16]."""
+        return Factor(self.right_buffer, self.right_map.data, self.right_indices)
+
+    @property
+    def extent(self) -> int:
+        """The number of columns."""
+        return self.columns.value.data
+
+    @property
+    def width(self) -> int:
+        """The accumulators of a thread: neighbours in row-major order."""
+        return self.extent // 2
+
+    def verify_(self) -> None:
+        self.left.verify()
+        self.right.verify()
+        verify_subscripts(self.accumulators, self.map.data, self.indices)
+        types = [memref_of(buffer).element_type for buffer in (self.left_buffer, self.right_buffer)]
+        if types[0] not in FACTORS or types[0] != types[1]:
+            raise VerifyException(f"both factors of a product are {listed(FACTORS)}, got {types[0]} and {types[1]}")
+        sums = memref_of(self.accumulators)
+        if memory_of(self.accumulators) is not Memory.REGISTER or sums.element_type != f32:
+            raise VerifyException(f"sums are f32 in #tile.memory<register>, got {sums}")
+        if not isinstance(sums.layout, NoneAttr):
+            raise VerifyException(f"sums are neighbours in row-major order, got {sums}")
+        if self.extent not in COLUMNS:
+            raise VerifyException(f"the columns of a product are a multiple of 8 up to 256, got {self.extent}")
+        if (held := math.prod(sums.get_shape())) < self.width:
+            raise VerifyException(f"a thread has {self.width} sums of this product, and {sums} holds {held}")
+
+
+@op_definition
+class WgmmaFenceOp(IRDLOperation):
+    """Orders what this thread did to accumulators before the products after it; the first product needs one before it.
+
+    kernel.wgmma_fence
+    """
+
+    name = "kernel.wgmma_fence"
+    traits = traits_def(OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+
+@op_definition
+class WgmmaCommitOp(IRDLOperation):
+    """Closes the group of products that the warpgroup has started since its last group; it may be empty.
+
+    kernel.wgmma_commit
+    """
+
+    name = "kernel.wgmma_commit"
+    traits = traits_def(OrdersSharedMemory())
+    assembly_format = "attr-dict"
+
+
+@op_definition
+class WgmmaWaitOp(IRDLOperation):
+    """Waits until all groups of products of the warpgroup but the `pending` last ones are done.
+
+    kernel.wgmma_wait 1
+    """
+
+    name = "kernel.wgmma_wait"
+    pending = prop_def(IntegerAttr.constr(i64))
+    traits = traits_def(OrdersSharedMemory())
+    assembly_format = "$pending attr-dict"
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        if self.pending.value.data not in range(8):
+            raise VerifyException(f"0 to 7 groups of products may stay pending, got {self.pending.value.data}")
