@@ -26,10 +26,15 @@ Place: TypeAlias = tuple[AffineMap, Sequence[SSAValue]]
 
 
 class Landing(Enum):
-    """When an asynchronous write takes effect: for its thread at a wait, or for those who wait for a phase."""
+    """When an asynchronous access is over.
+
+    A copy lands for its thread at a wait for its group, or for those who wait for a phase. A product of a warpgroup has
+    read its factors, and added to its accumulators, at a wait for its own group.
+    """
 
     GROUP = "group"
     PHASE = "phase"
+    PRODUCT = "product"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +54,7 @@ class Access:
     where: Place | None = None
     """The conditions under which it happens, as those of `loop.guard`; None: always."""
     lands: Landing | None = None
-    """When it takes effect; None: at the operation."""
+    """When it takes effect and is over; None: at the operation."""
     by_proxy: bool = False
     """Whether the asynchronous proxy makes it, which sees what threads wrote only after their fences."""
     rank: Place | None = None
@@ -70,6 +75,15 @@ class Access:
 def row(rank: int, width: int = 1) -> tuple[int, ...]:
     """The extents of `width` elements along the last of so many dimensions."""
     return (*[1] * (rank - 1), width) if rank else ()
+
+
+def last_elements(shape: Sequence[int], count: int) -> tuple[int, ...]:
+    """The extents of `count` neighbours in row-major order, which fill the last dimensions of a shape."""
+    extents: list[int] = []
+    for extent in reversed(shape):
+        extents.append(min(count, extent))
+        count = max(1, count // max(1, extent))
+    return tuple(reversed(extents))
 
 
 class TouchesMemory:
@@ -120,6 +134,7 @@ class Feature(StrEnum):
     BOXES = "copies of boxes"
     CLUSTERS = "operations of clusters"
     MMA = "products of matrices by warps"
+    WARPGROUPS = "products of warpgroups"
 
 
 class NeedsFeature:

@@ -16,7 +16,7 @@ from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, form_of
 from deplodock.analysis.operations import label
-from deplodock.dialects.kernel.wgmma import DEPTH, Factor
+from deplodock.dialects.kernel.wgmma import DEPTH, ROWS, Factor, WgmmaOp
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.swizzle import UNIT_BYTES, SwizzleAttr
 
@@ -67,6 +67,12 @@ def tile_of(factor: Factor, rows: int) -> MatrixTile | str:
     leading = address(type, subscripts).coefficient(outer)
     start = _Start(factor, subscripts, {inner: 1, depth: line, outer: leading}, span)
     return start.reason() or MatrixTile(start.position, span, True, leading * size or UNIT_BYTES, GROUP * span)
+
+
+def unreadable(op: WgmmaOp) -> str | None:
+    """Why the hardware cannot read a tile of a product, or None."""
+    found = (tile_of(factor, rows) for factor, rows in ((op.left, ROWS), (op.right, op.extent)))
+    return next((reason for reason in found if isinstance(reason, str)), None)
 
 
 def _subscripts(factor: Factor, row: Linear, depth: Linear) -> list[Linear]:

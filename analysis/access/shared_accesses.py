@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -43,18 +44,28 @@ class SharedAccess:
 
 @dataclass(frozen=True)
 class MissingFence:
-    """A write of shared memory by a thread itself that a copy of a box may not see."""
+    """A write by a thread itself that the asynchronous proxy, or a product's accumulators, may not see."""
 
     first: SharedAccess
     second: SharedAccess
 
     @property
+    def is_of_product(self) -> bool:
+        """Whether it is a product of a warpgroup that may not see its accumulators."""
+        return self.second.lands is Landing.PRODUCT and not self.second.by_proxy
+
+    @property
     def op(self) -> Operation:
-        """The copy."""
+        """What may not see it."""
         return self.second.op
 
     def __str__(self) -> str:
         buffer = label(self.first.buffer)
+        if self.is_of_product:
+            return (
+                f"missing fence of products: {buffer} is written by {self.first.op.name} and then added to by "
+                f"{self.second.op.name} with no kernel.wgmma_fence between"
+            )
         return (
             f"missing proxy fence: {buffer} is written by {self.first.op.name} and then used by {self.second.op.name} "
             "with no kernel.fence_proxy_async of the writing thread before it hands it over"
@@ -73,13 +84,18 @@ class Hazard:
         done = "written" if self.first.writes else "read"
         then = "overwritten" if self.second.writes else "read"
         buffer = label(self.first.buffer)
+        if self.is_in_flight and self.first.lands is Landing.PRODUCT:
+            return f"{buffer} is {then} by {self.second.op.name} while {self.first.op.name} of it is in flight"
         if self.is_in_flight:
             return f"{buffer} is {then} by {self.second.op.name} while an async {self.first.op.name} to it is in flight"
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
 
 
-def shared_accesses(op: Operation, order: Order | None) -> list[SharedAccess]:
-    """The accesses of shared memory that one operation makes; what it orders may read or make a barrier with phases."""
+def ordered_accesses(op: Operation, order: Order | None, sums: Container[SSAValue] = ()) -> list[SharedAccess]:
+    """The accesses of shared memory, and of accumulators of products, that one operation makes.
+
+    What it orders may read or make a barrier with phases.
+    """
     found = [
         SharedAccess(
             op,
@@ -93,7 +109,7 @@ def shared_accesses(op: Operation, order: Order | None) -> list[SharedAccess]:
             access.rank is not None,
         )
         for access in accesses_of(op)
-        if access.memory is Memory.SHARED
+        if access.memory is Memory.SHARED or access.buffer in sums
     ]
     if isinstance(order, UsesPhase):
         return [SharedAccess(op, order.barrier, False, (), (), op), *found]

@@ -69,8 +69,12 @@ FIRST_WITH = {
     Feature.BOXES: FIRST_BOXES,
     Feature.CLUSTERS: FIRST_CLUSTERS,
     Feature.MMA: FIRST_MMA,
+    Feature.WARPGROUPS: 90,
 }
 """The first compute capability with what an operation needs (PTX ISA, "Target ISA Notes")."""
+
+LAST_WITH = {Feature.WARPGROUPS: 90}
+"""The last one, where there is one (ibid., `wgmma.mma_async`: sm_90a alone)."""
 
 FIRST_TRY_WAIT = 90
 """The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""

@@ -31,7 +31,7 @@ from deplodock.analysis.access.shared_accesses import (
     MissingFence,
     SharedAccess,
     conditions_of,
-    shared_accesses,
+    ordered_accesses,
     slot_of,
 )
 from deplodock.analysis.affine.division import Division
@@ -44,13 +44,14 @@ from deplodock.analysis.order.phases import PhaseFault, Slot, period, phase_form
 from deplodock.analysis.order.state import State
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.interfaces import Landing
+from deplodock.dialects.interfaces import Landing, accesses_of
 from deplodock.dialects.kernel.mbarrier import mbarrier_of
 from deplodock.dialects.kernel.order import (
     Arrive,
     ArriveCopies,
     CloseGroup,
     CompleteBytes,
+    FenceProducts,
     FenceProxy,
     MakeBarriers,
     Meet,
@@ -79,7 +80,10 @@ class _Walk:
         self._threads = function.num_threads
         ops = list(function.walk())
         self._orders = {op: found for op in ops if (found := order_of(op)) is not None}
-        self._accesses = {op: found for op in ops if (found := shared_accesses(op, self._orders.get(op)))}
+        products = [access for op in ops for access in accesses_of(op) if access.lands is Landing.PRODUCT]
+        self._sums = {access.buffer for access in products if access.writes}
+        """The accumulators of products."""
+        self._accesses = {op: found for op in ops if (found := ordered_accesses(op, self._orders.get(op), self._sums))}
         boxes = [op for op, accesses in self._accesses.items() if any(access.by_proxy for access in accesses)]
         self._boxed = {access.buffer for op in boxes for access in self._accesses[op]}
         """The memory that copies of boxes use."""
@@ -95,8 +99,11 @@ class _Walk:
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
         self._issued: set[SharedAccess] = set()
         """The copies issued in those loops so far."""
-        waits = [order.pending for order in self._orders.values() if isinstance(order, WaitGroups)]
-        self._most_pending = max(waits, default=0)
+        self._most_pending = dict.fromkeys((Landing.GROUP, Landing.PRODUCT), 0)
+        """The groups that waits leave in flight at most."""
+        for order in self._orders.values():
+            if isinstance(order, WaitGroups):
+                self._most_pending[order.of] = max(order.pending, self._most_pending[order.of])
         self._relevant: dict[Block, list[Operation]] = {}
         self._owners: dict[SharedAccess, Path | None] = {}
         self._told: dict[tuple[SharedAccess, SSAValue], bool] = {}
@@ -123,8 +130,14 @@ class _Walk:
         accesses = self._accesses_now(op)
         is_by_proxy = any(access.by_proxy for access in accesses)
         for access in accesses:
-            for other in state.in_flight():
+            if access.buffer in self._sums:
+                yield from self._sum(access, state)
+                continue
+            for other in state.copies_in_flight():
                 if self._meet(other, access) and not (other in self._issued and self._is_repeated(other, access)):
+                    yield Hazard(other, access, is_in_flight=True)
+            for other in state.products:
+                if access.writes and self._meet(other, access):
                     yield Hazard(other, access, is_in_flight=True)
             for other in state.pending:
                 if self._conflict(other, access):
@@ -135,21 +148,30 @@ class _Walk:
         for access in accesses:
             if access.lands is None:
                 self._happen(access, state)
-            elif access.lands is Landing.GROUP:
-                state.opened[access] = None
-                if self._around:
+            elif access.lands is not Landing.PHASE:
+                state.groups(access.lands).opened[access] = None
+                if self._around and access.lands is Landing.GROUP:
                     self._issued.add(access)
+
+    def _sum(self, access: SharedAccess, state: State) -> Iterator[Fault]:
+        """An access of accumulators, which products add to one after the other."""
+        is_product = access.lands is Landing.PRODUCT
+        for other in state.unready if is_product else state.products:
+            if self._meet(other, access):
+                yield MissingFence(other, access) if is_product else Hazard(other, access, is_in_flight=True)
 
     def _order(self, op: Operation, order: Order, state: State) -> Iterator[Fault]:
         """What an operation orders."""
         match order:
             case Meet():
                 state.meet()
-            case CloseGroup():
-                state.commit(self._most_pending)
-            case WaitGroups(pending):
-                for access in state.wait(pending):
+            case CloseGroup(of):
+                state.groups(of).close(self._most_pending[of])
+            case WaitGroups(pending, of):
+                for access in state.groups(of).wait(pending):
                     self._happen(self._one(replace(access, since=op, lands=None)), state)
+            case FenceProducts():
+                state.unready = {}
             case FenceProxy():
                 self._fence(op, state)
             case MakeBarriers(slots, arrivals):
@@ -159,6 +181,10 @@ class _Walk:
 
     def _happen(self, access: SharedAccess, state: State) -> None:
         """Let an access of a thread itself take effect."""
+        if access.buffer in self._sums:
+            if access.writes and access.op is access.since:
+                state.unready[access] = None
+            return
         state.pending[access] = state.now
         if access.writes and access.buffer in self._boxed:
             state.unfenced[access] = None
@@ -187,7 +213,7 @@ class _Walk:
                     yield PhaseFault(op, f"is issued by {count} threads; guard it with `%thread < 1`")
                 slot.arrive(0, copies=[box for box in self._accesses_now(op) if box.writes], bytes=-use.bytes)
             case ArriveCopies():
-                copies = state.take()
+                copies = state.copies.take()
                 state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
                 slot.arrive(count, copies=copies)
             case Arrive():

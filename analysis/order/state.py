@@ -3,55 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from xdsl.ir import Operation
 
 from deplodock.analysis.access.shared_accesses import SharedAccess
 from deplodock.analysis.order.phases import Slot
+from deplodock.dialects.interfaces import Landing
+
+
+class Groups:
+    """Accesses in flight, of copies or of products: groups that are closed, the oldest first, and the open one."""
+
+    def __init__(self) -> None:
+        self.closed: list[dict[SharedAccess, None]] = []
+        self.opened: dict[SharedAccess, None] = {}
+
+    def copy(self) -> Groups:
+        """Groups that change apart from these."""
+        other = Groups()
+        other.closed, other.opened = list(self.closed), dict(self.opened)
+        return other
+
+    def join(self, other: Groups) -> None:
+        """Be what either may be; groups are matched from the latest on."""
+        count = max(len(self.closed), len(other.closed))
+        none: dict[SharedAccess, None] = {}
+        mine, theirs = ([none] * (count - len(each.closed)) + each.closed for each in (self, other))
+        self.closed = [{**a, **b} for a, b in zip(mine, theirs, strict=True)]
+        self.opened = {**self.opened, **other.opened}
+
+    def __iter__(self) -> Iterator[SharedAccess]:
+        for group in (*self.closed, self.opened):
+            yield from group
+
+    def take(self) -> list[SharedAccess]:
+        """Take all accesses out of the groups."""
+        taken = list(self)
+        self.closed, self.opened = [], {}
+        return taken
+
+    def close(self, most: int) -> None:
+        """Close the open group; groups older than any wait leaves in flight, `most`, count as one."""
+        self.closed = [*self.closed, self.opened]
+        self.opened = {}
+        if len(self.closed) > most + 1:
+            first, second, *rest = self.closed
+            self.closed = [{**first, **second}, *rest]
+
+    def wait(self, pending: int) -> list[SharedAccess]:
+        """Take out all groups but the `pending` last ones. Returns their accesses."""
+        count = max(0, len(self.closed) - pending)
+        over, self.closed = self.closed[:count], self.closed[count:]
+        return [access for group in over for access in group]
+
+    def key(self) -> tuple[Hashable, ...]:
+        """What tells groups apart."""
+        return (frozenset(self.opened), *map(frozenset, self.closed))
 
 
 @dataclass
 class State:
-    """What happened since the last barrier, and the groups of copies in flight, oldest first."""
+    """What happened since the last barrier, and what is in flight."""
 
     pending: dict[SharedAccess, int] = field(default_factory=dict[SharedAccess, int])
     """The accesses that not all threads know to be over, with the time of the last one."""
-    groups: list[dict[SharedAccess, None]] = field(default_factory=list[dict[SharedAccess, None]])
-    opened: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
+    copies: Groups = field(default_factory=Groups)
+    """The asynchronous copies that have not landed, less those that arrive at phases."""
+    products: Groups = field(default_factory=Groups)
+    """What the products of warpgroups read, and the accumulators that they add to."""
     slots: dict[tuple[Operation, int], Slot[SharedAccess]] = field(
         default_factory=dict[tuple[Operation, int], Slot[SharedAccess]]
     )
     """The barriers with phases, by what makes them and their subscripts."""
     now: int = 0
     unfenced: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
-    """Writes that their threads have not fenced from copies of boxes."""
+    """Writes that their threads have not fenced from the asynchronous proxy."""
     exposed: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
     """Those among them that threads have handed over, so that their fence comes too late."""
+    unready: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
+    """Writes of accumulators that their threads have not fenced from products."""
+
+    def groups(self, of: Landing) -> Groups:
+        """The groups of copies, or of products."""
+        return self.products if of is Landing.PRODUCT else self.copies
 
     def copy(self) -> State:
         """A state that changes apart from this one."""
         slots = {place: slot.copy() for place, slot in self.slots.items()}
-        unfenced, exposed = dict(self.unfenced), dict(self.exposed)
-        return State(dict(self.pending), list(self.groups), dict(self.opened), slots, self.now, unfenced, exposed)
+        fences = dict(self.unfenced), dict(self.exposed), dict(self.unready)
+        return State(dict(self.pending), self.copies.copy(), self.products.copy(), slots, self.now, *fences)
 
     def become(self, other: State) -> None:
         """Take over the other state."""
-        self.pending, self.groups, self.opened = other.pending, other.groups, other.opened
-        self.slots, self.now = other.slots, other.now
-        self.unfenced, self.exposed = other.unfenced, other.exposed
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
 
     def join(self, other: State) -> None:
-        """Be what either state may be; groups are matched from the latest on. Phases stay those of this state."""
-        count = max(len(self.groups), len(other.groups))
-        none: dict[SharedAccess, None] = {}
-        mine, theirs = ([none] * (count - len(groups)) + groups for groups in (self.groups, other.groups))
-        self.groups = [{**a, **b} for a, b in zip(mine, theirs, strict=True)]
+        """Be what either state may be. Phases stay those of this state."""
+        self.copies.join(other.copies)
+        self.products.join(other.products)
         for access, time in other.pending.items():
             self.pending[access] = max(time, self.pending.get(access, time))
-        self.opened = {**self.opened, **other.opened}
         self.now = max(self.now, other.now)
         self.unfenced, self.exposed = self.unfenced | other.unfenced, self.exposed | other.exposed
+        self.unready = self.unready | other.unready
 
     def meet(self) -> None:
         """All threads meet, and see what the others did."""
@@ -62,37 +118,16 @@ class State:
         """Threads let others go on; what they did not fence stays so."""
         self.exposed, self.unfenced = self.exposed | self.unfenced, {}
 
-    def in_flight(self) -> Iterator[SharedAccess]:
+    def copies_in_flight(self) -> Iterator[SharedAccess]:
         """The copies that have not landed."""
-        for group in (*self.groups, self.opened):
-            yield from group
+        yield from self.copies
         for slot in self.slots.values():
             yield from slot.arriving
             yield from slot.landed
 
-    def take(self) -> list[SharedAccess]:
-        """Take all copies that no phase has yet out of the groups."""
-        taken = [access for group in (*self.groups, self.opened) for access in group]
-        self.groups, self.opened = [], {}
-        return taken
-
     def forget(self, time: int) -> None:
         """All threads know that what happened until a time is over."""
         self.pending = {access: last for access, last in self.pending.items() if last > time}
-
-    def commit(self, most: int) -> None:
-        """Close the open group; groups older than any wait leaves in flight, `most`, count as one."""
-        self.groups = [*self.groups, self.opened]
-        self.opened = {}
-        if len(self.groups) > most + 1:
-            first, second, *rest = self.groups
-            self.groups = [{**first, **second}, *rest]
-
-    def wait(self, pending: int) -> list[SharedAccess]:
-        """Land all groups but the `pending` last ones. Returns what they copy."""
-        count = max(0, len(self.groups) - pending)
-        landed, self.groups = self.groups[:count], self.groups[count:]
-        return [access for group in landed for access in group]
 
     def key(self) -> tuple[Hashable, ...]:
         """What tells states apart; of times only the order counts."""
@@ -100,5 +135,5 @@ class State:
         rank = {time: i for i, time in enumerate(sorted({*self.pending.values(), *held}))}
         pending = frozenset((access, rank[time]) for access, time in self.pending.items())
         slots = tuple(slot.key(rank) for slot in self.slots.values())
-        fences = frozenset(self.unfenced), frozenset(self.exposed)
-        return (pending, frozenset(self.opened), slots, fences, *map(frozenset, self.groups))
+        fences = frozenset(self.unfenced), frozenset(self.exposed), frozenset(self.unready)
+        return (pending, slots, fences, self.copies.key(), self.products.key())

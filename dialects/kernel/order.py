@@ -12,7 +12,7 @@ from typing import TypeAlias
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Resource
 
-from deplodock.dialects.interfaces import Place
+from deplodock.dialects.interfaces import Landing, Place
 
 
 class SharedMemory(Resource):
@@ -47,19 +47,27 @@ class Meet:
 
 @dataclass(frozen=True)
 class CloseGroup:
-    """The thread closes the group of its asynchronous copies."""
+    """The thread closes the group of its asynchronous copies, or products."""
+
+    of: Landing = Landing.GROUP
 
 
 @dataclass(frozen=True)
 class WaitGroups:
-    """The thread waits until all groups but the `pending` last ones have landed."""
+    """The thread waits until all groups of copies, or products, but the `pending` last ones are over."""
 
     pending: int
+    of: Landing = Landing.GROUP
 
 
 @dataclass(frozen=True)
 class FenceProxy:
     """The asynchronous proxy sees what the thread wrote before."""
+
+
+@dataclass(frozen=True)
+class FenceProducts:
+    """Products see the registers that the thread wrote before."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class WaitPhase:
 UsesPhase: TypeAlias = Arrive | ArriveCopies | CompleteBytes | WaitPhase
 """What advances the phases of a barrier, or waits for one."""
 
-Order: TypeAlias = Meet | CloseGroup | WaitGroups | FenceProxy | MakeBarriers | UsesPhase
+Order: TypeAlias = Meet | CloseGroup | WaitGroups | FenceProxy | FenceProducts | MakeBarriers | UsesPhase
 
 
 class OrdersAccesses:

@@ -54,7 +54,16 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts, verify_map
 from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.elements import listed
-from deplodock.dialects.interfaces import Access, AccessEffects, Feature, Landing, NeedsFeature, Place, TouchesMemory
+from deplodock.dialects.interfaces import (
+    Access,
+    AccessEffects,
+    Feature,
+    Landing,
+    NeedsFeature,
+    Place,
+    TouchesMemory,
+    last_elements,
+)
 from deplodock.dialects.kernel.mbarrier import MbarrierType, parse_slot, print_slot, verify_slot
 from deplodock.dialects.kernel.order import CompleteBytes, OrdersAccesses, OrdersSharedMemory
 from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
@@ -263,19 +272,12 @@ class TmaLoadOp(IRDLOperation, TouchesMemory, OrdersAccesses, NeedsFeature):
     def accesses(self) -> list[Access]:
         """It reads a box of the buffer of the map, and writes one of the destination, which lands with the phase."""
         source = self.source_map.data, self.source_indices, self.tensor_map.extents
-        destination = self.destination_map.data, self.destination_indices, self._filled()
+        filled = last_elements(memref_of(self.destination).get_shape(), math.prod(self.tensor_map.extents))
+        destination = self.destination_map.data, self.destination_indices, filled
         return [
             Access(self, self.map, False, *source, lands=Landing.PHASE, by_proxy=True),
             Access(self, self.destination, True, *destination, lands=Landing.PHASE, by_proxy=True),
         ]
-
-    def _filled(self) -> tuple[int, ...]:
-        """The elements along each dimension of its destination that the box fills: the last ones of its order."""
-        left, extents = math.prod(self.tensor_map.extents), list[int]()
-        for extent in reversed(memref_of(self.destination).get_shape()):
-            extents.append(min(left, extent))
-            left //= extents[-1]
-        return tuple(reversed(extents))
 
     def order(self) -> CompleteBytes:
         """The bytes of the box complete on the current phase."""

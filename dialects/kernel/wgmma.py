@@ -22,12 +22,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, NoneAttr, bf16, f16, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -45,14 +45,29 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.buffers import Memory, memory_of, memref_of, verify_buffer
 from deplodock.dialects.elements import listed
 from deplodock.dialects.formats import Subscripts, op_definition
-from deplodock.dialects.kernel.sync import OrdersSharedMemory
+from deplodock.dialects.interfaces import (
+    Access,
+    AccessEffects,
+    Collective,
+    Feature,
+    Landing,
+    NeedsFeature,
+    TouchesMemory,
+    last_elements,
+)
+from deplodock.dialects.kernel.order import (
+    CloseGroup,
+    FenceProducts,
+    OrdersAccesses,
+    OrdersSharedMemory,
+    WaitGroups,
+)
 from deplodock.dialects.loop.access import verify_subscripts
 
 ROWS = 64
@@ -89,6 +104,22 @@ class Factor:
             )
         if len(self.map.results) != len(type.get_shape()):
             raise VerifyException(f"{type} needs {len(type.get_shape())} subscripts, got {len(self.map.results)}")
+
+    def read(self, op: Operation, rows: int) -> Access:
+        """The access of its tile by a product: the box of elements around it."""
+        coordinates = [AffineExpr.constant(0)] * 2
+        operands = [AffineExpr.dimension(i) for i in range(len(self.indices))]
+        start = self.map.replace_dims_and_symbols(coordinates, operands, len(self.indices), 0)
+        box = _box(self.map, rows)
+        return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT, by_proxy=True)
+
+
+@cache
+def _box(map: AffineMap, rows: int) -> tuple[int, ...]:
+    """The elements along each dimension that the tile of a factor spans, for operands that are 0."""
+    zeros = [0] * map.num_symbols
+    found = [map.eval([row, depth], zeros) for row in range(rows) for depth in range(DEPTH)]
+    return tuple(max(places) - min(places) + 1 for places in zip(*found, strict=True))
 
 
 @irdl_custom_directive
@@ -127,21 +158,8 @@ class TileSubscripts(Subscripts):
         self.map.set(state, AffineMapAttr(AffineMap(2, map.data.num_symbols, map.data.results)))
 
 
-class _MultipliesTiles(MemoryEffect):
-    """Reads both factors and adds to the accumulators, in the order of what else shared memory sees."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        left, right, accumulators = op.operands[:3]
-        return {
-            *(EffectInstance(MemoryEffectKind.READ, value) for value in (left, right, accumulators)),
-            EffectInstance(MemoryEffectKind.WRITE, accumulators),
-            *OrdersSharedMemory.get_effects(op),
-        }
-
-
 @op_definition
-class WgmmaOp(IRDLOperation):
+class WgmmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """Starts to add the product of two tiles to accumulators in registers, as a warpgroup.
 
     Thread t of the warpgroup holds, from the first accumulator on, those of rows t / 32 * 16 + h * 8 + t mod 32 / 4 and
@@ -166,7 +184,7 @@ class WgmmaOp(IRDLOperation):
     right_map = prop_def(AffineMapAttr)
     map = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(_MultipliesTiles())
+    traits = traits_def(AccessEffects(), OrdersSharedMemory(), Collective())
     custom_directives = (ProductShape, TileSubscripts)
     assembly_format = (
         "custom<ProductShape>($columns) $left_buffer custom<TileSubscripts>($left_indices, $left_map)"
@@ -197,6 +215,21 @@ class WgmmaOp(IRDLOperation):
         """The factor whose tile is [columns, 16]."""
         return Factor(self.right_buffer, self.right_map.data, self.right_indices)
 
+    def accesses(self) -> list[Access]:
+        """It reads both tiles by the proxy, and adds to the accumulators, until its group is waited for."""
+        sums = memref_of(self.accumulators).get_shape()
+        box = last_elements(sums, self.width)
+        into = (self, self.accumulators), (self.map.data, self.indices, box)
+        return [
+            self.left.read(self, ROWS),
+            self.right.read(self, self.extent),
+            *(Access(*into[0], writes, *into[1], lands=Landing.PRODUCT) for writes in (False, True)),
+        ]
+
+    def needs(self) -> Feature:
+        """Products of warpgroups."""
+        return Feature.WARPGROUPS
+
     @property
     def extent(self) -> int:
         """The number of columns."""
@@ -226,31 +259,39 @@ class WgmmaOp(IRDLOperation):
 
 
 @op_definition
-class WgmmaFenceOp(IRDLOperation):
+class WgmmaFenceOp(IRDLOperation, OrdersAccesses):
     """Orders what this thread did to accumulators before the products after it; the first product needs one before it.
 
     kernel.wgmma_fence
     """
 
     name = "kernel.wgmma_fence"
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "attr-dict"
+
+    def order(self) -> FenceProducts:
+        """The thread fences its accumulators."""
+        return FenceProducts()
 
 
 @op_definition
-class WgmmaCommitOp(IRDLOperation):
+class WgmmaCommitOp(IRDLOperation, OrdersAccesses):
     """Closes the group of products that the warpgroup has started since its last group; it may be empty.
 
     kernel.wgmma_commit
     """
 
     name = "kernel.wgmma_commit"
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "attr-dict"
+
+    def order(self) -> CloseGroup:
+        """The warpgroup closes its group."""
+        return CloseGroup(Landing.PRODUCT)
 
 
 @op_definition
-class WgmmaWaitOp(IRDLOperation):
+class WgmmaWaitOp(IRDLOperation, OrdersAccesses):
     """Waits until all groups of products of the warpgroup but the `pending` last ones are done.
 
     kernel.wgmma_wait 1
@@ -258,11 +299,15 @@ class WgmmaWaitOp(IRDLOperation):
 
     name = "kernel.wgmma_wait"
     pending = prop_def(IntegerAttr.constr(i64))
-    traits = traits_def(OrdersSharedMemory())
+    traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "$pending attr-dict"
 
     def __init__(self, pending: int):
         super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def order(self) -> WaitGroups:
+        """The warpgroup waits for its groups."""
+        return WaitGroups(self.pending.value.data, Landing.PRODUCT)
 
     def verify_(self) -> None:
         if self.pending.value.data not in range(8):

@@ -47,7 +47,7 @@ def place_barriers(function: kernel.FuncOp) -> None:
     name = function.sym_name.data
     placed: list[kernel.BarrierOp] = []
     while (hazard := first_hazard(function)) is not None:
-        if isinstance(hazard, PhaseFault):
+        if isinstance(hazard, PhaseFault) or (isinstance(hazard, MissingFence) and hazard.is_of_product):
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}")
         if isinstance(hazard, MissingFence):
             Rewriter.insert_op(kernel.FenceProxyAsyncOp(), InsertPoint.after(hazard.first.since))

@@ -19,13 +19,14 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.access.boxes import misaligned
+from deplodock.analysis.access.matrix_tiles import unreadable
 from deplodock.analysis.access.shared_accesses import Hazard
 from deplodock.analysis.operations import position_of
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel
 from deplodock.dialects.buffers import Memory
-from deplodock.dialects.interfaces import Access, Collective, accesses_of
+from deplodock.dialects.interfaces import Access, Collective, Landing, accesses_of
 from deplodock.dialects.kernel.order import MakeBarriers, Meet, order_of
 from deplodock.passes.check import CheckPass
 
@@ -47,9 +48,11 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     accesses = {op: accesses_of(op) for op in function.walk()}
     for op, found in accesses.items():
         for access in found:
-            is_box = access.by_proxy and access.memory is Memory.SHARED
+            is_box = access.lands is Landing.PHASE and access.memory is Memory.SHARED
             if is_box and (reason := misaligned(access)) is not None:
                 raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
+        if isinstance(op, kernel.WgmmaOp) and (reason := unreadable(op)) is not None:
+            raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}unreadable tile: {reason}")
         if op.has_trait(Collective) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
                 f"verify-barriers: @{name}: {_position(op)}{op.name} stands in a {around.name} that not all threads "
@@ -64,7 +67,9 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     missing = "with no kernel.barrier between them; add one"
     if hazard.is_in_flight:
         missing = "with no kernel.wait_group between them; wait for its group"
-    if any(isinstance(order_of(op), MakeBarriers) for op in accesses):
+    if hazard.is_in_flight and hazard.first.lands is Landing.PRODUCT:
+        missing = "with no kernel.wgmma_wait between them; wait for its group"
+    elif any(isinstance(order_of(op), MakeBarriers) for op in accesses):
         early = "the slot is released early, " if hazard.second.writes and not hazard.first.writes else ""
         missing = f"with no phase between them; {early}arrive after the first and wait for that phase before the second"
     raise DiagnosticException(f"verify-barriers: @{name}: {_position(hazard.second.op)}{hazard} {missing}")

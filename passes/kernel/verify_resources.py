@@ -35,6 +35,7 @@ from deplodock.analysis.machine.targets import (
     FIRST_CLUSTERS,
     FIRST_WITH,
     GRID_BLOCKS,
+    LAST_WITH,
     PARAMETER_BYTES,
     STATIC_LIMIT,
     capability,
@@ -144,5 +145,5 @@ def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tup
         yield function, f"uses clusters, which {arch} does not have; they need sm_{FIRST_CLUSTERS}"
     for op in function.walk():
         feature = op.needs() if isinstance(op, NeedsFeature) else None
-        if feature is not None and has < (first := FIRST_WITH[feature]):
-            yield op, f"uses {feature.value}, which {arch} does not have; they need sm_{first}"
+        if feature is not None and not FIRST_WITH[feature] <= has <= LAST_WITH.get(feature, has):
+            yield op, f"uses {feature.value}, which {arch} does not have; they need sm_{FIRST_WITH[feature]}"
