@@ -12,7 +12,7 @@ from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.interfaces import Access
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import ForOp
-from deplodock.interpreters.simulate import cluster, machine, mma, moves, sync, threads, tickets, tma
+from deplodock.interpreters.simulate import cluster, machine, mma, moves, sync, threads, tickets, tma, wgmma
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.lanes import Frame
 from deplodock.interpreters.simulate.machine import ELEMENTS_AT_ONCE, Lockstep
@@ -24,7 +24,9 @@ from deplodock.interpreters.values import Array
 _LANES_AT_ONCE = 1 << 18
 
 HANDLERS = {
-    op: run for part in (machine, moves, threads, mma, sync, tma, tickets, cluster) for op, run in part.HANDLERS.items()
+    op: run
+    for part in (machine, moves, threads, mma, wgmma, sync, tma, tickets, cluster)
+    for op, run in part.HANDLERS.items()
 }
 """How each operation runs; any other is a scalar operation."""
 

@@ -50,7 +50,7 @@ def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, .
     for (h, r), before in sums.items():
         part = np.empty((*warps, WARP))
         part[..., lanes] = total[..., h, :, :, r]
-        data = _toward_zero(before.data.astype(np.float64) + part.reshape(shape))
+        data = toward_zero(before.data.astype(np.float64) + part.reshape(shape))
         found[h, r] = Values(data, joined(origin, before.origin))
     return found
 
@@ -76,7 +76,7 @@ def _lanes(engine: Engine) -> Array:
     return rows.reshape(-1, 1) * engine.row.weight + columns * engine.column.weight
 
 
-def _toward_zero(exact: Array) -> Array:
+def toward_zero(exact: Array) -> Array:
     """The f32 next to a value, between it and zero."""
     near = exact.astype(np.float32)
     return np.where(np.abs(near.astype(np.float64)) > np.abs(exact), np.nextafter(near, np.float32(0)), near)

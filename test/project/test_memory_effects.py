@@ -113,6 +113,17 @@ OPERATIONS = {
           -> memref<2x2xf32, #tile.memory<register>>""",
         ("read a", "read b", "read c", "write c"),
     ),
+    "kernel.wgmma": (
+        """%h = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+        %c = kernel.alloc : memref<32xf32, #tile.memory<register>>
+        kernel.wgmma m64n64k16 %h[d0, d1] * %h[d0, d1 + 16] into %c[0]
+          : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+          * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>""",
+        ("read c", "read h", "write - <SharedMemory>", "write c"),
+    ),
+    "kernel.wgmma_fence": ("kernel.wgmma_fence", ("write - <SharedMemory>",)),
+    "kernel.wgmma_commit": ("kernel.wgmma_commit", ("write - <SharedMemory>",)),
+    "kernel.wgmma_wait": ("kernel.wgmma_wait 1", ("write - <SharedMemory>",)),
     "kernel.wait_phase": (
         "%q = kernel.mbarrier 3 arrivals 2\nkernel.wait_phase %q[%i], 0",
         ("write - <SharedMemory>",),
@@ -197,7 +208,7 @@ def test_effects(context: Context, name: str) -> None:
 
 TOUCHING = [
     *("loop.load", "loop.store"),
-    *("kernel.move", "kernel.mma", "kernel.ticket", "kernel.cluster_load", "kernel.tma_load"),
+    *("kernel.move", "kernel.mma", "kernel.wgmma", "kernel.ticket", "kernel.cluster_load", "kernel.tma_load"),
 ]
 
 

@@ -1,0 +1,50 @@
+"""Products of warpgroups in the simulator, beside numpy in float64."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from products import RING, planted
+from xdsl.parser import Parser
+
+from deplodock.interpreters.simulate import Simulation, simulate
+from deplodock.interpreters.values import Array
+from deplodock.passes.driver import new_context
+
+
+def _inputs() -> tuple[Array, Array]:
+    draw = np.random.default_rng(0)
+    return tuple(draw.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((256, 384), (128, 384)))  # pyright: ignore
+
+
+def _run(text: str) -> Simulation:
+    module = Parser(new_context(), text).parse_module()
+    module.verify()
+    return simulate(module, list(_inputs()))
+
+
+def test_a_ring_of_products_is_right() -> None:
+    x, w = (values.astype(np.float64) for values in _inputs())
+    run = _run(RING)
+    assert not run.findings, run.findings
+    assert np.abs(run.outputs[0] - x @ w.T).max() < 1e-4
+
+
+def test_sums_are_rounded_toward_zero() -> None:
+    x, w = (values.astype(np.float64) for values in _inputs())
+    error = np.abs(_run(RING).outputs[0]) - np.abs(x @ w.T)
+    assert (error[np.abs(x @ w.T) > 1] <= 0).mean() > 0.75
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (("%thread floordiv 128 * 64 + d0, %s", "%thread floordiv 64 * 64 + d0, %s"), "out of bounds", "outside of"),
+        (("d0, %s * 16 + d1]\n        * ", "d0, %s * 8 + d1]\n        * "), "unreadable tile", "multiple of 32 bytes"),
+        (("    kernel.wait_phase %full[%k mod 3], %k floordiv 3 mod 2\n", ""), "read in flight", "still copies"),
+    ],
+)
+def test_mistakes_are_findings(change: tuple[str, str], kind: str, message: str) -> None:
+    findings = _run(planted(change)).findings
+    assert any(found.kind == kind and message in found.message for found in findings), findings
