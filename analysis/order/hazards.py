@@ -99,7 +99,7 @@ class _Walk:
         """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
         self._issued: set[SharedAccess] = set()
         """The copies issued in those loops so far."""
-        self._most_pending = dict.fromkeys((Landing.GROUP, Landing.PRODUCT), 0)
+        self._most_pending: dict[Landing, int] = dict.fromkeys((Landing.GROUP, Landing.PRODUCT), 0)
         """The groups that waits leave in flight at most."""
         for order in self._orders.values():
             if isinstance(order, WaitGroups):

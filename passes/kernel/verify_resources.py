@@ -146,4 +146,6 @@ def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tup
     for op in function.walk():
         feature = op.needs() if isinstance(op, NeedsFeature) else None
         if feature is not None and not FIRST_WITH[feature] <= has <= LAST_WITH.get(feature, has):
-            yield op, f"uses {feature.value}, which {arch} does not have; they need sm_{FIRST_WITH[feature]}"
+            first = f"sm_{FIRST_WITH[feature]}"
+            who = f"only {first} has them" if feature in LAST_WITH else f"they need {first}"
+            yield op, f"uses {feature.value}, which {arch} does not have; {who}"

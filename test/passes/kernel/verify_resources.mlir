@@ -197,3 +197,14 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90>} {
   kernel.func @unstated() blocks(%block = 1) threads(%thread = 32) {
   }
 }
+
+// -----
+
+// CHECK: verify_resources.mlir:[[# @LINE + 5]]:5: error: kernel.wgmma: @warpgroups uses products of warpgroups, which sm_120 does not have; only sm_90 has them
+builtin.module attributes {kernel.target = #kernel.target<sm_120, threads_per_block = 1024, shared_per_block = 101376>} {
+  kernel.func @warpgroups() blocks(%block = 1) threads(%thread = 128) {
+    %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+    %sums = kernel.alloc : memref<32xf32, #tile.memory<register>>
+    kernel.wgmma m64n64k16 %xs[d0, d1] * %xs[d0, d1] into %sums[0] : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+  }
+}
