@@ -116,6 +116,14 @@ class AllocatesResult(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
+class HostCode(OpTrait):
+    """The op stands in a host function, beside the launches of kernels."""
+
+
+class MakesZeros(OpTrait):
+    """In a host function the result is a buffer of zeros, made once for the program."""
+
+
 class Collective(OpTrait):
     """All threads of a CTA must reach the op, or none."""
 

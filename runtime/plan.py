@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.dialects.func import FuncOp as HostFuncOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.dialects.memref import AllocOp
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.analysis.host.arguments import Function, Role, argument_roles, callee, entry_function, parameters
+from deplodock.analysis.host.arguments import Call, Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.analysis.machine.resources import shared_memory
 from deplodock.dialects.buffers import memory_of, verify_buffer
-from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp, TensorMapType
+from deplodock.dialects.interfaces import MakesZeros
+from deplodock.dialects.kernel import FuncOp, TensorMapType
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.errors import UnsupportedError
@@ -145,11 +146,11 @@ class _Planner:
             match op:
                 case AllocOp():
                     numbers[op.memref] = self.add(op.memref)
-                case CountersOp():
-                    numbers[op.result] = self._add_counters(op.result)
-                case TensorMapOp():
-                    numbers[op.result] = _tensor_map(op, _buffer(numbers[op.source]))
-                case CallOp() | LaunchOp():
+                case Operation(results=[made]) if op.has_trait(MakesZeros):
+                    numbers[made] = self._add_counters(made)
+                case Operation(operands=[source], results=[made]) if isinstance(made.type, TensorMapType):
+                    numbers[made] = _tensor_map(made.type, _buffer(numbers[source]))
+                case _ if isinstance(op, Call):
                     results = self.run(callee(op), [numbers[value] for value in op.arguments])
                     numbers.update(zip(op.results, results, strict=True))
                 case ReturnOp():
@@ -190,9 +191,7 @@ def _buffer(argument: Argument) -> int:
     return argument
 
 
-def _tensor_map(op: TensorMapOp, buffer: int) -> TensorMapPlan:
-    type = op.result.type
-    assert isinstance(type, TensorMapType)
+def _tensor_map(type: TensorMapType, buffer: int) -> TensorMapPlan:
     dtype = dtype_of(type.source.element_type)
     swizzle = type.swizzle.span if isinstance(type.swizzle, SwizzleAttr) else 0
     return TensorMapPlan(buffer, type.source.get_shape(), dtype, type.extents, swizzle)

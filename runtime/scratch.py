@@ -15,7 +15,7 @@ from xdsl.dialects import func, memref
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.dialects.kernel.tma import TensorMapOp
+from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.dialects.loop import memref_of
 
 ALIGNMENT = 256
@@ -78,8 +78,9 @@ def _users(buffer: SSAValue) -> Iterator[Operation]:
     """The operations that use a buffer, or a tensor map of it."""
     for use in buffer.uses:
         yield use.operation
-        if isinstance(use.operation, TensorMapOp):
-            yield from _users(use.operation.result)
+        for result in use.operation.results:
+            if isinstance(result.type, TensorMapType):
+                yield from _users(result)
 
 
 def _padded_size(buffer: SSAValue) -> int:

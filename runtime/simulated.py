@@ -9,7 +9,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.affine.linear import forms_of
-from deplodock.analysis.host.arguments import callee
+from deplodock.analysis.host.arguments import Call, callee
 from deplodock.dialects import kernel, loop
 
 LANE_STEP_LIMIT = 500_000_000
@@ -27,7 +27,7 @@ def lane_steps(module: ModuleOp) -> int:
 
     Guards are taken to hold for all threads, and loops to run to the largest value of their bound.
     """
-    launched = [callee(op) for op in module.walk() if isinstance(op, kernel.LaunchOp)]
+    launched = [callee(op) for op in module.walk() if isinstance(op, Call)]
     kernels = launched or list(module.ops)
     return sum(
         function.num_blocks * steps_of_cta(function) for function in kernels if isinstance(function, kernel.FuncOp)

@@ -18,6 +18,8 @@ from deplodock.errors import Error
 
 Function: TypeAlias = HostFuncOp | KernelFuncOp
 
+Call: TypeAlias = CallOp | KernelLaunchOp
+"""What runs a function: a call of a host function, or the launch of a kernel."""
 
 CHECK = "torch.check"
 """The attribute of a result that is one boolean, which must be true: the message of the call that fails otherwise."""
@@ -41,7 +43,7 @@ def parameters(function: Function) -> tuple[SSAValue, ...]:
     return tuple(function.args)
 
 
-def callee(call: CallOp | KernelLaunchOp) -> Function:
+def callee(call: Call) -> Function:
     """The function that a call or launch names. Raises Error if the module does not define it."""
     found = SymbolTable.lookup_symbol(call, call.callee)
     if isinstance(found, KernelFuncOp) or (isinstance(found, HostFuncOp) and not found.is_declaration):
@@ -51,7 +53,7 @@ def callee(call: CallOp | KernelLaunchOp) -> Function:
 
 def entry_functions(module: ModuleOp) -> list[Function]:
     """The functions that no other one calls or launches, in the order of the module; declarations are none."""
-    called = {op.callee.string_value() for op in module.walk() if isinstance(op, CallOp | KernelLaunchOp)}
+    called = {op.callee.string_value() for op in module.walk() if isinstance(op, Call)}
     functions = [op for op in module.ops if isinstance(op, HostFuncOp | KernelFuncOp)]
     return [
         function
@@ -115,7 +117,7 @@ def _roles(function: Function, callers: tuple[Function, ...]) -> list[Role]:
 
 def _effects(function: Function, callers: tuple[Function, ...]) -> Iterator[tuple[SSAValue, MemoryEffectKind]]:
     for op in function.body.walk():
-        if isinstance(op, CallOp | KernelLaunchOp):
+        if isinstance(op, Call):
             for value, role in zip(op.arguments, _roles(callee(op), callers), strict=True):
                 yield from ((value, kind) for kind in _KINDS[role])
         elif not op.regions:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.dialects.func import FuncOp as HostFuncOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.host.arguments import Function, Role, argument_roles, callee, entry_function, parameters
-from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp
+from deplodock.analysis.host.arguments import Call, Function, Role, argument_roles, callee, entry_function, parameters
+from deplodock.dialects.interfaces import MakesZeros
+from deplodock.dialects.kernel import FuncOp, TensorMapType
 from deplodock.errors import UnsupportedError
 
 
@@ -63,12 +64,12 @@ class HostProgram:
             match op:
                 case AllocOp():
                     numbers[op.memref] = self._allocate(op.memref)
-                case CountersOp():
-                    numbers[op.result] = self._allocate(op.result)
-                    self.counters.add(numbers[op.result])
-                case TensorMapOp():
-                    numbers[op.result] = numbers[op.source]
-                case CallOp() | LaunchOp():
+                case Operation(results=[made]) if op.has_trait(MakesZeros):
+                    numbers[made] = self._allocate(made)
+                    self.counters.add(numbers[made])
+                case Operation(operands=[source], results=[made]) if isinstance(made.type, TensorMapType):
+                    numbers[made] = numbers[source]
+                case _ if isinstance(op, Call):
                     given = [numbers[value] for value in op.arguments]
                     numbers.update(zip(op.results, self.call(callee(op), given, op, is_step), strict=True))
                 case ReturnOp():

@@ -62,7 +62,7 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.formats import parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.interfaces import AllocatesResult, Collective
+from deplodock.dialects.interfaces import AllocatesResult, Collective, HostCode
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
@@ -326,7 +326,7 @@ class LaunchOp(IRDLOperation):
     name = "kernel.launch"
     callee = prop_def(FlatSymbolRefAttrConstr)
     arguments = var_operand_def()
-    traits = traits_def(_CalleeIsKernel(), MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(_CalleeIsKernel(), HostCode(), MemoryReadEffect(), MemoryWriteEffect())
     assembly_format = "$callee `(` $arguments `)` attr-dict (`:` type($arguments)^)?"
 
     def __init__(self, callee: str, arguments: Sequence[SSAValue]):

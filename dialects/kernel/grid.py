@@ -38,6 +38,8 @@ from deplodock.dialects.interfaces import (
     AllocatesResult,
     Collective,
     GivesUniform,
+    HostCode,
+    MakesZeros,
     TouchesMemory,
     row,
 )
@@ -54,7 +56,7 @@ class CountersOp(IRDLOperation):
 
     name = "kernel.counters"
     result = result_def(MemRefType)
-    traits = traits_def(AllocatesResult())
+    traits = traits_def(AllocatesResult(), HostCode(), MakesZeros())
     assembly_format = "attr-dict `:` type($result)"
 
     def __init__(self, count: int):

@@ -58,6 +58,7 @@ from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
     Feature,
+    HostCode,
     Landing,
     NeedsFeature,
     Place,
@@ -184,7 +185,7 @@ class TensorMapOp(IRDLOperation):
     name = "kernel.tensor_map"
     source = operand_def(MemRefType)
     result = result_def(TensorMapType)
-    traits = traits_def(ReadsSource())
+    traits = traits_def(ReadsSource(), HostCode())
 
     def __init__(self, source: SSAValue, type: TensorMapType):
         super().__init__(operands=[source], result_types=[type])

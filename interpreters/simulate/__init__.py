@@ -20,12 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import CallOp, ReturnOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.host.arguments import Function, Role, argument_roles, callee, entry_function, parameters
-from deplodock.dialects.kernel import CountersOp, FuncOp, LaunchOp, TensorMapOp
+from deplodock.analysis.host.arguments import Call, Function, Role, argument_roles, callee, entry_function, parameters
+from deplodock.dialects.interfaces import MakesZeros
+from deplodock.dialects.kernel import FuncOp, TensorMapType
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.simulate import report as kinds
@@ -121,12 +122,12 @@ class _Host:
             match op:
                 case AllocOp():
                     buffers[op.memref] = Buffer.unwritten(Layout.of(op.memref))
-                case CountersOp():
-                    layout = Layout.of(op.result)
-                    buffers[op.result] = Buffer.of(layout, np.zeros(layout.shape, layout.dtype))
-                case TensorMapOp():
-                    buffers[op.result] = buffers[op.source]
-                case CallOp() | LaunchOp():
+                case Operation(results=[made]) if op.has_trait(MakesZeros):
+                    layout = Layout.of(made)
+                    buffers[made] = Buffer.of(layout, np.zeros(layout.shape, layout.dtype))
+                case Operation(operands=[source], results=[made]) if isinstance(made.type, TensorMapType):
+                    buffers[made] = buffers[source]
+                case _ if isinstance(op, Call):
                     results = self._call(callee(op), [buffers[value] for value in op.arguments], op)
                     buffers.update(zip(op.results, results, strict=True))
                 case ReturnOp():

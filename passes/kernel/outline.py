@@ -30,6 +30,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.interfaces import HostCode
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
@@ -38,8 +39,8 @@ from deplodock.passes.kernel.workspace import constant_extent
 from deplodock.passes.names import Symbols
 from deplodock.schedule.steps import ATTRIBUTE
 
-_HOST_CODE = (memref.AllocOp, kernel.CountersOp, kernel.TensorMapOp, kernel.LaunchOp, func.CallOp, func.ReturnOp)
-"""What a host function is made of."""
+_HOST_CODE = (memref.AllocOp, func.CallOp, func.ReturnOp)
+"""What a host function is made of, beside operations that say so."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
     for op in reversed(list(function.body.block.ops)):
         if is_trivially_dead(op):
             Rewriter.erase_op(op)
-        elif not isinstance(op, _HOST_CODE):
+        elif not (isinstance(op, _HOST_CODE) or op.has_trait(HostCode)):
             raise failure(op, "it stands beside a launch, where only calls and allocations can")
     calls = [op for op in module.walk() if isinstance(op, func.CallOp) and op.callee.root_reference.data == name]
     if not calls:

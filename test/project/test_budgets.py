@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from deplodock.dialects.kernel import Kernel
+
 ROOT = Path(__file__).parents[2]
 DIALECTS = "dialects"
 OTHERS = (
@@ -74,3 +76,66 @@ def test_tests_stand_where_their_source_stands() -> None:
     folders |= {path.parent.relative_to(ROOT / "test") for path in (ROOT / "test").rglob("*.mlir")}
     own = {Path("project"), Path("gpu")}
     assert not {str(folder) for folder in folders - own if not (ROOT / folder).is_dir()}
+
+
+MOST_FILES = 5
+"""The files that may name the class of an operation of the kernel dialect."""
+KERNEL = f"{DIALECTS}/kernel"
+
+
+def kernel_operations() -> set[str]:
+    """The operations of the kernel dialect but kernel.func, which is the kernel: what takes a kernel names it."""
+    return {op.__name__ for op in Kernel.operations} - {"FuncOp"}
+
+
+def named(path: Path) -> set[str]:
+    """What a file names of the kernel dialect: by import, or as an attribute of one of its modules."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules, found = set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deplodock.dialects"):
+            modules |= {alias.asname or alias.name for alias in node.names}
+            if (node.module or "").startswith("deplodock.dialects.kernel"):
+                found |= {alias.name for alias in node.names}
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    found |= {one.attr for one in attributes if ast.unparse(one.value).split(".")[-1] in modules & KERNEL_MODULES}
+    return found
+
+
+KERNEL_MODULES = {"kernel", *(path.stem for path in (ROOT / KERNEL).glob("*.py"))}
+
+
+def files_that_name() -> dict[str, set[str]]:
+    """The files that name each operation; `dialects/kernel/` counts once, for a file and the dialect's list."""
+    found: dict[str, set[str]] = {name: {KERNEL} for name in kernel_operations()}
+    for path in modules():
+        file = str(path.relative_to(ROOT))
+        if not file.startswith(KERNEL):
+            for name in named(path) & found.keys():
+                found[name].add(file)
+    return found
+
+
+def test_an_operation_of_a_kernel_is_named_in_few_files() -> None:
+    """Its dialect, what makes it, its text, and what it does to lanes; all others ask it for its facts."""
+    found = files_that_name()
+    assert not {name: sorted(files) for name, files in found.items() if len(files) > MOST_FILES}
+
+
+def test_files_that_name_an_operation_are_found() -> None:
+    """By import, and as `kernel.MoveOp`."""
+    assert {"codegen/copies.py", "interpreters/simulate/moves.py"} < files_that_name()["MoveOp"]
+    assert "passes/kernel/place_barriers.py" in files_that_name()["BarrierOp"]
+
+
+def test_no_table_of_operations_of_a_kernel_stands_outside_of_dialects() -> None:
+    """A fact about several operations is a fact of each."""
+    tables = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules()
+        if not path.is_relative_to(ROOT / DIALECTS)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Tuple | ast.Set | ast.List)
+        and len({ast.unparse(one).split(".")[-1] for one in node.elts} & kernel_operations()) > 1
+    ]
+    assert not tables
