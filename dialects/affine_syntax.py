@@ -66,11 +66,15 @@ class AffineReader:
             else:
                 return result
 
+    def single(self) -> list[AffineExpr]:
+        """`expr`"""
+        return [self.expression()]
+
     def bound(self) -> list[AffineExpr]:
         """`expr` or `min(expr, ...)`: the results whose minimum is the bound."""
         if self.parser.parse_optional_keyword("min"):
             return self.parser.parse_comma_separated_list(self.parser.Delimiter.PAREN, self.expression)
-        return [self.expression()]
+        return self.single()
 
     def subscripts(self) -> list[AffineExpr]:
         """`[expr, expr, ...]`"""
@@ -155,16 +159,6 @@ def parse_i64(parser: AttrParser) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         parser.raise_error(f"{number} does not fit i64", pos)
     return number
-
-
-def parse_subscripts(parser: Parser, reader: AffineReader) -> list[AffineExpr]:
-    """Parse `[expr, expr, ...]`."""
-    return reader.subscripts()
-
-
-def parse_conditions(reader: AffineReader) -> list[AffineExpr]:
-    """Parse `(lhs < rhs, ...)`, a conjunction, into its sides in order."""
-    return reader.conditions()
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,13 @@ class Conditions(AffineDirective):
     write = staticmethod(AffineWriter.conditions)
 
 
+class Index(AffineDirective):
+    """`expr`."""
+
+    read = staticmethod(AffineReader.single)
+    write = staticmethod(AffineWriter.bound)
+
+
 @irdl_custom_directive
 class Memref(CustomDirective):
     """A type that must be a memref."""
@@ -120,16 +127,42 @@ class Memref(CustomDirective):
 
 
 @irdl_custom_directive
-class MemrefOf(Memref):
-    """A type that must be a memref; its elements have the second type, which is not written."""
+class TypePair(CustomDirective):
+    """A type, and another one that follows from it and is not written."""
 
     type: TypeDirective
-    element: TypeDirective
+    other: TypeDirective
+
+    @staticmethod
+    def read(parser: Parser) -> tuple[Attribute, Attribute]:
+        """Read the first type; give both."""
+        raise NotImplementedError
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        type = parse_memref(parser)
+        type, other = self.read(parser)
         self.type.set(state, [type])
-        self.element.set(state, [type.element_type])
+        self.other.set(state, [other])
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.type.print(printer, state, op)
+
+
+class MemrefOf(TypePair):
+    """The type of a memref, and that of its elements."""
+
+    @staticmethod
+    def read(parser: Parser) -> tuple[Attribute, Attribute]:
+        type = parse_memref(parser)
+        return type, type.element_type
+
+
+class SameType(TypePair):
+    """One type of two values."""
+
+    @staticmethod
+    def read(parser: Parser) -> tuple[Attribute, Attribute]:
+        type = parser.parse_type()
+        return type, type
 
 
 def parse_memref(parser: Parser) -> MemRefType[Attribute]:
@@ -162,7 +195,7 @@ def print_body(printer: Printer, op: IRDLOperation, body: Region) -> None:
     printer.print_region(body, print_entry_block_args=False, print_empty_block=False)
 
 
-DIRECTIVES = (Subscripts, Subscript, Condition, Conditions, Memref, MemrefOf)
+DIRECTIVES = (Subscripts, Subscript, Index, Condition, Conditions, SameType, Memref, MemrefOf)
 """The directives that every format may use."""
 
 _Op = TypeVar("_Op", bound=IRDLOperation)

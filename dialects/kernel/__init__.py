@@ -33,7 +33,6 @@ from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAt
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -60,7 +59,7 @@ from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
 from deplodock.dialects.buffers import memory_of, verify_buffer
-from deplodock.dialects.formats import parse_body, print_body
+from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import AllocatesResult, Collective, HostCode
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
@@ -158,7 +157,7 @@ class TargetAttr(ParametrizedAttribute):
         return [StringAttr(arch), DictionaryAttr(facts)]
 
 
-@irdl_op_definition
+@op_definition
 class FuncOp(IRDLOperation, IntroducesIndices):
     """A function that every thread of a grid runs. The last two arguments of its body are the block and thread ids.
 
@@ -314,7 +313,7 @@ class _CalleeIsKernel(SymbolUserOpInterface):
             raise VerifyException(f"the arguments do not match the signature of {op.callee}: {callee.function_type}")
 
 
-@irdl_op_definition
+@op_definition
 class LaunchOp(IRDLOperation):
     """Runs a kernel function on its grid.
 
@@ -333,7 +332,7 @@ class LaunchOp(IRDLOperation):
         super().__init__(operands=[arguments], properties={"callee": SymbolRefAttr(callee)})
 
 
-@irdl_op_definition
+@op_definition
 class AllocOp(IRDLOperation):
     """An on-chip buffer: one for each CTA (`shared`) or for each thread (`register`).
 
@@ -360,7 +359,7 @@ class AllocOp(IRDLOperation):
         verify_buffer(memref_of(self.result))
 
 
-@irdl_op_definition
+@op_definition
 class ShuffleXorOp(IRDLOperation):
     """The value of the lane whose index differs from this lane's by the bits of `mask`.
 
@@ -374,6 +373,7 @@ class ShuffleXorOp(IRDLOperation):
     mask = prop_def(IntegerAttr.constr(i64))
     result = result_def()
     traits = traits_def(NoMemoryEffect(), Collective())
+    assembly_format = "$value `,` $mask attr-dict `:` custom<SameType>(type($value), type($result))"
 
     def __init__(self, value: SSAValue, mask: int):
         super().__init__(operands=[value], properties={"mask": IntegerAttr(mask, i64)}, result_types=[value.type])
@@ -383,25 +383,6 @@ class ShuffleXorOp(IRDLOperation):
             raise VerifyException(f"a shuffle keeps the type, got {self.value.type} and {self.result.type}")
         if not 1 <= self.mask.value.data <= 31:
             raise VerifyException(f"the mask of a shuffle is between 1 and 31, got {self.mask.value.data}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(f", {self.mask.value.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        operand = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        mask = parse_i64(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        op = cls(parser.resolve_operand(operand, parser.parse_type()), mask)
-        op.attributes |= attributes
-        return op
 
 
 def functions(module: ModuleOp) -> list[FuncOp]:

@@ -14,26 +14,22 @@ keeps a CTA, and so its shared memory, there until others have read it.
 
 from __future__ import annotations
 
-from typing import Self
-
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_map
+from deplodock.dialects.affine_syntax import verify_map
 from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
@@ -45,10 +41,10 @@ from deplodock.dialects.interfaces import (
     row,
 )
 from deplodock.dialects.kernel.order import Meet, OrdersAccesses, OrdersSharedMemory
-from deplodock.dialects.loop.access import memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.loop.access import memref_of, verify_subscripts
 
 
-@irdl_op_definition
+@op_definition
 class ClusterBarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Waits for all threads of the cluster; what they did to shared memory before it is seen by all accesses after it.
 
@@ -68,7 +64,7 @@ class ClusterBarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
         return Feature.CLUSTERS
 
 
-@irdl_op_definition
+@op_definition
 class ClusterLoadOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """Reads an element of the shared memory of a CTA of the cluster, by its rank.
 
@@ -84,6 +80,10 @@ class ClusterLoadOp(IRDLOperation, TouchesMemory, NeedsFeature):
     result = result_def()
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects())
+    assembly_format = (
+        "$source custom<Subscripts>($indices, $map) `of` custom<Index>($rank_indices, $rank) attr-dict `:`"
+        " custom<MemrefOf>(type($source), type($result))"
+    )
 
     def __init__(self, source: SSAValue, place: Place, rank: Place):
         super().__init__(
@@ -109,27 +109,3 @@ class ClusterLoadOp(IRDLOperation, TouchesMemory, NeedsFeature):
             raise VerifyException(f"CTAs of a cluster share no more than shared memory, got {self.source.type}")
         if self.result.type != memref_of(self.source).element_type:
             raise VerifyException(f"loading from {self.source.type} gives its element type, not {self.result.type}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_access(printer, self.source, self.map.data, self.indices)
-        printer.print_string(" of ")
-        AffineWriter(printer, self.rank_indices).bound(self.rank.data.results)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        buffer = parser.parse_unresolved_operand()
-        reader = AffineReader(parser)
-        subscripts = parse_subscripts(parser, reader)
-        parser.parse_keyword("of")
-        ranks = AffineReader(parser)
-        rank = ranks.expression()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source = parser.resolve_operand(buffer, parse_memref(parser))
-        op = cls(source, (reader.map(subscripts), reader.operands), (ranks.map([rank]), ranks.operands))
-        op.attributes |= attributes
-        return op

@@ -19,18 +19,15 @@ the same counter do after a fence of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
-from xdsl.parser import Parser
-from xdsl.printer import Printer
+from xdsl.irdl import IRDLOperation, operand_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts
 from deplodock.dialects.buffers import memory_of, verify_buffer
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import (
     Access,
@@ -44,10 +41,10 @@ from deplodock.dialects.interfaces import (
     row,
 )
 from deplodock.dialects.kernel.order import Meet, OrdersAccesses, OrdersMemory
-from deplodock.dialects.loop import memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.loop import memref_of, verify_subscripts
 
 
-@irdl_op_definition
+@op_definition
 class CountersOp(IRDLOperation):
     """A buffer of zeros in a host function, made once for the program: the kernels that write it leave it zero.
 
@@ -68,7 +65,7 @@ class CountersOp(IRDLOperation):
             raise VerifyException(f"counters are of a static number, got {self.result.type}")
 
 
-@irdl_op_definition
+@op_definition
 class FenceOp(IRDLOperation):
     """Orders what this thread did to memory before and what it does after, as threads of other CTAs see it.
 
@@ -80,7 +77,7 @@ class FenceOp(IRDLOperation):
     assembly_format = "attr-dict"
 
 
-@irdl_op_definition
+@op_definition
 class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
     """Counts the CTAs that come here: 1 for all threads of the last of them, else 0; the counter is then 0 again.
 
@@ -96,6 +93,9 @@ class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
     ctas = prop_def(IntegerAttr.constr(i64))
     result = result_def(IndexType)
     traits = traits_def(AccessEffects(), OrdersMemory(), Collective(), GivesUniform())
+    assembly_format = (
+        "$counter custom<Subscripts>($indices, $map) `of` $ctas attr-dict `:` custom<Memref>(type($counter))"
+    )
 
     def __init__(self, counter: SSAValue, map: AffineMap, indices: Sequence[SSAValue], ctas: int):
         super().__init__(
@@ -122,28 +122,6 @@ class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
         verify_subscripts(self.counter, self.map.data, self.indices)
         if not 1 <= self.ctas.value.data < 1 << 31:
             raise VerifyException(f"a ticket counts 1 or more CTAs, below 2^31, got {self.ctas.value.data}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_access(printer, self.counter, self.map.data, self.indices)
-        printer.print_string(f" of {self.ctas.value.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.counter.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        counter = parser.parse_unresolved_operand()
-        reader = AffineReader(parser)
-        subscripts = parse_subscripts(parser, reader)
-        parser.parse_keyword("of")
-        ctas = parse_i64(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        value = parser.resolve_operand(counter, parse_memref(parser))
-        op = cls(value, reader.map(subscripts), reader.operands, ctas)
-        op.attributes |= attributes
-        return op
 
 
 def _verify_counter(counter: SSAValue) -> None:

@@ -15,15 +15,12 @@ a thread did before it arrived is seen by the threads that wait for that phase.
 
 from __future__ import annotations
 
-from typing import Self
-
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, UnitAttr, i64
 from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -31,11 +28,10 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_i64, parse_subscripts, verify_map
+from deplodock.dialects.affine_syntax import verify_map
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import AllocatesResult, Collective, Feature, NeedsFeature, Place
 from deplodock.dialects.kernel.order import (
     Arrive,
@@ -57,7 +53,7 @@ class MbarrierType(ParametrizedAttribute, TypeAttribute):
     name = "kernel.mbarrier"
 
 
-@irdl_op_definition
+@op_definition
 class MbarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """A number of barriers, each in its first phase; one thread initialises them, so a kernel.barrier must follow.
 
@@ -69,6 +65,7 @@ class MbarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     arrivals = prop_def(IntegerAttr.constr(i64))
     result = result_def(MbarrierType)
     traits = traits_def(AllocatesResult(), OrdersSharedMemory(), Collective())
+    assembly_format = "$slots `arrivals` $arrivals attr-dict"
 
     def __init__(self, slots: int, arrivals: int):
         super().__init__(
@@ -90,18 +87,6 @@ class MbarrierOp(IRDLOperation, OrdersAccesses, NeedsFeature):
         if not 1 <= self.arrivals.value.data <= MAX_ARRIVALS:
             raise VerifyException(f"a phase takes 1 to {MAX_ARRIVALS} arrivals, got {self.arrivals.value.data}")
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.slots.value.data} arrivals {self.arrivals.value.data}")
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        slots = parse_i64(parser)
-        parser.parse_keyword("arrivals")
-        op = cls(slots, parse_i64(parser))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
 
 def mbarrier_of(barrier: SSAValue) -> MbarrierOp:
     """The operation that makes a barrier. Raises VerifyException if no kernel.mbarrier does."""
@@ -110,29 +95,13 @@ def mbarrier_of(barrier: SSAValue) -> MbarrierOp:
     return barrier.owner
 
 
-def parse_slot(parser: Parser) -> tuple[SSAValue, Place]:
-    """Parse `%barrier[slot]`."""
-    barrier = parser.parse_unresolved_operand()
-    reader, pos = AffineReader(parser), parser.pos
-    subscripts = parse_subscripts(parser, reader)
-    if len(subscripts) != 1:
-        parser.raise_error(f"a barrier takes one subscript, got {len(subscripts)}", pos)
-    return parser.resolve_operand(barrier, MbarrierType()), (reader.map(subscripts), reader.operands)
-
-
-def print_slot(printer: Printer, barrier: SSAValue, slot: Place) -> None:
-    """Print `%barrier[slot]`."""
-    printer.print_operand(barrier)
-    AffineWriter(printer, slot[1]).subscripts(slot[0].results)
-
-
 def verify_slot(barrier: SSAValue, slot: Place) -> None:
     """Check the subscript of a barrier. Raises VerifyException."""
     verify_map("the subscript of the barrier", *slot, results=1)
     mbarrier_of(barrier)
 
 
-@irdl_op_definition
+@op_definition
 class ArriveOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """One arrival of this thread; with `warp` the lanes of a warp meet and one arrives for all of them.
 
@@ -149,6 +118,7 @@ class ArriveOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     expect = opt_prop_def(IntegerAttr.constr(i64))
     is_warp = opt_prop_def(UnitAttr, prop_name="warp")
     traits = traits_def(OrdersSharedMemory())
+    assembly_format = "(`warp` $warp^)? $barrier custom<Subscript>($slot_indices, $slot) (`expect` $expect^)? attr-dict"
 
     def __init__(self, barrier: SSAValue, slot: Place, *, is_warp: bool = False, expect: int | None = None):
         super().__init__(
@@ -174,24 +144,8 @@ class ArriveOp(IRDLOperation, OrdersAccesses, NeedsFeature):
         if self.expect is not None and not 1 <= self.expect.value.data <= MAX_ARRIVALS:
             raise VerifyException(f"a phase expects 1 to {MAX_ARRIVALS} bytes, got {self.expect.value.data}")
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" warp " if self.is_warp else " ")
-        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
-        if self.expect is not None:
-            printer.print_string(f" expect {self.expect.value.data}")
-        printer.print_op_attributes(self.attributes)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        is_warp = parser.parse_optional_keyword("warp") is not None
-        barrier, slot = parse_slot(parser)
-        expect = parse_i64(parser) if parser.parse_optional_keyword("expect") else None
-        op = cls(barrier, slot, is_warp=is_warp, expect=expect)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-
-@irdl_op_definition
+@op_definition
 class ArriveCopiesOp(IRDLOperation, OrdersAccesses):
     """One arrival for this thread, once all asynchronous moves that it has issued so far have landed.
 
@@ -205,6 +159,7 @@ class ArriveCopiesOp(IRDLOperation, OrdersAccesses):
     slot_indices = var_operand_def(IndexType)
     slot = prop_def(AffineMapAttr)
     traits = traits_def(OrdersSharedMemory(), Collective())
+    assembly_format = "$barrier custom<Subscript>($slot_indices, $slot) attr-dict"
 
     def __init__(self, barrier: SSAValue, slot: Place):
         super().__init__(operands=[barrier, slot[1]], properties={"slot": AffineMapAttr(slot[0])})
@@ -216,19 +171,8 @@ class ArriveCopiesOp(IRDLOperation, OrdersAccesses):
     def verify_(self) -> None:
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
-        printer.print_op_attributes(self.attributes)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        op = cls(*parse_slot(parser))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-
-@irdl_op_definition
+@op_definition
 class WaitPhaseOp(IRDLOperation, OrdersAccesses):
     """Waits until the current or the last phase with this parity has completed; the first phase has parity 0.
 
@@ -245,6 +189,9 @@ class WaitPhaseOp(IRDLOperation, OrdersAccesses):
     parity = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(OrdersSharedMemory(), Collective())
+    assembly_format = (
+        "$barrier custom<Subscript>($slot_indices, $slot) `,` custom<Index>($parity_indices, $parity) attr-dict"
+    )
 
     def __init__(self, barrier: SSAValue, slot: Place, parity: Place):
         super().__init__(
@@ -260,20 +207,3 @@ class WaitPhaseOp(IRDLOperation, OrdersAccesses):
     def verify_(self) -> None:
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))
         verify_map("the parity", self.parity.data, self.parity_indices, results=1)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
-        printer.print_string(", ")
-        AffineWriter(printer, self.parity_indices).expression(self.parity.data.results[0])
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        barrier, slot = parse_slot(parser)
-        parser.parse_punctuation(",")
-        reader = AffineReader(parser)
-        parity = reader.map([reader.expression()])
-        op = cls(barrier, slot, (parity, reader.operands))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op

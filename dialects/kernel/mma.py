@@ -23,11 +23,11 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, parse_subscripts, verify_divisors
+from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, verify_divisors
 from deplodock.dialects.buffers import Memory, memory_of, memref_of, verify_buffer
 from deplodock.dialects.engines import ENGINES, Engine
+from deplodock.dialects.formats import parse_memref
 from deplodock.dialects.interfaces import Access, AccessEffects, Feature, NeedsFeature, TouchesMemory, row
-from deplodock.dialects.loop.access import parse_memref
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
         read: list[tuple[UnresolvedOperand, AffineMap, list[SSAValue]]] = []
         for count, word in zip(dims, ("*", "into", None), strict=True):
             buffer, reader, pos = parser.parse_unresolved_operand(), AffineReader(parser, as_symbols=True), parser.pos
-            subscripts = parse_subscripts(parser, reader)
+            subscripts = reader.subscripts()
             used = max((dim for expr in subscripts for dim in expr.used_dims()), default=-1)
             if used >= count:
                 parser.raise_error(f"a fragment of {count} coordinates has no d{used}", pos, parser.pos)

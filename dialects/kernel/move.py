@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -20,26 +19,19 @@ from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import (
-    AffineReader,
-    AffineWriter,
-    parse_conditions,
-    parse_i64,
-    parse_subscripts,
     verify_conditions,
 )
 from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
@@ -50,13 +42,13 @@ from deplodock.dialects.interfaces import (
     TouchesMemory,
     row,
 )
-from deplodock.dialects.loop.access import memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.loop.access import memref_of, verify_subscripts
 
 ASYNC_BYTES = (4, 8, 16)
 """The bytes that one asynchronous copy of a thread can move (PTX ISA, `cp.async`)."""
 
 
-@irdl_op_definition
+@op_definition
 class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
 
@@ -81,6 +73,12 @@ class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects())
+    assembly_format = (
+        "$width (`async` $async^)? $source custom<Subscripts>($source_indices, $source_map)"
+        " `to` $destination custom<Subscripts>($destination_indices, $destination_map)"
+        " (`where` custom<Conditions>($where_indices, $where)^)? attr-dict `:`"
+        " custom<Memref>(type($source)) `to` custom<Memref>(type($destination))"
+    )
 
     def __init__(
         self,
@@ -153,47 +151,3 @@ class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
             bytes = self.elements * max(1, element.bitwidth // 8)
             if bytes not in ASYNC_BYTES:
                 raise VerifyException(f"an async move is of 4, 8 or 16 bytes, got {self.elements} {element}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.elements} ")
-        if self.is_async:
-            printer.print_string("async ")
-        print_access(printer, self.source, self.source_map.data, self.source_indices)
-        printer.print_string(" to ")
-        print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
-        if self.where is not None:
-            printer.print_string(" where ")
-            AffineWriter(printer, self.where_indices).conditions(self.where.data.results)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.destination.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        width = parse_i64(parser)
-        is_async = parser.parse_optional_keyword("async") is not None
-        source, source_reader = parser.parse_unresolved_operand(), AffineReader(parser)
-        source_map = source_reader.map(parse_subscripts(parser, source_reader))
-        parser.parse_keyword("to")
-        destination, destination_reader = parser.parse_unresolved_operand(), AffineReader(parser)
-        destination_map = destination_reader.map(parse_subscripts(parser, destination_reader))
-        where = None
-        if parser.parse_optional_keyword("where"):
-            reader = AffineReader(parser)
-            where = reader.map(parse_conditions(reader)), reader.operands
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source_value = parser.resolve_operand(source, parse_memref(parser))
-        parser.parse_keyword("to")
-        destination_value = parser.resolve_operand(destination, parse_memref(parser))
-        op = cls(
-            width,
-            (source_value, source_map, source_reader.operands),
-            (destination_value, destination_map, destination_reader.operands),
-            where,
-            is_async,
-        )
-        op.attributes |= attributes
-        return op

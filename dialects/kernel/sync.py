@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, traits_def
-from xdsl.parser import Parser
-from xdsl.printer import Printer
+from xdsl.irdl import IRDLOperation, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import parse_i64
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import Collective, Feature, NeedsFeature
 from deplodock.dialects.kernel.order import CloseGroup, FenceProxy, Meet, OrdersAccesses, OrdersSharedMemory, WaitGroups
 
 
-@irdl_op_definition
+@op_definition
 class BarrierOp(IRDLOperation, OrdersAccesses):
     """Waits for all threads of the CTA; their accesses to shared memory before it are seen by all accesses after it.
 
@@ -31,7 +27,7 @@ class BarrierOp(IRDLOperation, OrdersAccesses):
         return Meet()
 
 
-@irdl_op_definition
+@op_definition
 class FenceProxyAsyncOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Orders what this thread wrote to shared memory before copies of boxes that touch it, which see memory otherwise.
 
@@ -54,7 +50,7 @@ class FenceProxyAsyncOp(IRDLOperation, OrdersAccesses, NeedsFeature):
         return Feature.BOXES
 
 
-@irdl_op_definition
+@op_definition
 class CommitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Closes the group of asynchronous moves that this thread has issued since its last group; it may be empty.
 
@@ -74,7 +70,7 @@ class CommitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
         return Feature.GROUPS
 
 
-@irdl_op_definition
+@op_definition
 class WaitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """Waits until all groups of this thread but the `pending` last ones have landed.
 
@@ -86,6 +82,7 @@ class WaitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     name = "kernel.wait_group"
     pending = prop_def(IntegerAttr.constr(i64))
     traits = traits_def(OrdersSharedMemory(), Collective())
+    assembly_format = "$pending attr-dict"
 
     def __init__(self, pending: int):
         super().__init__(properties={"pending": IntegerAttr(pending, i64)})
@@ -101,13 +98,3 @@ class WaitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     def verify_(self) -> None:
         if self.pending.value.data < 0:
             raise VerifyException(f"the groups that may stay in flight are 0 or more, got {self.pending.value.data}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.pending.value.data}")
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        op = cls(parse_i64(parser))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op

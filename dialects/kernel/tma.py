@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import cast
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -40,7 +40,6 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
@@ -51,9 +50,10 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, parse_i64, parse_subscripts, verify_map
+from deplodock.dialects.affine_syntax import parse_i64, verify_map
 from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.elements import listed
+from deplodock.dialects.formats import TypePair, op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
@@ -65,9 +65,9 @@ from deplodock.dialects.interfaces import (
     TouchesMemory,
     last_elements,
 )
-from deplodock.dialects.kernel.mbarrier import MbarrierType, parse_slot, print_slot, verify_slot
+from deplodock.dialects.kernel.mbarrier import MbarrierType, verify_slot
 from deplodock.dialects.kernel.order import CompleteBytes, OrdersAccesses, OrdersSharedMemory
-from deplodock.dialects.loop.access import ReadsSource, memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.loop.access import ReadsSource, memref_of, verify_subscripts
 from deplodock.dialects.swizzle import SwizzleAttr
 
 MAX_RANK = 5
@@ -173,7 +173,19 @@ def box_alignment(buffer: MemRefType[Attribute]) -> int:
     return buffer.layout.alignment if isinstance(buffer.layout, SwizzleAttr) else SLOT_BYTES
 
 
-@irdl_op_definition
+class TensorMapOf(TypePair):
+    """The type of a tensor map, and that of its buffer."""
+
+    @staticmethod
+    def read(parser: Parser) -> tuple[Attribute, Attribute]:
+        pos = parser.pos
+        type = parser.parse_type()
+        if not isinstance(type, TensorMapType):
+            parser.raise_error(f"expected a !kernel.tensor_map, got {type}", pos)
+        return type, type.source
+
+
+@op_definition
 class TensorMapOp(IRDLOperation):
     """Describes boxes of a buffer to the hardware: 128 bytes that the host encodes and passes to the kernel by value.
 
@@ -186,6 +198,8 @@ class TensorMapOp(IRDLOperation):
     source = operand_def(MemRefType)
     result = result_def(TensorMapType)
     traits = traits_def(ReadsSource(), HostCode())
+    custom_directives = (TensorMapOf,)
+    assembly_format = "$source attr-dict `:` custom<TensorMapOf>(type($result), type($source))"
 
     def __init__(self, source: SSAValue, type: TensorMapType):
         super().__init__(operands=[source], result_types=[type])
@@ -196,34 +210,8 @@ class TensorMapOp(IRDLOperation):
             raise VerifyException(f"the map of {self.source.type} cannot have the type {self.result.type}")
         verify_tensor_map(self.result.type)
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        source = parser.parse_unresolved_operand()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_tensor_map(parser)
-        op = cls(parser.resolve_operand(source, type.source), type)
-        op.attributes |= attributes
-        return op
-
-
-def parse_tensor_map(parser: Parser) -> TensorMapType:
-    """Parse a type that must be a tensor map."""
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, TensorMapType):
-        parser.raise_error(f"expected a !kernel.tensor_map, got {type}", pos)
-    return type
-
-
-@irdl_op_definition
+@op_definition
 class TmaLoadOp(IRDLOperation, TouchesMemory, OrdersAccesses, NeedsFeature):
     """Starts to copy the box of a tensor map that starts at these subscripts to shared memory, as one thread.
 
@@ -247,6 +235,12 @@ class TmaLoadOp(IRDLOperation, TouchesMemory, OrdersAccesses, NeedsFeature):
     slot = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects(), OrdersSharedMemory())
+    assembly_format = (
+        "$map custom<Subscripts>($source_indices, $source_map)"
+        " `to` $destination custom<Subscripts>($destination_indices, $destination_map)"
+        " `signal` $barrier custom<Subscript>($slot_indices, $slot) attr-dict `:`"
+        " type($map) `to` custom<Memref>(type($destination))"
+    )
 
     def __init__(
         self,
@@ -305,38 +299,3 @@ class TmaLoadOp(IRDLOperation, TouchesMemory, OrdersAccesses, NeedsFeature):
             raise VerifyException(
                 f"a box of {list(type.extents)} fills the last dimensions of its destination, got {buffer}"
             )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_access(printer, self.map, self.source_map.data, self.source_indices)
-        printer.print_string(" to ")
-        print_access(printer, self.destination, self.destination_map.data, self.destination_indices)
-        printer.print_string(" signal ")
-        print_slot(printer, self.barrier, (self.slot.data, self.slot_indices))
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.map.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.destination.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        map, map_reader = parser.parse_unresolved_operand(), AffineReader(parser)
-        source_map = map_reader.map(parse_subscripts(parser, map_reader))
-        parser.parse_keyword("to")
-        destination, reader = parser.parse_unresolved_operand(), AffineReader(parser)
-        destination_map = reader.map(parse_subscripts(parser, reader))
-        parser.parse_keyword("signal")
-        barrier, slot = parse_slot(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_tensor_map(parser)
-        parser.parse_keyword("to")
-        op = cls(
-            (parser.resolve_operand(map, type), source_map, map_reader.operands),
-            (parser.resolve_operand(destination, parse_memref(parser)), destination_map, reader.operands),
-            barrier,
-            slot,
-        )
-        op.attributes |= attributes
-        return op

@@ -55,7 +55,7 @@ from deplodock.dialects.affine_syntax import (
 )
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, parse_memref, print_access, verify_subscripts
+from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, verify_subscripts
 
 __all__ = [
     "ForOp",
@@ -71,8 +71,6 @@ __all__ = [
     "YieldOp",
     "constant_bound",
     "memref_of",
-    "parse_memref",
-    "print_access",
     "verify_subscripts",
 ]
 

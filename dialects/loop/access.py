@@ -16,14 +16,12 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineWriter, verify_map
+from deplodock.dialects.affine_syntax import verify_map
 from deplodock.dialects.buffers import memref_of, verify_buffer
 from deplodock.dialects.formats import op_definition
-from deplodock.dialects.formats import parse_memref as parse_memref
 from deplodock.dialects.interfaces import Access, TouchesMemory, row
 
 
@@ -41,12 +39,6 @@ class WritesDestination(MemoryEffect):
     @classmethod
     def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
         return {EffectInstance(MemoryEffectKind.WRITE, op.operands[1])}
-
-
-def print_access(printer: Printer, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
-    """Print `%buffer[subscripts]`."""
-    printer.print_operand(buffer)
-    AffineWriter(printer, indices).subscripts(map.results)
 
 
 def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:

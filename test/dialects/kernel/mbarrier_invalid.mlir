@@ -22,7 +22,7 @@ kernel.func @k() blocks(%block = 1) threads(%thread = 64) {
 
 // -----
 
-// CHECK: a barrier takes one subscript, got 2
+// CHECK: expected one subscript, got 2
 kernel.func @k() blocks(%block = 1) threads(%thread = 64) {
   %full = kernel.mbarrier 1 arrivals 1
   kernel.arrive %full[0, 1]
