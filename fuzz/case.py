@@ -25,13 +25,14 @@ from deplodock.frontend.arrays import to_array
 from deplodock.frontend.expression import read_expression
 from deplodock.frontend.program import CapturedProgram
 from deplodock.fuzz.fusion import draw_overrides, override
-from deplodock.fuzz.schedules import class_of, write_schedules
+from deplodock.fuzz.schedules import kind_of_kernel, write_schedules
 from deplodock.fuzz.stability import unstable
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
 from deplodock.passes.failures import ExceedsTarget
+from deplodock.passes.options import Kind
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare
@@ -67,7 +68,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """A program as text, the seed of its inputs, that of its decisions of fusion, the schedules of classes of kernels.
+    """A program as text, the seed of its inputs, that of its decisions of fusion, the schedules of kinds of kernels.
 
     Without a seed of fusion, and without schedules, the heuristics choose. `compiles`: whether nvcc takes the text, and
     a GPU runs it where there is one. `runs_on_host`: whether the host runs the text.
@@ -76,7 +77,7 @@ class Case:
     text: str
     seed: int
     fusion: int | None = None
-    schedules: Mapping[str, Schedule] | None = None
+    schedules: Mapping[Kind, Schedule] | None = None
     compiles: bool = False
     runs_on_host: bool = False
 
@@ -122,7 +123,7 @@ class Checker:
         self.before = ""
         self._doing = self._done = "capture"
         self.module = ModuleOp([])
-        self.classes: set[str] = set()
+        self.kinds: set[Kind] = set()
         self._every_pass = every_pass
         self._extent = 1
         self.results = Results([], [], [])
@@ -163,7 +164,7 @@ class Checker:
                 self._compare(self._evaluate())
             if level is Level.LOOP and self.case.schedules is not None:
                 write_schedules(self.module, self.case.schedules)
-                self.classes = {class_of(function) for function in kernels(self.module)}
+                self.kinds = {kind_of_kernel(function) for function in kernels(self.module)}
         self._simulate()
         self._print()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.program import Expression, Node, make_input
+from deplodock.passes.options import Kind
 from deplodock.schedule.steps import Schedule
 
 TRIES = 200
@@ -66,10 +67,10 @@ class Shrinker:
                     fewer = {name: value for name, value in schedule[rule].items() if name != option}
                     self._reschedule(kind, {**schedule, rule: fewer})
 
-    def _schedule(self, kind: str) -> Schedule:
+    def _schedule(self, kind: Kind) -> Schedule:
         return (self.case.schedules or {})[kind]
 
-    def _reschedule(self, kind: str, schedule: Schedule) -> None:
+    def _reschedule(self, kind: Kind, schedule: Schedule) -> None:
         self._fails(replace(self.case, schedules={**(self.case.schedules or {}), kind: schedule}))
 
     def _program(self) -> bool:

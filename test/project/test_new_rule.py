@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from deplodock.fuzz.schedules import further_rules
-from deplodock.passes.options import Kind
 
 RULE = '''"""reverse-blocks: walk the tiles of a launch in another order."""
 
@@ -52,9 +48,10 @@ LOOPS = """func.func @k(%x: memref<64x50xf32>, %out: memref<64x50xf32>) {
 """
 DRAW = """
 import random
-from deplodock.fuzz.schedules import draw_schedules
-drawn = draw_schedules(random.Random(1))
-print({kind: schedule["reverse-blocks"] for kind, schedule in drawn.items()})
+from deplodock.fuzz.schedules import draw_rules
+from deplodock.passes.options import Kind
+drawn = {kind: [rule for rule in draw_rules(random.Random(1), kind) if rule.name == "reverse-blocks"] for kind in Kind}
+print({kind.value: [rule.given() for rule in rules] for kind, rules in drawn.items()})
 """
 
 
@@ -115,8 +112,5 @@ def test_the_fuzzer_draws_it(site: Path) -> None:
     pytest.importorskip("torch")
     drawn = eval(run(site, "-c", DRAW))
     assert set(drawn) == {"contraction", "other"}
-    assert all(options["count"] in (2, 3) for options in drawn.values())
-
-
-def test_no_rule_of_ours_is_drawn_twice() -> None:
-    assert not further_rules(random.Random(0), Kind.OTHER)
+    assert all(options["count"] in (2, 3) for kind in drawn.values() for options in kind)
+    assert all(len(kind) == 1 for kind in drawn.values())

@@ -22,7 +22,7 @@ from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.fuzz.schedules import contraction_rules, legal_order, reduction_rules
+from deplodock.fuzz.schedules import draw_rules, legal_order
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.clean_up import clean_up
@@ -33,6 +33,7 @@ from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.passes.kernel.verify_resources import VerifyResourcesPass
+from deplodock.passes.options import Kind
 from deplodock.passes.tile.rule import Rule
 
 DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
@@ -285,7 +286,7 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], Program]]] = {
 
 def rules(draw: random.Random, program: Program) -> list[Rule]:
     """A random schedule in a random legal order."""
-    return legal_order(draw, contraction_rules(draw) if program.is_contraction else reduction_rules(draw))
+    return legal_order(draw, draw_rules(draw, Kind.CONTRACTION if program.is_contraction else Kind.OTHER))
 
 
 def applies(rule: Rule, module: ModuleOp) -> bool:

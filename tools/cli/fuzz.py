@@ -8,6 +8,7 @@ import sys
 from deplodock.fuzz.case import Case, Checker, Failure, NotDrawn
 from deplodock.fuzz.run import Found, fuzz
 from deplodock.fuzz.shrink import Shrinker
+from deplodock.passes.options import Kind
 from deplodock.schedule.steps import format_schedule
 
 
@@ -45,17 +46,17 @@ def report(found: Found) -> None:
     except Failure as earliest:
         failure = earliest
     print(f"case {found.number}: {failure}".rstrip())
-    print("  again: " + _command(case, checker.classes))
-    if case.fusion is not None or len(checker.classes) > 1:
+    print("  again: " + _command(case, checker.kinds))
+    if case.fusion is not None or len(checker.kinds) > 1:
         print("  with the module below in --from FILE, which has the decisions of fusion and the schedules")
     if checker.before:
         print(f"  the last module that was right:\n{checker.before}")
     sys.stdout.flush()
 
 
-def _command(case: Case, classes: set[str]) -> str:
+def _command(case: Case, kinds: set[Kind]) -> str:
     """The command line that shows a failure again, with the schedule where one serves all kernels."""
     words = ["deplodock", "run", "--device", "sim", "-c", case.text, "--seed", str(case.seed)]
-    if case.schedules is not None and len(classes) == 1:
-        words += ["--schedule", format_schedule(case.schedules[next(iter(classes))])]
+    if case.schedules is not None and len(kinds) == 1:
+        words += ["--schedule", format_schedule(case.schedules[next(iter(kinds))])]
     return shlex.join(words)
