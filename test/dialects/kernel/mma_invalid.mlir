@@ -75,3 +75,25 @@ kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
   kernel.mma m16n8k16 %a[d0, d1] * %b[d1] into %c[d0, d1]
     : memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
 }
+
+// -----
+
+// CHECK: error: kernel.mma: the subscripts of a fragment are over 1 coordinates and 0 operands, got (d0, d1) -> (d0)
+"kernel.func"() <{sym_name = "k", function_type = () -> (), blocks = 1 : i64, threads = 32 : i64}> ({
+^bb0(%block: index, %thread: index):
+  %a = "kernel.alloc"() : () -> memref<2x4xbf16, #tile.memory<register>>
+  %b = "kernel.alloc"() : () -> memref<4xbf16, #tile.memory<register>>
+  %c = "kernel.alloc"() : () -> memref<2x2xf32, #tile.memory<register>>
+  "kernel.mma"(%a, %b, %c) <{instruction = "m16n8k16", left_map = affine_map<(d0, d1) -> (d0, d1)>, right_map = affine_map<(d0, d1) -> (d0)>, sums_map = affine_map<(d0, d1) -> (d0, d1)>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}> : (memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>>, memref<2x2xf32, #tile.memory<register>>) -> ()
+}) : () -> ()
+
+// -----
+
+// CHECK: error: kernel.mma: the divisor of 'floordiv' in the subscripts of a fragment must be a positive constant: (d0) -> ((d0 floordiv 0))
+"kernel.func"() <{sym_name = "k", function_type = () -> (), blocks = 1 : i64, threads = 32 : i64}> ({
+^bb0(%block: index, %thread: index):
+  %a = "kernel.alloc"() : () -> memref<2x4xbf16, #tile.memory<register>>
+  %b = "kernel.alloc"() : () -> memref<4xbf16, #tile.memory<register>>
+  %c = "kernel.alloc"() : () -> memref<2x2xf32, #tile.memory<register>>
+  "kernel.mma"(%a, %b, %c) <{instruction = "m16n8k16", left_map = affine_map<(d0, d1) -> (d0, d1)>, right_map = affine_map<(d0) -> (d0 floordiv 0)>, sums_map = affine_map<(d0, d1) -> (d0, d1)>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}> : (memref<2x4xbf16, #tile.memory<register>>, memref<4xbf16, #tile.memory<register>>, memref<2x2xf32, #tile.memory<register>>) -> ()
+}) : () -> ()
