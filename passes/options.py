@@ -79,7 +79,7 @@ class OneOf:
 
     def __str__(self) -> str:
         *most, last = map(str, self.tried)
-        return f"{', '.join(most)} or {last}"
+        return f"{', '.join(most)} or {last}" if most else last
 
 
 @dataclass(frozen=True)

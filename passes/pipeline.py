@@ -65,6 +65,7 @@ RULES = _listed(
     "blockify-launch",
     "chunk-reduce",
     "stage-inputs",
+    "tensor-tile",
     "register-tile",
     "permute-register-tile",
     "double-buffer",

@@ -77,6 +77,8 @@ def _permute(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
     roles = contraction_of(launch)
     if roles is None:
         raise Skip("the launch has no contraction")
+    if launch.carried_axes():
+        raise Skip("tensor-tile has placed the registers as its instruction wants them")
     if not launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has no register axes; run register-tile first")
     vec, lanes = rule.vec, rule.lanes

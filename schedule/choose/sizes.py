@@ -24,6 +24,9 @@ PIPELINE_DEPTH = 3
 CELLS = 4
 """Outputs along m and n that one thread of a contraction computes."""
 
+WARP_TILE = 64
+"""Rows and columns of the output that the tensor cores of a warp compute: 128 accumulators of a lane."""
+
 VECTOR = 4
 """Neighbouring outputs of a thread in other kernels: f32 moves 16 bytes at once. Narrow elements are moved 8 or 16 at
 once, where the grid fills the GPU still."""

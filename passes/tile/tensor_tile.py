@@ -1,0 +1,323 @@
+"""tensor-tile: let the tensor cores of each warp compute a tile of a contraction of 16-bit factors.
+
+    tile.launch (.., %m_t = 128 : thread,          tile.launch (.., %m_w = 2 : thread, %n_w = 4 : thread,
+                 %n_t = 128 : thread) {                         %m_g = 8 : thread, %n_t = 4 : thread,
+                                                                %m_i = 4 : register, .., %k_t = 4 : lane %n_t,
+                                                                %n_g = 8 : lane %m_g) {
+      %0 = loop.reduce {arith.addf} %ki = 0 to 64       %0 = loop.reduce {arith.addf} %ks = 0 to 2 unroll : f32 {
+        : f32 {                               ->          %n_o = loop.index [%n_w * 32 + %n_j * 8 + %n_g]
+        %a = loop.load %xs[%m_t, %ki] : ..                %k = loop.index [%k_t * 16 + %ks * 8 + %k_v]
+        %b = loop.load %ws[%n_t, %ki] : ..                %a = loop.load %xs[%m_t, %k] : ..
+        %af = arith.extf %a : bf16 to f32                 %b = loop.load %ws[%n_o, %k] : ..
+        %bf = arith.extf %b : bf16 to f32                 %c = tile.contract mma %a * %b over (%k_t, %k_v)
+        %p = arith.mulf %af, %bf : f32                      at (%n_g = %n_t * 2 + %n_r) : bf16, bf16 -> f32
+        loop.yield %p : f32                               loop.yield %c : f32
+
+The layout of the result's fragments is one line, `%n_t = loop.index [%n_w * 32 + %n_j * 8 + %n_t * 2 + %n_r]`, and that
+of its rows another; all that follows the contraction stays as it is. Along k, which is summed, a lane takes elements
+that are neighbours in the slab, 16 bytes at once. Products of 16-bit factors are exact in FP32, so only the order of
+the sums changes. Elements of k beyond the input are zero in the slabs, so conditions that leave them out go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, IndexType, UnitAttr
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
+from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, WARP, capability, target_at
+from deplodock.analysis.operations import label
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.padding import adds_zero
+from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of
+from deplodock.dialects import loop, tile
+from deplodock.dialects.engines import ENGINES, Engine, engine
+from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.options import Integers, OneOf, option
+from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
+from deplodock.schedule.choose.sizes import WARP_TILE
+
+_NAMES = tuple(dict.fromkeys(row.name for row in ENGINES))
+
+
+@dataclass(frozen=True)
+class TensorTilePass(LaunchRule):
+    """Let tensor cores compute a contraction of 16-bit factors, a tile of each warp."""
+
+    name = "tensor-tile"
+    after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
+    engine: str = option("mma", OneOf(_NAMES), "what multiplies")
+    m: int = option(WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp computes, at most")
+    n: int = option(WARP_TILE, Integers((8, 16, 32, 64), step=8), "columns of the output that a warp computes, at most")
+
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _apply(launch, _matched(launch, self))
+
+
+@dataclass(frozen=True)
+class _Match:
+    """A contraction that the tensor cores can compute, and its tile."""
+
+    engine: Engine
+    roles: Contraction
+    m: BlockArgument
+    n: BlockArgument
+    left: loop.LoadOp
+    right: loop.LoadOp
+    masks: list[loop.WhereOp]
+    """The conditions on k, beyond which both factors are zero."""
+    warp_m: int
+    warp_n: int
+    depth: int
+    """The neighbours along k that a lane takes at once."""
+
+    @property
+    def inner(self) -> loop.ReduceOp:
+        """The loop whose iterations yield the products."""
+        return self.roles.innermost
+
+
+def _matched(launch: tile.LaunchOp, rule: TensorTilePass) -> _Match:
+    """What the rule rewrites. Raises Skip where it cannot."""
+    if launch.carried_axes():
+        raise NothingToDo("the launch has lane axes already")
+    if (roles := contraction_of(launch)) is None:
+        raise Skip("the launch has no contraction")
+    if launch.bound_to(Binding.REGISTER):
+        raise Skip("the launch has register axes already; tensor-tile stands in place of register-tile")
+    if (arch := capability(target_at(launch))) < FIRST_WITH[Feature.MMA]:
+        raise Skip(f"sm_{arch} has no {Feature.MMA}")
+    loads = [_read(factor) for factor in roles.factors]
+    types = [loop.memref_of(load.source).element_type for load in loads]
+    name = types[0].name if isinstance(types[0], AnyFloat) else str(types[0])
+    row = engine(rule.engine, name)
+    if row is None or types[0] != types[1]:
+        raise Skip(f"{rule.engine} does not multiply {types[0]} by {types[1]}")
+    m, n = _thread_axis(launch, roles.m, "rows"), _thread_axis(launch, roles.n, "columns")
+    others = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in (m, n) and launch.extent(axis) != 1]
+    if others:
+        raise Skip(f"threads share the tile along {label(others[0])} too")
+    is_left = any(form.depends_on(m) for form in subscripts_of(loads[0]))
+    left, right = loads if is_left else reversed(loads)
+    masks = _masks(roles)
+    _check_body(roles.innermost, [left, right])
+    for load in (left, right):
+        _check_slab(load, roles.innermost)
+    depth = _depth(roles.innermost, row, ACCESS_BYTES // element_bytes(types[0]))
+    warp_m = _warp_side(launch, m, rule.m, row.m)
+    warp_n = _warp_side(launch, n, rule.n, row.n)
+    _check_threads(launch, (m, warp_m), (n, warp_n))
+    return _Match(row, roles, m, n, left, right, masks, warp_m, warp_n, depth)
+
+
+def _read(factor: SSAValue) -> loop.LoadOp:
+    """The load that a factor widens. Raises Skip for any other factor."""
+    cast = factor.owner
+    if not isinstance(cast, arith.ExtFOp):
+        raise Skip(f"the factor {label(factor)} is not a widened value of 16 bits")
+    if not isinstance(load := cast.input.owner, loop.LoadOp):
+        raise Skip(f"the factor {label(cast.input)} is computed, not read")
+    return load
+
+
+def _thread_axis(launch: tile.LaunchOp, axes: Sequence[SSAValue], what: str) -> BlockArgument:
+    """The one axis of a role that the threads run. Raises Skip where there is none or several."""
+    found = [axis for axis in axes if launch.binding(axis) is Binding.THREAD and launch.extent(axis) != 1]
+    if len(found) != 1 or launch.extent(found[0]) is None:
+        raise Skip(f"the {what} of a CTA run along {len(found)} axes of constant extent, not along one")
+    if found[0] in folded(launch):
+        raise Skip(f"a combine folds {label(found[0])}")
+    (axis,) = found
+    assert isinstance(axis, BlockArgument)
+    return axis
+
+
+def _masks(roles: Contraction) -> list[loop.WhereOp]:
+    """The conditions in the loops of a contraction. Raises Skip for one where a factor may be other than zero."""
+    found = [where for op in accumulating_loops(roles.reduction) for where in wheres(op.body.block)]
+    for where in found:
+        if not adds_zero(roles.reduction, condition_of(where)):
+            names = ", ".join(dict.fromkeys(label(root) for root in condition_of(where).roots()))
+            raise Skip(f"a condition over {names} leaves out elements that are not zero in the slabs")
+    return found
+
+
+def _check_body(inner: loop.ReduceOp, loads: Sequence[loop.LoadOp]) -> None:
+    """Raises Skip where a loop along k does more than multiply what it loads."""
+    for op in inner.body.block.ops:
+        is_part = op in loads or isinstance(
+            op, loop.IndexOp | loop.WhereOp | arith.ExtFOp | arith.MulfOp | loop.YieldOp
+        )
+        if not is_part:
+            raise Skip(f"the loop over {label(inner.iv)} holds {op.name} besides its product")
+    for load in loads:
+        if load.parent is not inner.body.block:
+            raise Skip(f"{label(load.result)} is read outside the loop over {label(inner.iv)}")
+
+
+def _check_slab(load: loop.LoadOp, inner: loop.ReduceOp) -> None:
+    """Raises Skip for a factor that is not read along k from neighbours in a shared slab."""
+    if tile.memory_of(load.source) is not Memory.SHARED:
+        raise Skip(f"{label(load.source)} is read from global memory; run stage-inputs first")
+    *outer, last = subscripts_of(load)
+    if any(form.depends_on(inner.iv) for form in outer) or last.coefficient(inner.iv) != 1:
+        raise Skip(f"{label(inner.iv)} walks {label(load.source)} with a stride; lanes take neighbours along k")
+
+
+def _depth(inner: loop.ReduceOp, row: Engine, most: int) -> int:
+    """The neighbours along k that a lane takes at once. Raises Skip where a chunk is not made of whole instructions."""
+    trips, lanes = inner.trips, row.column.extent
+    if trips is None or trips % row.k:
+        raise Skip(f"a chunk of {trips} elements of k is no multiple of the {row.k} of an instruction")
+    depth = most
+    while trips % (lanes * depth):
+        depth //= 2
+    return depth
+
+
+def _warp_side(launch: tile.LaunchOp, axis: BlockArgument, wanted: int, atom: int) -> int:
+    """The coordinates of an axis that a warp takes: the most whole atoms, up to `wanted`, that divide its extent."""
+    extent = launch.extent(axis) or 1
+    for side in range(min(wanted, extent) // atom * atom, 0, -atom):
+        if extent % side == 0:
+            return side
+    raise Skip(f"the extent {extent} of {label(axis)} is no multiple of {atom}")
+
+
+def _check_threads(launch: tile.LaunchOp, *sides: tuple[BlockArgument, int]) -> None:
+    """Raises Skip where a CTA would have more threads than the target allows."""
+    threads, most = WARP, target_at(launch).fact("threads_per_block")
+    for axis, side in sides:
+        threads *= (launch.extent(axis) or 1) // side
+    if threads > most:
+        raise Skip(f"warps of so few outputs make {threads} threads of a CTA, above {most}")
+
+
+Part = tuple[SSAValue, int]
+"""An axis and what a step along it adds to a coordinate."""
+
+
+class _Axes:
+    """The axes of a launch that stand for those of a contraction, and the coordinates that they make."""
+
+    def __init__(self, launch: tile.LaunchOp, match: _Match) -> None:
+        self.launch = launch
+        row, lanes = match.engine, match.engine.column.extent
+        self.m_hint, self.n_hint = (_hint(axis, "_t") for axis in (match.m, match.n))
+        self.k_hint = _hint(match.inner.iv, "i")
+        m_warps = self._some((launch.extent(match.m) or 1) // match.warp_m, Binding.THREAD, f"{self.m_hint}_w")
+        n_warps = self._some((launch.extent(match.n) or 1) // match.warp_n, Binding.THREAD, f"{self.n_hint}_w")
+        m_group = self._one(row.row.extent, Binding.THREAD, f"{self.m_hint}_g")
+        n_thread = self._one(lanes, Binding.THREAD, f"{self.n_hint}_t")
+        m_atoms = self._some(match.warp_m // row.m, Binding.REGISTER, f"{self.m_hint}_i")
+        n_atoms = self._some(match.warp_n // row.n, Binding.REGISTER, f"{self.n_hint}_j")
+        m_half = self._one(row.rows, Binding.REGISTER, f"{self.m_hint}_h")
+        n_pair = self._one(row.pair, Binding.REGISTER, f"{self.n_hint}_r")
+        vector = self._one(match.depth, Binding.REGISTER, f"{self.k_hint}_v")
+        k_lane = append_lane(launch, n_thread, f"{self.k_hint}_t")
+        n_group = append_lane(launch, m_group, f"{self.n_hint}_g")
+        self.order = [
+            *m_warps,
+            *n_warps,
+            m_group,
+            n_thread,
+            *m_atoms,
+            *n_atoms,
+            m_half,
+            n_pair,
+            vector,
+            k_lane,
+            n_group,
+        ]
+        self.folded = [k_lane, vector]
+        self.moved = n_group
+        self.place = AffineMap(2, 0, (AffineExpr.dimension(0) * row.pair + AffineExpr.dimension(1),))
+        self.place_axes = [n_thread, n_pair]
+        m_outer = [*((axis, match.warp_m) for axis in m_warps), *((axis, row.m) for axis in m_atoms)]
+        n_outer = [*((axis, match.warp_n) for axis in n_warps), *((axis, row.n) for axis in n_atoms)]
+        self.rows: list[Part] = [*m_outer, (m_half, row.row.extent), (m_group, 1)]
+        self.columns: list[Part] = [*n_outer, (n_thread, row.pair), (n_pair, 1)]
+        self.right_columns: list[Part] = [*n_outer, (n_group, 1)]
+        trips = match.inner.trips
+        assert trips is not None
+        self.steps = trips // (lanes * match.depth)
+        self.k: list[Part] = [(k_lane, trips // lanes), (vector, 1)]
+
+    def _one(self, extent: int, binding: Binding, name: str) -> SSAValue:
+        return append_axis(self.launch, Axis(extent, binding, name))
+
+    def _some(self, extent: int, binding: Binding, name: str) -> list[SSAValue]:
+        """An axis, none where it has one coordinate."""
+        return [self._one(extent, binding, name)] if extent > 1 else []
+
+
+def _hint(value: SSAValue, suffix: str) -> str:
+    return (value.name_hint or "a").removesuffix(suffix)
+
+
+def _apply(launch: tile.LaunchOp, match: _Match) -> None:
+    """Replace the axes of the tile and the loop along k."""
+    kept = [axis for axis in launch.axes if axis not in (match.m, match.n)]
+    forms = {load: subscripts_of(load) for load in (match.left, match.right)}
+    axes = _Axes(launch, match)
+    rows = recompute(match.m, axes.rows, launch.body.block)
+    columns = recompute(match.n, axes.columns, launch.body.block)
+    right_columns = _index(axes.right_columns, f"{axes.n_hint}_o")
+    rows.result.name_hint, columns.result.name_hint = f"{axes.m_hint}_c", f"{axes.n_hint}_c"
+    Rewriter.insert_op(right_columns, InsertPoint.after(columns))
+    for mask in match.masks:
+        Rewriter.erase_op(mask)
+    inner, product = match.inner, match.inner.yielded[0].owner
+    assert isinstance(product, Operation)
+    body = Block(arg_types=[IndexType()])
+    body.args[0].name_hint = f"{axes.k_hint}s"
+    (lane, vector) = axes.k
+    k = _index([lane, (body.args[0], match.depth), vector], axes.k_hint)
+    left = _moved(match.left, forms[match.left], {match.m: rows, match.n: columns, inner.iv: k})
+    right = _moved(match.right, forms[match.right], {match.m: rows, match.n: right_columns, inner.iv: k})
+    at = tile.Places([axes.moved], axes.place, axes.place_axes)
+    pairs = [(left.result, right.result)]
+    contract = tile.ContractOp(match.engine.name, pairs, axes.folded, at, inner.results[0].type)
+    contract.location = product.location
+    body.add_ops([k, left, right, contract, loop.YieldOp(contract.result)])
+    made = loop.ReduceOp(axes.steps, Region(body), inner.identities, inner.combiner.clone())
+    made.properties["unroll"] = UnitAttr()
+    made.location = inner.location
+    made.results[0].name_hint = inner.results[0].name_hint
+    Rewriter.replace_op(inner, made)
+    for axis in (match.m, match.n):
+        drop_axis(launch, axis)
+    reorder(launch, [*kept, *axes.order])
+
+
+def _index(parts: Sequence[Part], name: str) -> loop.IndexOp:
+    """A coordinate that is a sum of parts."""
+    total = Linear()
+    for axis, stride in parts:
+        total = total + Linear.of(axis, stride)
+    made = loop.IndexOp(*to_map([total]))
+    made.result.name_hint = name
+    return made
+
+
+def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue, loop.IndexOp]) -> loop.LoadOp:
+    """The same read at other coordinates."""
+    subscripts: list[Linear] = []
+    for form in forms:
+        for root, index in places.items():
+            is_plain = form.coefficient(root) and not (form - Linear.of(root, form.coefficient(root))).depends_on(root)
+            form = form.substitute(root, Linear.of(index.result) if is_plain else form_of_value(index.result))
+        subscripts.append(form)
+    made = loop.LoadOp(load.source, *to_map(subscripts))
+    made.location = load.location
+    made.result.name_hint = load.result.name_hint
+    return made
