@@ -15,6 +15,7 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,24 @@ def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
             yield LaneFault(
                 op, f"its values vary along {label(pair[0])} and {label(pair[1])}, which share their threads"
             )
+
+
+def engine_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
+    """The operations whose values vary along an engine axis, though a thread must hold them, in order.
+
+    A load of a slab may, where contracts alone use it, and an index, where such loads do.
+    """
+    unheld = launch.bound_to(Binding.ENGINE)
+    if not unheld:
+        return
+    dependence = Dependence()
+    for op in launch.body.walk():
+        found = dependence.of(*op.operands, *op.results)
+        axis = next((axis for axis in unheld if axis in found), None)
+        users = [use.operation for result in op.results for use in result.uses]
+        is_read = isinstance(op, loop.LoadOp) and all(isinstance(user, tile.ContractOp) for user in users)
+        if axis is not None and not (is_read or isinstance(op, loop.IndexOp | tile.ContractOp) or op.regions):
+            yield LaneFault(op, f"its values vary along {label(axis)}, whose coordinates no thread holds")
 
 
 def _siblings(axes: dict[SSAValue, None], carriers: dict[SSAValue, BlockArgument]) -> tuple[SSAValue, SSAValue] | None:

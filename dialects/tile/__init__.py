@@ -101,9 +101,9 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     `block` axes are CTAs, `cluster` axes CTAs that run together and see each other's shared memory, `thread` axes the
     threads of a CTA, `register` axes coordinates that one thread owns together. The order of the thread axes is the
     order of the lanes, the last one fastest; so for blocks. A `lane` axis adds no threads: the threads of another axis,
-    its carrier, hold the values at the same coordinates of it, so a value varies along one of the two at most.
-    `occupancy` is the wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal
-    here.
+    its carrier, hold the values at the same coordinates of it, so a value varies along one of the two at most. The
+    values along an `engine` axis no thread holds: the engine of a contract reads them from slabs. `occupancy` is the
+    wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal here.
 
         tile.launch (%b = %n ceildiv 256 : block, %t = 64 : thread, %u = 4 : thread, %v = 4 : register,
                      %k = 4 : lane %u) occupancy 2 {

@@ -17,11 +17,12 @@ class Binding(StrEnum):
     THREAD = "thread"
     REGISTER = "register"
     LANE = "lane"
+    ENGINE = "engine"
 
 
 @irdl_attr_definition
 class BindingAttr(EnumAttribute[Binding]):
-    """`#tile.binding<block>`: a CTA, one of a cluster, a thread, a register, or a lane for each coordinate."""
+    """`#tile.binding<block>`: a CTA, one of a cluster, a thread, a register, a lane, or an engine's own reads."""
 
     name = "tile.binding"
 

@@ -163,7 +163,8 @@ def _at_first(emitter: Emitter, mentioned: Container[SSAValue]) -> list[SSAValue
     carriers = emitter.launch.carried_axes()
     writing = {carrier for lane, carrier in carriers.items() if lane in mentioned}
     unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned and axis not in emitter.elected]
-    return [axis for axis in unmentioned if axis not in carriers and axis not in writing]
+    unheld = emitter.launch.bound_to(Binding.ENGINE)
+    return [axis for axis in unmentioned if axis not in carriers and axis not in writing and axis not in unheld]
 
 
 def _at_origin(condition: Condition, axes: Sequence[SSAValue]) -> Condition:

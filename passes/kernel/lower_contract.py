@@ -19,10 +19,12 @@ from xdsl.ir.affine import AffineMap
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.atoms import Atom, NoAtomError, atom_of
+from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, tile
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
+from deplodock.passes.kernel.lower_warpgroup import lower_warpgroup
 
 Place = tuple[SSAValue, AffineMap, list[SSAValue]]
 """A fragment: a buffer, and a map over its coordinates and operands."""
@@ -33,6 +35,10 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
 
     Raises PassFailedException where its engine cannot run it.
     """
+    if op.engine.data == WGMMA:
+        sums = accumulator or _zeros(emitter, op)
+        lower_warpgroup(emitter, op, sums)
+        return sums
     try:
         atom = atom_of(emitter.launch, op, emitter.dependence)
     except NoAtomError as error:

@@ -50,7 +50,7 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
     for op in block.ops:
         if isinstance(op, loop.IndexOp | loop.WhereOp) or op.has_trait(ConstantLike):
             continue
-        if isinstance(op, loop.LoadOp) and op.result in emitter.arrays:
+        if isinstance(op, loop.LoadOp) and (op.result in emitter.arrays or _is_unheld(emitter, op)):
             continue
         if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not _reads_at(op, group):
             emitter.location = op.location
@@ -67,6 +67,12 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
     if group:
         _lower_scalars(emitter, group, fold)
     emitter.location = around
+
+
+def _is_unheld(emitter: Emitter, op: loop.LoadOp) -> bool:
+    """Whether the engine of a contract reads what a load stands for, so that no thread does."""
+    found = emitter.dependence.of(op.result)
+    return any(axis in found for axis in emitter.launch.bound_to(Binding.ENGINE))
 
 
 def _reads_at(op: loop.LoadOp, group: Sequence[Operation]) -> bool:

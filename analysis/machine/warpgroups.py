@@ -1,0 +1,138 @@
+"""How a warpgroup runs a contract of the engine `wgmma`: which axes of the launch stand for its rows, columns and k.
+
+The factors are read from shared memory by the engine, so no thread holds them: the right factor's columns and k are
+`engine` axes, and the left factor's rows those of the result. With threads of a warpgroup numbered q * 32 + g * 4 + t,
+
+    result  row = q * 16 + h * 8 + g        column = j * 8 + t * 2 + r        h, r, j: registers
+
+Source: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import AnyFloat
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms_of
+from deplodock.analysis.machine.atoms import NoAtomError
+from deplodock.analysis.operations import ancestors, label
+from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.dialects import loop, tile
+from deplodock.dialects.engines import Digit
+from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, FACTORS, WARPGROUP
+from deplodock.dialects.tile import Binding
+
+NAME = "wgmma"
+"""The engine's name in contracts."""
+
+WARPS, GROUPS, LANES = Digit(32, 4), Digit(4, 8), Digit(1, 4)
+"""The digits of a thread's number in its warpgroup: q, g and t."""
+
+
+@dataclass(frozen=True)
+class WarpgroupTile:
+    """The axes of one product of a warpgroup, and the loads of its factors."""
+
+    left: loop.LoadOp
+    right: loop.LoadOp
+    warps: SSAValue
+    groups: SSAValue
+    halves: SSAValue
+    blocks: SSAValue | None
+    """The blocks of 8 columns, None for one."""
+    pairs: SSAValue
+    column: SSAValue
+    """The engine axis of the right factor's columns."""
+    depth: SSAValue
+    """The engine axis of k."""
+
+    @property
+    def columns(self) -> int:
+        """The columns of the product."""
+        return extent_or_one(self.column)
+
+    @property
+    def steps(self) -> int:
+        """The products along k."""
+        return extent_or_one(self.depth) // DEPTH
+
+
+def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> WarpgroupTile:
+    """The axes that a product of a contract runs.
+
+    Raises NoAtomError where the factors or the result do not lie where the engine wants them.
+    """
+    if op.lhs[0].type != op.rhs[0].type or op.lhs[0].type not in FACTORS or not isinstance(op.result.type, AnyFloat):
+        raise NoAtomError(f"{NAME} does not multiply {op.lhs[0].type} by {op.rhs[0].type}")
+    if len(op.pairs) != 1:
+        raise NoAtomError(f"{NAME} adds one pair of factors, got {len(op.pairs)}")
+    threads = math.prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
+    if threads % WARPGROUP:
+        raise NoAtomError(f"{NAME} takes whole warpgroups, and the launch has {threads} threads")
+    left, right = (_load(launch, factor) for factor in (op.lhs[0], op.rhs[0]))
+    if len(op.axes) != 1 or launch.binding(op.axes[0]) is not Binding.ENGINE or extent_or_one(op.axes[0]) % DEPTH:
+        raise NoAtomError(f"k must run over one engine axis, a multiple of {DEPTH}")
+    if len(op.moved) != 1 or launch.binding(op.moved[0]) is not Binding.ENGINE:
+        raise NoAtomError("the right factor's columns must be taken `at` one engine axis")
+    if extent_or_one(op.moved[0]) not in COLUMNS:
+        raise NoAtomError(
+            f"{label(op.moved[0])} has {extent_or_one(op.moved[0])} columns, not a multiple of 8 up to 256"
+        )
+    _check_whole(launch, op, dependence)
+    blocks, pairs = _columns(launch, op)
+    rows = dependence.of(left.result)
+    warps, groups = (_thread(launch, digit, what) for digit, what in ((WARPS, "warps"), (GROUPS, "rows of a warp")))
+    halves = next((axis for axis in reversed(launch.bound_to(Binding.REGISTER)) if axis in rows), None)
+    if halves is None or extent_or_one(halves) != 2:
+        raise NoAtomError("no register axis of 2 rows is the left factor's")
+    for axis in (*launch.bound_to(Binding.THREAD), halves):
+        if axis in dependence.of(right.result) and extent_or_one(axis) > 1:
+            raise NoAtomError(f"the right factor varies along {label(axis)}, where a warpgroup reads one tile")
+    return WarpgroupTile(left, right, warps, groups, halves, blocks, pairs, op.moved[0], op.axes[0])
+
+
+def _load(launch: tile.LaunchOp, factor: SSAValue) -> loop.LoadOp:
+    load = factor.owner
+    if not isinstance(load, loop.LoadOp) or not launch.is_ancestor(load):
+        raise NoAtomError(f"the factor {label(factor)} is computed, and {NAME} reads slabs")
+    return load
+
+
+def _check_whole(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> None:
+    """Raises NoAtomError where some points of a product do not count, or not all threads reach it."""
+    around = [each for each in ancestors(op, below=launch) if isinstance(each, loop.LoopLike)]
+    limits = [where for each in (*around, launch) for where in wheres(each.body.block)]
+    limited = dependence.of(*(value for where in limits for value in where.indices))
+    bounds = dependence.of(*(value for each in around for value in each.bound_operands))
+    for axis in (*op.axes, *op.moved):
+        if axis in limited:
+            raise NoAtomError(f"it adds the products of all points along {label(axis)}, which a loop.where limits")
+    for axis in launch.axes:
+        if axis in bounds and axis not in launch.ctas:
+            raise NoAtomError(f"the bound of a loop around it varies along {label(axis)}; a warpgroup runs it as one")
+
+
+def _thread(launch: tile.LaunchOp, wanted: Digit, what: str) -> SSAValue:
+    """The thread axis that is a digit of a thread's number."""
+    weight = 1
+    for axis in reversed(launch.bound_to(Binding.THREAD)):
+        if Digit(weight, extent_or_one(axis)) == wanted:
+            return axis
+        weight *= extent_or_one(axis)
+    raise NoAtomError(f"no thread axis of {wanted.extent} {what} is {wanted.weight} threads apart")
+
+
+def _columns(launch: tile.LaunchOp, op: tile.ContractOp) -> tuple[SSAValue | None, SSAValue]:
+    """The register axes of the result's columns: those of blocks of 8, and of pairs."""
+    (form,) = forms_of(op.places.data, op.place_axes)
+    lanes = _thread(launch, LANES, "pairs of columns")
+    for pairs in launch.bound_to(Binding.REGISTER):
+        for blocks in (None, *launch.bound_to(Binding.REGISTER)):
+            wanted = Linear.of(lanes, 2) + Linear.of(pairs) + (Linear() if blocks is None else Linear.of(blocks, 8))
+            count = 8 * (1 if blocks is None else extent_or_one(blocks))
+            if equal(form, wanted) and extent_or_one(pairs) == 2 and count == extent_or_one(op.moved[0]):
+                return blocks, pairs
+    raise NoAtomError("the columns must be taken at `block * 8 + thread * 2 + pair`, block and pair registers")

@@ -1,0 +1,83 @@
+"""Lowers `tile.contract wgmma`: products of a warpgroup, whose factors are tiles of slabs.
+
+%c = tile.contract wgmma %a * %b over (%k) at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
+->
+kernel.wgmma_fence
+loop.for %step = 0 to 4 unroll {
+  kernel.wgmma m64n128k16 %xs[%m_w * 64 + d0, %step * 16 + d1] * %ws[d0, %step * 16 + d1] into %acc[0, 0, 0]
+}
+kernel.wgmma_commit
+kernel.wgmma_wait 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.access.slabs import stand_in
+from deplodock.analysis.affine.linear import Linear, subscripts_of
+from deplodock.analysis.machine.atoms import NoAtomError
+from deplodock.analysis.machine.warpgroups import WarpgroupTile, warpgroup_tile
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.kernel.wgmma import DEPTH, ROWS, Factor
+from deplodock.dialects.tile import Memory
+from deplodock.passes.failures import failure
+from deplodock.passes.kernel.emit import Array, Emitter
+
+
+def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
+    """Emit the products of a contract into accumulators. Raises PassFailedException where its engine cannot run it."""
+    try:
+        found = warpgroup_tile(emitter.launch, op, emitter.dependence)
+    except NoAtomError as error:
+        raise failure(op, str(error)) from error
+    own = [axis for axis in (found.blocks, found.halves, found.pairs) if axis is not None]
+    outer = [axis for axis in sums.axes if axis not in own]
+    if list(sums.axes) != [*outer, *own]:
+        raise failure(
+            op, "the register axes of its blocks of columns, halves and pairs must be the last, in this order"
+        )
+    for load in (found.left, found.right):
+        if tile.memory_of(load.source) is not Memory.SHARED:
+            raise failure(op, f"{load.name} reads no slab in shared memory")
+    block, known = emitter.block, dict(emitter.coordinates)
+    emitter.run(kernel.WgmmaFenceOp())
+    first = Linear()
+    if found.steps > 1:
+        first = Linear.of(emitter.enter_loop(found.steps, "step"), DEPTH)
+    with emitter.nest(outer):
+        emitter.run(_product(emitter, found, sums, first))
+    emitter.block, emitter.coordinates = block, known
+    emitter.run(kernel.WgmmaCommitOp())
+    emitter.run(kernel.WgmmaWaitOp(0))
+
+
+def _product(emitter: Emitter, found: WarpgroupTile, sums: Array, first: Linear) -> kernel.WgmmaOp:
+    """The product of the elements of k from `first` on."""
+    depth, row, column = stand_in(DEPTH), stand_in(ROWS), stand_in(found.columns)
+    k = first + Linear.of(depth)
+    rows = {
+        found.warps: Linear.of(row) // 16,
+        found.halves: Linear.of(row) // 8 % 2,
+        found.groups: Linear.of(row) % 8,
+    }
+    left = _factor(emitter, found.left, {**rows, found.depth: k}, (row, depth))
+    right = _factor(emitter, found.right, {found.column: Linear.of(column), found.depth: k}, (column, depth))
+    own = (found.blocks, found.halves, found.pairs)
+    at = [Linear() if axis in own else axis for axis in sums.axes]
+    return kernel.WgmmaOp(found.columns, left, right, (sums.buffer, *emitter.map(at)))
+
+
+def _factor(
+    emitter: Emitter, load: loop.LoadOp, inside: Mapping[SSAValue, Linear], dims: tuple[SSAValue, SSAValue]
+) -> Factor:
+    """The tile that a load of the launch reads, over its coordinates."""
+    forms: list[Linear] = []
+    for form in subscripts_of(load):
+        for axis, place in inside.items():
+            form = form.substitute(axis, place)
+        forms.append(form.joined())
+    map, operands = emitter.map(forms, dims)
+    return Factor(emitter.value(load.source), map, operands)
