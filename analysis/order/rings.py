@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, bounds_of, condition_forms, equal, forms_of, subscripts_of
+from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
 
@@ -164,9 +165,10 @@ class _Loop:
         if not isinstance(op, loop.LoadOp):
             yield Fault(op, "a slot of a ring is only read by loop.load")
             return
-        around = _beside(self.wait, op)
-        if around is None or not self.wait.is_before_in_block(around) or not around.is_before_in_block(self.release):
-            yield Fault(op, "it reads a slot outside the wait and the release of its step")
+        for reader in readers_of(op):
+            around = _beside(self.wait, reader)
+            if around is None or not (self.wait.is_before_in_block(around) and around.is_before_in_block(self.release)):
+                yield Fault(reader, "it reads a slot outside the wait and the release of its step")
         slot = subscripts_of(op)[0]
         if not equal(slot, step_of(self.wait) % self.depth):
             yield Fault(op, f"it must read the slot of the step that is waited for, step mod {self.depth}")

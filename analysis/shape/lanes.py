@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Linear, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import loop, tile
@@ -50,6 +50,19 @@ def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
             yield LaneFault(
                 op, f"its values vary along {label(pair[0])} and {label(pair[1])}, which share their threads"
             )
+
+
+def readers_of(load: loop.LoadOp) -> list[Operation]:
+    """What reads the buffer of a load in a launch: the load, or contracts whose engine does in its place."""
+    roots = [root for form in subscripts_of(load) for root in form.roots()]
+    if not any(isinstance(root, BlockArgument) and _is_unheld(root) for root in roots):
+        return [load]
+    return [use.operation for use in load.result.uses]
+
+
+def _is_unheld(root: BlockArgument) -> bool:
+    launch = root.block.parent_op()
+    return isinstance(launch, tile.LaunchOp) and launch.binding(root) is Binding.ENGINE
 
 
 def engine_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:

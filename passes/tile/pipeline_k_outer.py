@@ -38,6 +38,7 @@ from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.options import Integers, option
@@ -155,8 +156,9 @@ class Plan:
     def _around(self, buffer: SSAValue) -> list[Operation]:
         """The operations directly in the loop that hold a reader of a buffer."""
         block = self.reduction.body.block
-        found = [block.find_ancestor_op_in_block(use.operation) for use in buffer.uses]
-        return [op for op in found if op is not None and not isinstance(op, tile.CopyOp)]
+        loads = [use.operation for use in buffer.uses if isinstance(use.operation, loop.LoadOp)]
+        found = [block.find_ancestor_op_in_block(reader) for load in loads for reader in readers_of(load)]
+        return [op for op in found if op is not None]
 
 
 def _plan(

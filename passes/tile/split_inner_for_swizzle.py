@@ -24,6 +24,7 @@ from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of, stand_in_buffer
 from deplodock.analysis.machine.banks import SlabBanks
 from deplodock.analysis.operations import label
+from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
@@ -70,8 +71,9 @@ def _swizzle(launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str |
         return f"{name}: rows of {row} bytes are no multiple of {span or '128, 64 or 32'}"
     if not all(isinstance(use.operation, loop.LoadOp) for use in op.slab.uses):
         return f"{name}: its slab is used by something else than loop.load"
-    banks = SlabBanks(launch, op)
-    if span is None and not (now := banks.total(type)).has_conflicts:
+    loads = [use.operation for use in op.slab.uses if isinstance(use.operation, loop.LoadOp)]
+    is_of_engine = any(readers_of(load) != [load] for load in loads)
+    if span is None and not is_of_engine and not (now := SlabBanks(launch, op).total(type)).has_conflicts:
         return f"{name}: no conflicts: {now}"
     split, map = _split(type, op.map.data, fits)
     slab = replace(slab_of(op), map=map, destination=stand_in_buffer(split), shape=split.get_shape())

@@ -32,7 +32,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
-from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, WARP, capability, target_at
+from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, LAST_WITH, WARP, capability, target_at
+from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.padding import adds_zero
@@ -40,13 +41,15 @@ from deplodock.analysis.shape.roles import Contraction, accumulating_loops, cont
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import ENGINES, Engine, engine
 from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.kernel.wgmma import FACTORS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
+from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups
 from deplodock.schedule.choose.sizes import WARP_TILE
 
-_NAMES = tuple(dict.fromkeys(row.name for row in ENGINES))
+_NAMES = (*dict.fromkeys(row.name for row in ENGINES), WGMMA)
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,18 @@ class TensorTilePass(LaunchRule):
     name = "tensor-tile"
     after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
     engine: str = option("mma", OneOf(_NAMES), "what multiplies")
-    m: int = option(WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp computes, at most")
+    m: int = option(
+        WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp computes, at most; or a warpgroup"
+    )
     n: int = option(WARP_TILE, Integers((8, 16, 32, 64), step=8), "columns of the output that a warp computes, at most")
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _apply(launch, _matched(launch, self))
+        found = _found(launch, self)
+        if self.engine == WGMMA:
+            check_warpgroups(launch, found, self.m)
+            apply_warpgroups(launch, found, self.m)
+        else:
+            _apply(launch, _matched(launch, found, self))
 
 
 @dataclass(frozen=True)
@@ -68,39 +78,35 @@ class _Match:
     """A contraction that the tensor cores can compute, and its tile."""
 
     engine: Engine
-    roles: Contraction
+    inner: loop.ReduceOp
+    """The loop whose iterations yield the products."""
     m: BlockArgument
     n: BlockArgument
     left: loop.LoadOp
     right: loop.LoadOp
-    masks: list[loop.WhereOp]
+    masks: Sequence[loop.WhereOp]
     """The conditions on k, beyond which both factors are zero."""
     warp_m: int
     warp_n: int
     depth: int
     """The neighbours along k that a lane takes at once."""
 
-    @property
-    def inner(self) -> loop.ReduceOp:
-        """The loop whose iterations yield the products."""
-        return self.roles.innermost
 
-
-def _matched(launch: tile.LaunchOp, rule: TensorTilePass) -> _Match:
-    """What the rule rewrites. Raises Skip where it cannot."""
-    if launch.carried_axes():
-        raise NothingToDo("the launch has lane axes already")
+def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> WarpgroupMatch:
+    """The contraction of a launch that an engine can compute. Raises Skip where there is none."""
+    if launch.carried_axes() or launch.bound_to(Binding.ENGINE):
+        raise NothingToDo("the launch has axes of an engine already")
     if (roles := contraction_of(launch)) is None:
         raise Skip("the launch has no contraction")
     if launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has register axes already; tensor-tile stands in place of register-tile")
-    if (arch := capability(target_at(launch))) < FIRST_WITH[Feature.MMA]:
-        raise Skip(f"sm_{arch} has no {Feature.MMA}")
+    feature = Feature.WARPGROUPS if rule.engine == WGMMA else Feature.MMA
+    arch = capability(target_at(launch))
+    if not FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch):
+        raise Skip(f"sm_{arch} has no {feature}")
     loads = [_read(factor) for factor in roles.factors]
     types = [loop.memref_of(load.source).element_type for load in loads]
-    name = types[0].name if isinstance(types[0], AnyFloat) else str(types[0])
-    row = engine(rule.engine, name)
-    if row is None or types[0] != types[1]:
+    if types[0] != types[1] or types[0] not in FACTORS:
         raise Skip(f"{rule.engine} does not multiply {types[0]} by {types[1]}")
     m, n = _thread_axis(launch, roles.m, "rows"), _thread_axis(launch, roles.n, "columns")
     others = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in (m, n) and launch.extent(axis) != 1]
@@ -112,11 +118,20 @@ def _matched(launch: tile.LaunchOp, rule: TensorTilePass) -> _Match:
     _check_body(roles.innermost, [left, right])
     for load in (left, right):
         _check_slab(load, roles.innermost)
-    depth = _depth(roles.innermost, row, ACCESS_BYTES // element_bytes(types[0]))
-    warp_m = _warp_side(launch, m, rule.m, row.m)
-    warp_n = _warp_side(launch, n, rule.n, row.n)
-    _check_threads(launch, (m, warp_m), (n, warp_n))
-    return _Match(row, roles, m, n, left, right, masks, warp_m, warp_n, depth)
+    return WarpgroupMatch(m, n, roles.innermost, left, right, masks)
+
+
+def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, rule: TensorTilePass) -> _Match:
+    """What the rule rewrites for the tensor cores of warps. Raises Skip where it cannot."""
+    type = loop.memref_of(found.left.source).element_type
+    assert isinstance(type, AnyFloat)
+    row = engine(rule.engine, type.name)
+    assert row is not None
+    depth = _depth(found.inner, row, ACCESS_BYTES // element_bytes(type))
+    warp_m = _warp_side(launch, found.m, rule.m, row.m)
+    warp_n = _warp_side(launch, found.n, rule.n, row.n)
+    _check_threads(launch, (found.m, warp_m), (found.n, warp_n))
+    return _Match(row, found.inner, found.m, found.n, found.left, found.right, found.masks, warp_m, warp_n, depth)
 
 
 def _read(factor: SSAValue) -> loop.LoadOp:

@@ -5,9 +5,9 @@
 // RUN: not deplodock-opt %s -p 'tensor-tile{m=24}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: not deplodock-opt %s -p 'tensor-tile{engine=fma}' 2>&1 | filecheck %s --check-prefix ENGINE
 
-// TWICE: tensor_tile skipped at @linear: the launch has lane axes already
+// TWICE: tensor_tile skipped at @linear: the launch has axes of an engine already
 // BAD: the option m must be a positive multiple of 16, got 24
-// ENGINE: the option engine must be mma, got fma
+// ENGINE: the option engine must be mma or wgmma, got fma
 
 // Warps of 32 x 16 outputs; masks of the output reach the store, that of k goes, as both slabs are zero there.
 // CHECK-LABEL: func.func @linear

@@ -1,0 +1,137 @@
+"""The axes and the body of a contraction that warpgroups compute: `tensor-tile{engine=wgmma}`.
+
+    tile.launch (.., %m_t = 128 : thread,          tile.launch (.., %m_w = 2 : thread, %m_q = 4 : thread,
+                 %n_t = 128 : thread) {                         %m_g = 8 : thread, %n_t = 4 : thread,
+                                                                %n_j = 16 : register, %m_h = 2 : register,
+                                                                %n_r = 2 : register, %k_e = 64 : engine,
+                                                                %n_e = 128 : engine) {
+      %0 = loop.reduce {arith.addf} %ki = 0 to 64       %a = loop.load %xs[%m_c, %k_e] : ..
+        : f32 {                               ->        %b = loop.load %ws[%n_e, %k_e] : ..
+        ..                                              %c = tile.contract wgmma %a * %b over (%k_e)
+        loop.yield %p : f32                               at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
+
+The engine reads both slabs, so no thread holds a factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of, to_map
+from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
+from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, ROWS, WARPGROUP
+from deplodock.dialects.tile import Binding
+from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder
+from deplodock.passes.tile.rule import Skip
+
+
+@dataclass(frozen=True)
+class WarpgroupMatch:
+    """A contraction that warpgroups can compute: its rows and columns in a CTA, its innermost loop and its loads."""
+
+    m: BlockArgument
+    n: BlockArgument
+    inner: loop.ReduceOp
+    left: loop.LoadOp
+    right: loop.LoadOp
+    masks: Sequence[loop.WhereOp]
+    """The conditions on k, beyond which both factors are zero."""
+
+
+def check_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) -> None:
+    """Raises Skip where the tile of a CTA, of warpgroups of so many rows, is none that the engine multiplies."""
+    m, n = extent_or_one(match.m), extent_or_one(match.n)
+    if m % rows:
+        raise Skip(f"the {m} rows of a CTA are no multiple of the {rows} of a warpgroup")
+    if n not in COLUMNS:
+        raise Skip(f"the {n} columns of a CTA are no multiple of 8 up to 256")
+    if match.inner.trips is None or match.inner.trips % DEPTH:
+        raise Skip(f"a chunk of {match.inner.trips} elements of k is no multiple of the {DEPTH} of a product")
+    outer = match.inner.parent_op()
+    if not isinstance(outer, loop.ReduceOp) or not any(isinstance(op, tile.StageOp) for op in outer.body.block.ops):
+        raise Skip("its chunk has several loops; run chunk-matmul-k with kv=1")
+    if outer.yielded[0] is not match.inner.results[0] or not match.inner.results[0].has_one_use():
+        raise Skip("the sum of a chunk is used by something else than the sum of all")
+    if (threads := m // rows * WARPGROUP) > 1024:
+        raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
+
+
+def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) -> None:
+    """Replace the axes of a CTA's tile, and the loop over a chunk of k by one contract."""
+    m, n, inner = match.m, match.n, match.inner
+    kept = [axis for axis in launch.axes if axis not in (m, n)]
+    names = [(axis.name_hint or "a").removesuffix("_t") for axis in (m, n)]
+    k_name = (inner.iv.name_hint or "k").removesuffix("i")
+    assert inner.trips is not None
+
+    def some(extent: int, binding: Binding, name: str) -> list[SSAValue]:
+        return [append_axis(launch, Axis(extent, binding, name))] if extent > 1 else []
+
+    (m_name, n_name) = names
+    groups = some(extent_or_one(m) // rows, Binding.THREAD, f"{m_name}_w")
+    warp = append_axis(launch, Axis(WARPS.extent, Binding.THREAD, f"{m_name}_q"))
+    row = append_axis(launch, Axis(GROUPS.extent, Binding.THREAD, f"{m_name}_g"))
+    lane = append_axis(launch, Axis(LANES.extent, Binding.THREAD, f"{n_name}_t"))
+    tiles = some(rows // ROWS, Binding.REGISTER, f"{m_name}_i")
+    blocks = some(extent_or_one(n) // 8, Binding.REGISTER, f"{n_name}_j")
+    half = append_axis(launch, Axis(2, Binding.REGISTER, f"{m_name}_h"))
+    pair = append_axis(launch, Axis(2, Binding.REGISTER, f"{n_name}_r"))
+    depth = append_axis(launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
+    column = append_axis(launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
+    rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
+    columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
+    forms = {load: subscripts_of(load) for load in (match.left, match.right)}
+    places = recompute(m, rows_of, launch.body.block), recompute(n, columns_of, launch.body.block)
+    for place, name in zip(places, names, strict=True):
+        place.result.name_hint = f"{name}_c"
+    for mask in match.masks:
+        Rewriter.erase_op(mask)
+    _replace(match, forms, {m: places[0].result, n: column, inner.iv: depth}, _at(column, columns_of))
+    for axis in (m, n):
+        drop_axis(launch, axis)
+    reorder(launch, [*kept, *groups, warp, row, lane, *tiles, *blocks, half, pair, depth, column])
+
+
+def _at(column: SSAValue, parts: Sequence[tuple[SSAValue, int]]) -> tile.Places:
+    """That the right factor's columns are those of the result."""
+    total = Linear()
+    for axis, stride in parts:
+        total = total + Linear.of(axis, stride)
+    map, axes = to_map([total])
+    return tile.Places([column], AffineMap(map.num_dims, 0, map.results), axes)
+
+
+def _replace(
+    match: WarpgroupMatch,
+    forms: Mapping[loop.LoadOp, Sequence[Linear]],
+    places: Mapping[SSAValue, SSAValue],
+    at: tile.Places,
+) -> None:
+    """Put the loads of the engine and the contract where the loop over the chunk stands."""
+    inner, product = match.inner, match.inner.yielded[0].owner
+    assert isinstance(product, Operation)
+    loads = [_moved(load, forms[load], places) for load in (match.left, match.right)]
+    type, depth = inner.results[0].type, places[inner.iv]
+    contract = tile.ContractOp(NAME, [(loads[0].result, loads[1].result)], [depth], at, type)
+    contract.location = product.location
+    contract.result.name_hint = inner.results[0].name_hint
+    Rewriter.insert_op(loads, InsertPoint.before(inner))
+    Rewriter.replace_op(inner, contract)
+
+
+def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue, SSAValue]) -> loop.LoadOp:
+    """The same read at other coordinates."""
+    subscripts: list[Linear] = []
+    for form in forms:
+        for root, place in places.items():
+            form = form.substitute(root, Linear.of(place))
+        subscripts.append(form)
+    made = loop.LoadOp(load.source, *to_map(subscripts))
+    made.location, made.result.name_hint = load.location, load.result.name_hint
+    return made
