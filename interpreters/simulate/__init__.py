@@ -151,7 +151,6 @@ class _Host:
             order = (clusters.reshape(-1, 1) * size + np.arange(size)).reshape(-1)
         Launch(kernel, arguments, self.report, counters, self._check, order, self._most_steps).run()
         for buffer, role in zip(arguments, roles, strict=True):
-            buffer.log = None
             if role is not Role.IN:
                 self._writers[id(buffer)] = caller
 

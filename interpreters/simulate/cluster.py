@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
+from deplodock.interpreters.simulate.access import Check
 from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep
 from deplodock.interpreters.simulate.threads import meet
 
 
 def _barrier(launch: Lockstep, op: ClusterBarrierOp, frame: Frame) -> None:
-    launch.memory.cluster_barrier(op, meet(launch, op, frame))
+    launch.memory.tell(Check.on_cluster_barrier, op, meet(launch, op, frame))
 
 
 def _load(launch: Lockstep, op: ClusterLoadOp, frame: Frame) -> None:

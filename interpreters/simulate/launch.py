@@ -6,29 +6,38 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects.buffers import Memory, memory_of
-from deplodock.dialects.interfaces import Access
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import ForOp
 from deplodock.interpreters.simulate import cluster, machine, mma, moves, sync, threads, tickets, tma, wgmma
-from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import Check
+from deplodock.interpreters.simulate.checks.alignment import Alignment
+from deplodock.interpreters.simulate.checks.bounds import Bounds
+from deplodock.interpreters.simulate.checks.cluster import Clusters
+from deplodock.interpreters.simulate.checks.costs import Costs
+from deplodock.interpreters.simulate.checks.landed import Landed
+from deplodock.interpreters.simulate.checks.proxy import Proxies
+from deplodock.interpreters.simulate.checks.races import Races
+from deplodock.interpreters.simulate.checks.registers import RegisterIndices
 from deplodock.interpreters.simulate.lanes import Frame
-from deplodock.interpreters.simulate.machine import ELEMENTS_AT_ONCE, Lockstep
-from deplodock.interpreters.simulate.memory import AccessLog, Buffer, Layout
-from deplodock.interpreters.simulate.nests import varying_index
+from deplodock.interpreters.simulate.machine import ELEMENTS_AT_ONCE, Handlers, Lockstep
+from deplodock.interpreters.simulate.memory import Buffer, Layout
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.values import Array
 
 _LANES_AT_ONCE = 1 << 18
 
-HANDLERS = {
-    op: run
-    for part in (machine, moves, threads, mma, wgmma, sync, tma, tickets, cluster)
-    for op, run in part.HANDLERS.items()
-}
+_PARTS = (machine, moves, threads, mma, wgmma, sync, tma, tickets, cluster)
+
+HANDLERS: Handlers = {op: handler for part in _PARTS for op, handler in part.HANDLERS.items()}
 """How each operation runs; any other is a scalar operation."""
+
+COUNTS = (Costs,)
+"""What counts in every run."""
+
+CHECKS = (RegisterIndices, Bounds, Alignment, Landed, Races, Clusters, Proxies)
+"""What looks for mistakes, in the order in which they are told what happens."""
 
 
 class Launch(Lockstep):
@@ -48,7 +57,8 @@ class Launch(Lockstep):
 
         `most_steps` are the lane steps that may run, None: any number.
         """
-        super().__init__(kernel, arguments, report, counters, check, HANDLERS, most_steps)
+        checks = (*COUNTS, *CHECKS) if check else COUNTS
+        super().__init__(kernel, arguments, report, counters, check, HANDLERS, checks, most_steps)
         self._order = np.arange(kernel.num_blocks) if order is None else order
 
     def run(self) -> None:
@@ -57,8 +67,7 @@ class Launch(Lockstep):
         Raises:
             UnsupportedError: an op or type that the simulator does not know.
         """
-        self._check_registers()
-        self._log_global_writes()
+        self.memory.tell(Check.on_launch, self._written())
         self.run_ctas()
         self.end()
 
@@ -72,39 +81,14 @@ class Launch(Lockstep):
                 self.values[self.kernel.block_id] = ids.reshape(-1, 1)
                 self.values[self.kernel.thread_id] = np.arange(self.kernel.num_threads).reshape(1, -1)
                 self.block(self.kernel.body.block, Frame((len(ids), self.kernel.num_threads)))
-                self.memory.finish()
+                self.memory.tell(Check.on_finish)
 
-    def _check_registers(self) -> None:
-        if not self.check:
-            return
-        for op, sides in self.accesses.items():
-            for access in sides:
-                if access.memory is not Memory.REGISTER:
-                    continue
-                varying = varying_index(access)
-                if varying is not None:
-                    self._report_varying(op, access, varying)
-
-    def _report_varying(self, op: Operation, access: Access, varying: SSAValue) -> None:
-        names = self.report.names
-        self.report.add(
-            kinds.DYNAMIC_REGISTER_INDEX,
-            op,
-            1,
-            lambda: (
-                f"a subscript of the register array {names.value(access.buffer)} depends on {names.value(varying)}, "
-                "which is no constant after unrolling; unroll its loop or use shared memory"
-            ),
-        )
-
-    def _log_global_writes(self) -> None:
-        """Log the accesses to those arguments that the kernel writes."""
+    def _written(self) -> list[Buffer]:
+        """The buffers in global memory that the kernel writes; those of counters have checks of their own."""
         sides = (access for found in self.accesses.values() for access in found)
         written = {self.identity(access.buffer) for access in sides if access.writes and not access.is_atomic}
-        for parameter in self.kernel.parameters:
-            buffer = self.buffers[parameter]
-            if self.check and isinstance(buffer, Buffer) and self.identity(parameter) in written:
-                buffer.log = AccessLog(buffer.data.size, self.memory.grid)
+        found = {self.identity(parameter): self.buffers[parameter] for parameter in self.kernel.parameters}
+        return [buffer for key, buffer in found.items() if key in written and isinstance(buffer, Buffer)]
 
     def _ctas_at_once(self) -> int:
         threads = self.kernel.num_threads

@@ -14,7 +14,7 @@ from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp
 from deplodock.interpreters.evaluate.machine import TooLong, holds
 from deplodock.interpreters.scalars import check_scalar, evaluate_scalar
-from deplodock.interpreters.simulate.access import MemoryUnit
+from deplodock.interpreters.simulate.access import Check, MemoryUnit
 from deplodock.interpreters.simulate.checks.unwritten import Origins, joined
 from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
 from deplodock.interpreters.simulate.memory import Buffer, Registers, Values
@@ -40,6 +40,7 @@ class Lockstep:
         counters: Counters,
         check: bool,
         handlers: Handlers,
+        checks: Sequence[type[Check]],
         most_steps: int | None = None,
     ) -> None:
         """`most_steps` are the lane steps that may run, None: any number."""
@@ -47,7 +48,7 @@ class Lockstep:
         self.report = report
         self.counters = counters
         self.check = check
-        self.memory = MemoryUnit(kernel, report, counters, check)
+        self.memory = MemoryUnit(kernel, report, counters, check, checks)
         self.buffers: dict[SSAValue, Buffer | Registers] = dict(zip(kernel.parameters, arguments, strict=True))
         self.values: dict[SSAValue, Array] = {}
         self.origins = Origins(self.memory, self.buffers, report)

@@ -216,13 +216,12 @@ class Written:
 class Buffer:
     """Global memory (one copy), or shared memory (one copy a CTA): elements in row-major order, copy after copy.
 
-    `written` is None if all elements are known to hold values; `log` is None if no race is possible or checked.
+    `written` is None if all elements are known to hold values.
     """
 
     layout: Layout
     data: Array
     written: Written | None = None
-    log: AccessLog | None = None
 
     @classmethod
     def of(cls, layout: Layout, values: Array) -> Buffer:

@@ -190,8 +190,6 @@ class Sampler:
         counters = self.counters.setdefault(name, Counters())
         most = self._most_steps[launch.kernel][1]
         Launch(launch.kernel, launch.arguments, self.report, counters, True, launch.ctas, most).run()
-        for buffer in launch.arguments:
-            buffer.log = None
         self.ran[name] = max(self.ran.get(name, 0), len(launch.ctas))
 
     def _written(

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
 from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import Check
 from deplodock.interpreters.simulate.checks.flight import Copies
 from deplodock.interpreters.simulate.checks.phases import Barrier, Phases
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
@@ -42,7 +43,7 @@ class SyncUnit(Unit):
     def arrive(self, op: ArriveOp, frame: Frame, slot: Array) -> None:
         """Let lanes arrive, or the warps that they make."""
         barrier, lanes = self._barrier(op, op.barrier), all_lanes(frame)
-        self._memory.proxies.hand_over(lanes)
+        self._memory.tell(Check.on_arrive, lanes)
         bytes = 0 if op.expect is None else op.expect.value.data
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             threads = np.flatnonzero(here)

@@ -13,6 +13,7 @@ from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
 from deplodock.dialects.kernel.tma import TmaLoadOp, box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import Check
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
 from deplodock.interpreters.simulate.memory import Buffer, Values
@@ -71,16 +72,6 @@ class TmaUnit(Unit):
         if not inside.active:
             return
         start = np.where(outside, 0, start)
-        self._report_where(
-            kinds.MISSING_FENCE,
-            op,
-            self._memory.proxies.unfenced(destination, start, elements),
-            inside,
-            lambda lane: (
-                f"{lane} copies a box to {self._name(op)} where threads wrote before; each needs a "
-                "kernel.fence_proxy_async after its write, before it hands that over"
-            ),
-        )
         access = Access(op, op.destination, True, AffineMap.identity(0), (), (elements,))
         copies = self._memory.box(access, destination, start, self._box(op, source, first, box), inside)
         self._sync.signal(op, op.barrier, inside, slot, copies, op.tensor_map.bytes)
@@ -109,7 +100,7 @@ class TmaUnit(Unit):
 
 
 def _fence(launch: Lockstep, op: FenceProxyAsyncOp, frame: Frame) -> None:
-    launch.memory.proxies.fence(all_lanes(frame))
+    launch.memory.tell(Check.on_fence_proxy, all_lanes(frame))
     if launch.memory.phases is not None:
         launch.memory.phases.fence(all_lanes(frame))
 

@@ -6,7 +6,14 @@ A thread fences its own writes, and does so before it hands them over: at a barr
 from __future__ import annotations
 
 import numpy as np
+from xdsl.ir import Operation
 
+from deplodock.dialects.interfaces import Access, accesses_of
+from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import Check, MemoryUnit, Touch
+from deplodock.interpreters.simulate.checks.flight import Copies
+from deplodock.interpreters.simulate.elements import select
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import Buffer
 from deplodock.interpreters.values import Array
 
@@ -14,42 +21,73 @@ _FENCED = 0
 _EXPOSED = -1
 
 
-class Proxies:
+class Proxies(Check):
     """The elements of the CTAs that run together: fenced, written by a thread, or handed over without a fence."""
 
-    def __init__(self, ctas: int) -> None:
-        self._ctas = ctas
+    def __init__(self, memory: MemoryUnit) -> None:
+        super().__init__(memory)
+        made = [access.buffer for op in memory.ops for access in accesses_of(op) if access.by_proxy and access.writes]
+        self._boxed = {buffer.owner for buffer in made}
+        """What allocates the memory that boxes are copied to."""
         self._marks: dict[int, Array] = {}
         """By buffer: 0, 1 + the thread that wrote the element, or -1."""
 
-    def watch(self, buffer: Buffer) -> None:
-        """Follow the writes of a buffer that takes boxes."""
-        self._marks.setdefault(id(buffer), np.zeros(buffer.data.size, np.int32))
+    def on_start(self) -> None:
+        """Nobody has written anything."""
+        self._marks = {}
 
-    def write(self, buffer: Buffer, element: Array, thread: Array) -> None:
+    def on_allocate(self, op: Operation, buffer: Buffer) -> None:
+        """Follow the writes of a buffer that takes boxes."""
+        if op in self._boxed:
+            self._marks[id(buffer)] = np.zeros(buffer.data.size, np.int32)
+
+    def on_write(self, touch: Touch, elements: Array) -> None:
         """Threads write elements."""
-        if (marks := self._marks.get(id(buffer))) is not None:
+        if (marks := self._marks.get(id(touch.buffer))) is not None:
+            lanes = elements, np.arange(self.memory.threads)
+            element, thread = (select(one, touch.access, touch.frame.shape, touch.frame.mask) for one in lanes)
             marks[element] = thread + 1
 
-    def fence(self, lanes: Array) -> None:
-        """Lanes, of shape [CTAs, threads], fence what they wrote."""
-        ctas = np.arange(self._ctas).reshape(-1, 1)
-        for marks in self._marks.values():
-            mine = marks.reshape(self._ctas, -1)
-            mine[(mine > 0) & lanes[ctas, np.maximum(mine, 1) - 1]] = _FENCED
+    def on_land(self, copies: Copies, is_same_in_ctas: bool) -> None:
+        """Copies of threads are their writes."""
+        if not copies.is_box and (marks := self._marks.get(id(copies.buffer))) is not None:
+            marks[copies.element] = copies.thread + 1
 
-    def hand_over(self, lanes: Array) -> None:
-        """Lanes let others go on."""
-        ctas = np.arange(self._ctas).reshape(-1, 1)
-        for marks in self._marks.values():
-            mine = marks.reshape(self._ctas, -1)
-            mine[(mine > 0) & lanes[ctas, np.maximum(mine, 1) - 1]] = _EXPOSED
+    def on_fence_proxy(self, lanes: Array) -> None:
+        """Lanes fence what they wrote."""
+        self._mark(lanes, _FENCED)
 
-    def unfenced(self, buffer: Buffer, start: Array, elements: int) -> Array:
-        """Whether a copy of so many elements from `start` of each lane on goes where some are not fenced."""
+    def on_arrive(self, lanes: Array) -> None:
+        """Lanes hand over what they wrote."""
+        self._mark(lanes, _EXPOSED)
+
+    def on_barrier(self, ctas: Array) -> None:
+        """All threads of some CTAs hand over what they wrote."""
+        self._mark(np.broadcast_to(ctas.reshape(-1, 1), (self.memory.ctas, self.memory.threads)), _EXPOSED)
+
+    def _mark(self, lanes: Array, mark: int) -> None:
+        """Mark what lanes wrote, of shape [CTAs, threads]."""
+        ctas = np.arange(self.memory.ctas).reshape(-1, 1)
+        for marks in self._marks.values():
+            mine = marks.reshape(self.memory.ctas, -1)
+            mine[(mine > 0) & lanes[ctas, np.maximum(mine, 1) - 1]] = mark
+
+    def on_box(self, access: Access, buffer: Buffer, start: Array, elements: int, frame: Frame) -> None:
+        """Report boxes that go where some elements are not fenced."""
         marks = self._marks.get(id(buffer))
         if marks is None:
-            return np.zeros((1, 1), np.bool_)
-        ctas = np.arange(self._ctas).reshape(-1, 1)
+            return
+        ctas = np.arange(self.memory.ctas).reshape(-1, 1)
         box = start + np.arange(elements).reshape(-1, 1, 1)
-        return (marks.reshape(self._ctas, -1)[ctas, box] != _FENCED).any(axis=0)
+        wrong = (marks.reshape(self.memory.ctas, -1)[ctas, box] != _FENCED).any(axis=0) & all_lanes(frame)
+        if not wrong.any():
+            return
+        self.report.add(
+            kinds.MISSING_FENCE,
+            access.op,
+            frame.count(wrong),
+            lambda: (
+                f"{self.memory.lane(frame.first(wrong))} copies a box to {self.memory.name(access)} where threads "
+                "wrote before; each needs a kernel.fence_proxy_async after its write, before it hands that over"
+            ),
+        )
