@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TypeVar, cast
 
-from xdsl.dialects.builtin import AffineMapAttr, MemRefType
+from xdsl.dialects.builtin import AffineMapAttr, MemRefType, StringAttr
 from xdsl.ir import Attribute, Block, Region
-from xdsl.ir.affine import AffineExpr
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import IRDLOperation, irdl_op_definition
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -86,6 +86,24 @@ class Subscripts(AffineDirective):
     write = staticmethod(AffineWriter.subscripts)
 
 
+class MatrixSubscripts(Subscripts):
+    """`[expr, ...]` over the coordinates `d0` and `d1` of a matrix and the operands, directly behind an operand."""
+
+    as_symbols = True
+    rank = 2
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        pos = parser.pos
+        super().parse(parser, state)
+        set_coordinates(parser, state, (self.map,), self.rank, pos)
+
+
+class VectorSubscripts(MatrixSubscripts):
+    """`[expr, ...]` over the coordinate `d0` of a vector and the operands, directly behind an operand."""
+
+    rank = 1
+
+
 class Subscript(Subscripts):
     """`[expr]`, directly behind an operand."""
 
@@ -111,6 +129,22 @@ class Index(AffineDirective):
 
     read = staticmethod(AffineReader.single)
     write = staticmethod(AffineWriter.bound)
+
+
+@irdl_custom_directive
+class Word(CustomDirective):
+    """A word, which is a property."""
+
+    word: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.word.set(state, StringAttr(parser.parse_identifier()))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        word = self.word.get(op)
+        assert isinstance(word, StringAttr)
+        state.print_whitespace(printer)
+        printer.print_string(word.data)
 
 
 @irdl_custom_directive
@@ -165,6 +199,20 @@ class SameType(TypePair):
         return type, type
 
 
+def set_coordinates(
+    parser: Parser, state: ParsingState, variables: Sequence[AttributeVariable], rank: int, pos: int
+) -> None:
+    """Give maps over coordinates and operands, read without their rank, as many dimensions, and all the operands."""
+    given = {variable.name: state.properties.get(variable.name) for variable in variables}
+    maps = {name: attribute.data for name, attribute in given.items() if isinstance(attribute, AffineMapAttr)}
+    operands = max(map.num_symbols for map in maps.values())
+    used = max((dim for map in maps.values() for expr in map.results for dim in expr.used_dims()), default=-1)
+    if used >= rank:
+        parser.raise_error(f"d{used} is not one of the coordinates, of which there are {rank}", pos)
+    for name, map in maps.items():
+        state.properties[name] = AffineMapAttr(AffineMap(rank, operands, map.results))
+
+
 def parse_memref(parser: Parser) -> MemRefType[Attribute]:
     """Parse a type that must be a memref."""
     pos = parser.pos
@@ -195,7 +243,10 @@ def print_body(printer: Printer, op: IRDLOperation, body: Region) -> None:
     printer.print_region(body, print_entry_block_args=False, print_empty_block=False)
 
 
-DIRECTIVES = (Subscripts, Subscript, Index, Condition, Conditions, SameType, Memref, MemrefOf)
+DIRECTIVES = (
+    *(Subscripts, Subscript, MatrixSubscripts, VectorSubscripts, Index, Condition, Conditions),
+    *(Word, Memref, MemrefOf, SameType),
+)
 """The directives that every format may use."""
 
 _Op = TypeVar("_Op", bound=IRDLOperation)

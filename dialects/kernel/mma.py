@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, IndexType, MemRefType, StringAttr
 from xdsl.ir import Operation, SSAValue
@@ -13,20 +12,17 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     prop_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, verify_divisors
+from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.buffers import Memory, memory_of, memref_of, verify_buffer
 from deplodock.dialects.engines import ENGINES, Engine
-from deplodock.dialects.formats import parse_memref
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import Access, AccessEffects, Feature, NeedsFeature, TouchesMemory, row
 
 
@@ -58,7 +54,7 @@ class Fragment:
         return [Access(op, self.buffer, writes, map, self.indices, extents) for _, map in self.registers()]
 
 
-@irdl_op_definition
+@op_definition
 class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """A warp multiplies two matrices and adds the product to a third; each lane holds a fragment of each.
 
@@ -85,6 +81,12 @@ class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
     sums_map = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects())
+    assembly_format = (
+        "custom<Word>($instruction) $left custom<MatrixSubscripts>($left_indices, $left_map)"
+        " `*` $right custom<VectorSubscripts>($right_indices, $right_map)"
+        " `into` $sums custom<MatrixSubscripts>($sums_indices, $sums_map) attr-dict"
+        " `:` custom<Memref>(type($left)) `,` custom<Memref>(type($right)) `->` custom<Memref>(type($sums))"
+    )
 
     def __init__(self, instruction: str, *places: tuple[SSAValue, AffineMap, Sequence[SSAValue]]):
         """The places are those of the left and the right factor and of the sums."""
@@ -136,46 +138,6 @@ class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
                 f"{self.instruction.data} multiplies two of {wanted} to {self.engine.result}, "
                 f"got {left}, {right} and {sums}"
             )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.instruction.data} ")
-        for fragment, word in zip(self.fragments, (" * ", " into ", ""), strict=True):
-            printer.print_operand(fragment.buffer)
-            AffineWriter(printer, fragment.indices, as_symbols=True).subscripts(fragment.map.results)
-            printer.print_string(word)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list([self.left.type, self.right.type], printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.sums.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        instruction = parser.parse_identifier()
-        dims = (2, 1, 2)
-        read: list[tuple[UnresolvedOperand, AffineMap, list[SSAValue]]] = []
-        for count, word in zip(dims, ("*", "into", None), strict=True):
-            buffer, reader, pos = parser.parse_unresolved_operand(), AffineReader(parser, as_symbols=True), parser.pos
-            subscripts = reader.subscripts()
-            used = max((dim for expr in subscripts for dim in expr.used_dims()), default=-1)
-            if used >= count:
-                parser.raise_error(f"a fragment of {count} coordinates has no d{used}", pos, parser.pos)
-            read.append((buffer, reader.map(subscripts, count), reader.operands))
-            if word == "*":
-                parser.parse_punctuation(word)
-            elif word:
-                parser.parse_keyword(word)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = [parse_memref(parser)]
-        parser.parse_punctuation(",")
-        types.append(parse_memref(parser))
-        parser.parse_punctuation("->")
-        types.append(parse_memref(parser))
-        buffers = [parser.resolve_operand(buffer, type) for (buffer, _, _), type in zip(read, types, strict=True)]
-        op = cls(instruction, *((b, map, values) for b, (_, map, values) in zip(buffers, read, strict=True)))
-        op.attributes |= attributes
-        return op
 
 
 def _element(fragment: Fragment) -> str:

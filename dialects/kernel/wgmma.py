@@ -50,7 +50,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.buffers import Memory, memory_of, memref_of, verify_buffer
 from deplodock.dialects.elements import listed
-from deplodock.dialects.formats import Subscripts, op_definition
+from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
@@ -145,22 +145,6 @@ class ProductShape(CustomDirective):
         printer.print_string(f"m{ROWS}n{op.extent}k{DEPTH}")
 
 
-class TileSubscripts(Subscripts):
-    """`[expr, ...]` over the coordinates `d0` and `d1` of a tile, and the operands."""
-
-    as_symbols = True
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        pos = parser.pos
-        super().parse(parser, state)
-        map = state.properties[self.map.name]
-        assert isinstance(map, AffineMapAttr)
-        used = max((dim for expr in map.data.results for dim in expr.used_dims()), default=0)
-        if used > 1:
-            parser.raise_error(f"a tile has the coordinates d0 and d1, so d{used} is none of them", pos)
-        self.map.set(state, AffineMapAttr(AffineMap(2, map.data.num_symbols, map.data.results)))
-
-
 @op_definition
 class WgmmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
     """Starts to add the product of two tiles to accumulators in registers, as a warpgroup.
@@ -188,10 +172,10 @@ class WgmmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
     map = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects(), OrdersSharedMemory(), Collective())
-    custom_directives = (ProductShape, TileSubscripts)
+    custom_directives = (ProductShape,)
     assembly_format = (
-        "custom<ProductShape>($columns) $left_buffer custom<TileSubscripts>($left_indices, $left_map)"
-        " `*` $right_buffer custom<TileSubscripts>($right_indices, $right_map)"
+        "custom<ProductShape>($columns) $left_buffer custom<MatrixSubscripts>($left_indices, $left_map)"
+        " `*` $right_buffer custom<MatrixSubscripts>($right_indices, $right_map)"
         " `into` $accumulators custom<Subscripts>($indices, $map) attr-dict"
         " `:` custom<Memref>(type($left_buffer)) `*` custom<Memref>(type($right_buffer))"
         " `into` custom<Memref>(type($accumulators))"

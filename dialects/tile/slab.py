@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl.declarative_assembly_format import AttributeVariable, ParsingState, TypeDirective, irdl_custom_directive
@@ -13,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.buffers import memory_of, memref_of, verify_buffer
-from deplodock.dialects.formats import Conditions, Memref, Subscripts, parse_memref
+from deplodock.dialects.formats import Conditions, Memref, Subscripts, parse_memref, set_coordinates
 
 
 def verify_slab(
@@ -71,7 +70,7 @@ class SlabType(Memref):
         pos = parser.pos
         slab = parse_memref(parser)
         self.type.set(state, [slab])
-        _set_coordinates(parser, state, (self.map, self.where), len(slab.get_shape()), pos)
+        set_coordinates(parser, state, (self.map, self.where), len(slab.get_shape()), pos)
 
 
 @irdl_custom_directive
@@ -88,18 +87,4 @@ class SlotsType(Memref):
         if rank < 0:
             parser.raise_error("the destination of a copy has its slots as the first dimension", pos, parser.pos)
         self.type.set(state, [slots])
-        _set_coordinates(parser, state, (self.map,), rank, pos)
-
-
-def _set_coordinates(
-    parser: Parser, state: ParsingState, variables: Sequence[AttributeVariable], rank: int, pos: int
-) -> None:
-    """Give maps over slab coordinates, read before the rank of the slab, as many dimensions, and all the operands."""
-    given = {variable.name: state.properties.get(variable.name) for variable in variables}
-    maps = {name: attribute.data for name, attribute in given.items() if isinstance(attribute, AffineMapAttr)}
-    operands = max(map.num_symbols for map in maps.values())
-    used = max((dim for map in maps.values() for expr in map.results for dim in expr.used_dims()), default=-1)
-    if used >= rank:
-        parser.raise_error(f"the slab has {rank} dimensions, so d{used} is not one of its coordinates", pos)
-    for name, map in maps.items():
-        state.properties[name] = AffineMapAttr(AffineMap(rank, operands, map.results))
+        set_coordinates(parser, state, (self.map,), rank, pos)

@@ -67,7 +67,7 @@ kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
 
 // -----
 
-// CHECK: a fragment of 1 coordinates has no d1
+// CHECK: d1 is not one of the coordinates, of which there are 1
 kernel.func @k() blocks(%block = 1) threads(%thread = 32) {
   %a = kernel.alloc : memref<2x4xbf16, #tile.memory<register>>
   %b = kernel.alloc : memref<4xbf16, #tile.memory<register>>

@@ -24,7 +24,7 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
 
 // -----
 
-// CHECK: a tile has the coordinates d0 and d1, so d2 is none of them
+// CHECK: d2 is not one of the coordinates, of which there are 2
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>

@@ -373,7 +373,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 // -----
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:50
-// CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
+// CHECK: d1 is not one of the coordinates, of which there are 1
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   %0 = tile.stage %x[0, d1] : memref<8x8xf32> to memref<4xf32, #tile.memory<register>>
   func.return
@@ -532,7 +532,7 @@ func.func @f(%x: memref<8x8xf32>) {
 // -----
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:65
-// CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
+// CHECK: d1 is not one of the coordinates, of which there are 1
 func.func @f(%x: memref<8x8xf32>) {
   %0 = tile.stage %x[0, d0] where (d1 < 3) : memref<8x8xf32> to memref<4xf32, #tile.memory<register>>
   func.return

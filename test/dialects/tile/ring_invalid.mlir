@@ -28,7 +28,7 @@ func.func @f(%x: memref<8xf32>) {
 // -----
 
 // CHECK: ring_invalid.mlir:[[# @LINE + 5]]:57
-// CHECK: the slab has 1 dimensions, so d1 is not one of its coordinates
+// CHECK: d1 is not one of the coordinates, of which there are 1
 func.func @f(%x: memref<8xf32>) {
   %ring = tile.ring 2
   %s = tile.alloc : memref<2x4xf32, #tile.memory<shared>>
