@@ -18,7 +18,7 @@
 // CHECK:      wgmma_m64n8k16_bf16_left_transposed(&acc[0][0][0][0], tile_descriptor(&ws[5120], 16, 1024, 1), tile_descriptor(&xs[0], 16, 1024, 1));
 // CHECK-NEXT: asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 // CHECK-NEXT: asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-kernel.func @k() blocks(%block = 3) threads(%thread = 256) {
+kernel.func @k_wgmma() blocks(%block = 3) threads(%thread = 256) {
   %xs = kernel.alloc : memref<2x128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %ws = kernel.alloc : memref<2x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %acc = kernel.alloc : memref<2x16x2x2xf32, #tile.memory<register>>
