@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deplodock.passes.pipeline import RULES
+
 RULE = '''"""reverse-blocks: walk the tiles of a launch in another order."""
 
 from dataclasses import dataclass
@@ -50,6 +52,7 @@ DRAW = """
 import random
 from deplodock.fuzz.schedules import draw_rules
 from deplodock.passes.options import Kind
+from deplodock.passes.pipeline import RULES
 drawn = {kind: [rule for rule in draw_rules(random.Random(1), kind) if rule.name == "reverse-blocks"] for kind in Kind}
 print({kind.value: [rule.given() for rule in rules] for kind, rules in drawn.items()})
 """
@@ -93,7 +96,7 @@ def run(site: Path, *command: str) -> str:
 
 def test_passes_are_shown_with_it(site: Path) -> None:
     shown = run(site, "-m", "deplodock.tools.opt", "--show-passes")
-    assert "\nt:017 reverse-blocks: Reverse the first block axes.\n        count" in shown
+    assert f"\nt:{len(RULES) + 1:03d} reverse-blocks: Reverse the first block axes.\n        count" in shown
 
 
 def test_a_schedule_names_it(site: Path) -> None:
