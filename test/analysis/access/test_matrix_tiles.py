@@ -56,12 +56,30 @@ def test_a_tile_has_a_descriptor(
     ("shape", "swizzle", "subscripts", "columns", "reason"),
     [
         ("64x64", "", "d0, d1", 64, "%w must have a layout #tile.swizzle<..>"),
-        ("64x64", "#tile.swizzle<128>, ", "d0, d1 * 2", 64, "must walk the lines of %w by one element"),
-        ("128x64", "#tile.swizzle<128>, ", "d0 * 2, d1", 64, "the other step from line to line, 128 bytes"),
+        (
+            "64x64",
+            "#tile.swizzle<128>, ",
+            "d0, d1 * 2",
+            64,
+            "one coordinate of the tile must walk the lines of %w by one element",
+        ),
+        (
+            "128x64",
+            "#tile.swizzle<128>, ",
+            "d0 * 2, d1",
+            64,
+            "by one element, and the other step from line to line, 128 bytes",
+        ),
         ("64x64", "#tile.swizzle<128>, ", "d0, d1 + %t mod 2", 64, "a multiple of 32 bytes in a line of %w"),
         ("72x64", "#tile.swizzle<128>, ", "d0 + %t mod 2 * 4, d1", 64, "a multiple of 8 lines of %w, 1024 bytes"),
         ("64x64", "#tile.swizzle<128>, ", "d1, d0 + 32", 32, "a multiple of 128 bytes in a line of %w"),
-        ("2x64x64", "#tile.swizzle<128>, ", "d0 floordiv 64, d1, d0 mod 64", 96, "must fill them, 64 elements each"),
+        (
+            "2x64x64",
+            "#tile.swizzle<128>, ",
+            "d0 floordiv 64, d1, d0 mod 64",
+            96,
+            "rows that walk the lines of %w must fill them, 64 elements each; got 96",
+        ),
         ("64x64", "#tile.swizzle<128>, ", "d0 floordiv 2 * 2, d1", 64, "step from line to line"),
     ],
 )

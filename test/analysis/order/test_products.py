@@ -50,10 +50,17 @@ def test_a_group_that_stays_in_flight_may_be_read_one_step_later() -> None:
     [
         ([(WAIT, "")], "%xs is overwritten by kernel.tma_load while kernel.wgmma of it is in flight"),
         ([(WAIT, ""), ("to 6 {", "to 3 {"), ("(%k < 4)", "(%k < 1)")], "%sums is read by loop.load while kernel.wgmma"),
-        ([(WAIT, "    kernel.wgmma_wait 1\n")], "kernel.wgmma of it is in flight"),
+        (
+            [(WAIT, "    kernel.wgmma_wait 1\n")],
+            "kernel.wgmma of it is in flight with no kernel.wgmma_wait between them; wait for its group",
+        ),
         ([(WAIT + ARRIVE, ARRIVE + WAIT)], "%xs is read by kernel.wgmma and then overwritten by kernel.tma_load"),
         ([(ARRIVE, "")], "0 of 8 arrivals come before"),
-        ([(FENCE, "")], "missing fence of products: %sums is written by loop.store and then added to by kernel.wgmma"),
+        (
+            [(FENCE, "")],
+            "missing fence of products: %sums is written by loop.store and then added to by kernel.wgmma with no "
+            "kernel.wgmma_fence between",
+        ),
         ([(FENCE, WRITE + "    kernel.barrier\n" + FENCE)], "missing proxy fence: %xs is written by loop.store"),
         (
             [("%thread floordiv 128 * 64 + d0, %s * 16 + d1", "%thread floordiv 128 * 64 + d0, %s * 8 + d1")],

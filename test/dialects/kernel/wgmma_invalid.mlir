@@ -129,3 +129,15 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
   %sums = kernel.alloc : memref<32xf32, #tile.memory<shared>>
   "kernel.wgmma"(%xs, %xs, %acc) <{columns = 64 : i64, left_map = affine_map<(d0) -> (d0, 0)>, right_map = affine_map<(d0, d1) -> (d0, d1)>, map = affine_map<() -> (0)>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}> : (memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>, memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>, memref<32xf32, #tile.memory<register>>) -> ()
 }
+
+// -----
+
+// CHECK: sums are neighbours in row-major order, got memref<32xf32, strided<[2]>, #tile.memory<register>>
+kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %fs = kernel.alloc : memref<64x32xf32, #tile.swizzle<128>, #tile.memory<shared>>
+  %acc = kernel.alloc : memref<32xf32, strided<[2]>, #tile.memory<register>>
+  %sums = kernel.alloc : memref<32xf32, #tile.memory<shared>>
+  kernel.wgmma m64n64k16 %xs[d0, d1] * %xs[d0, d1] into %acc[0] : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, strided<[2]>, #tile.memory<register>>
+}

@@ -105,7 +105,60 @@ READ = """func.func @k(%x: memref<4x16xf32>, %out: memref<4x64xf32>) {{
 MASKED = MATMUL.replace("    loop.for %j = 0 to 64 {\n", "    loop.for %j = 0 to 64 {\n      loop.where %i < 60\n")
 MASKED_ROWS = ROWS.replace("    loop.for %j = 0 to 64 {\n", "    loop.for %j = 0 to 64 {\n      loop.where %j < 60\n")
 
+TENSOR = """func.func @k(%x: memref<256x64xbf16>, %w: memref<256x64xbf16>, %out: memref<256x256xf32>) {
+  tile.launch (%m = 256 : thread, %n = 256 : thread) {
+    %xs = tile.stage %x[d0, d1] : memref<256x64xbf16> to memref<256x64xbf16, #tile.memory<shared>>
+    %ws = tile.stage %w[d0, d1] : memref<256x64xbf16> to memref<256x64xbf16, #tile.memory<shared>>
+    %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+      %a = loop.load %xs[%m, %k] : memref<256x64xbf16, #tile.memory<shared>>
+      %af = arith.extf %a : bf16 to f32
+      %b = loop.load %ws[%n, %k] : memref<256x64xbf16, #tile.memory<shared>>
+      %bf = arith.extf %b : bf16 to f32
+      %p = arith.mulf %af, %bf : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<256x256xf32>
+  }
+  func.return
+}
+"""
+OUTSIDE = """func.func @k(%x: memref<64x64xbf16>, %w: memref<64x64xbf16>, %out: memref<64x64xf32>) {
+  tile.launch (%m = 64 : thread, %n = 64 : thread) {
+    %xs = tile.stage %x[d0, d1] : memref<64x64xbf16> to memref<64x64xbf16, #tile.memory<shared>>
+    %ws = tile.stage %w[d0, d1] : memref<64x64xbf16> to memref<64x64xbf16, #tile.memory<shared>>
+    %acc = loop.reduce {arith.addf} %ko = 0 to 4 : f32 {
+      %b = loop.load %ws[%n, %ko] : memref<64x64xbf16, #tile.memory<shared>>
+      %acc1 = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+        %a = loop.load %xs[%m, %ko * 16 + %k] : memref<64x64xbf16, #tile.memory<shared>>
+        %af = arith.extf %a : bf16 to f32
+        %bf = arith.extf %b : bf16 to f32
+        %p = arith.mulf %af, %bf : f32
+        loop.yield %p : f32
+      }
+      loop.yield %acc1 : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<64x64xf32>
+  }
+  func.return
+}
+"""
+TWO_ROWS = TENSOR.replace("%m = 256", "%u = 4 : thread, %m = 64").replace("[%m, ", "[%u * 64 + %m, ")
+BESIDE = TENSOR.replace("      %p = ", "      %one = arith.constant 1.0 : f32\n      %p = ")
+UNSTAGED = TENSOR.replace(
+    "loop.load %ws[%n, %k] : memref<256x64xbf16, #tile.memory<shared>>", "loop.load %w[%n, %k] : memref<256x64xbf16>"
+)
+
 REFUSED = [
+    (TWO_ROWS, "tensor-tile", "the rows of a CTA run along 2 axes of constant extent, not along one"),
+    (BESIDE, "tensor-tile", "the loop over %k holds arith.constant besides its product"),
+    (OUTSIDE, "tensor-tile", "%b is read outside the loop over %k"),
+    (UNSTAGED, "tensor-tile", "%w is read from global memory; run stage-inputs first"),
+    (TENSOR, "tensor-tile{m=16 n=8}", "warps of so few outputs make 16384 threads of a CTA, above 1024"),
+    (
+        TENSOR,
+        "tensor-tile{m=64 n=64},permute-register-tile{m=strips}",
+        "tensor-tile has placed the registers as its instruction wants them",
+    ),
     (
         MATMUL,
         "tileify,register-tile{m=2 n=2},blockify-launch{m=16 n=16}",
