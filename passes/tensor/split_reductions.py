@@ -31,7 +31,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.cost import Rates, Work
-from deplodock.analysis.machine.targets import WARP, target_of
+from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, target_of
 from deplodock.analysis.shape.fusion import Demand, dependence, is_contraction
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
@@ -104,7 +104,8 @@ class _Cut:
 class _Plan:
     """What a reduction of `shape` over the dimensions `reduced` costs, in one step (`uncut`) and in two.
 
-    `moved` bytes and `work` are those of one step; an element of the results has `size` bytes.
+    `moved` bytes and `work` are those of one step; an element of the results has `size` bytes. Accesses of
+    what is read take up to `vector` elements.
     """
 
     shape: tuple[int, ...]
@@ -113,6 +114,7 @@ class _Plan:
     moved: int
     work: Work
     size: int
+    vector: int
     uncut: float
 
     @staticmethod
@@ -120,7 +122,10 @@ class _Plan:
         """The plan of a reduction together with what its kernel computes before it."""
         group = pricing.alone(op)
         size = sum(element_bytes(element_of(value)) for value in op.outputs)
-        return _Plan(shape_of(op.inputs[0]), op.reduced, rates, *group.traffic(rates), size, group.nanoseconds(rates))
+        widest = max((element_bytes(element_of(value)) for value in group.reads), default=ACCESS_BYTES)
+        vector = max(VECTOR, ACCESS_BYTES // widest)
+        shape, (moved, work) = shape_of(op.inputs[0]), group.traffic(rates)
+        return _Plan(shape, op.reduced, rates, moved, work, size, vector, group.nanoseconds(rates))
 
     def cuts(self, parts: int) -> Iterator[_Cut]:
         """For each dimension the cut into `parts` parts to twice as many that leaves least over."""
@@ -128,7 +133,7 @@ class _Plan:
             extent, before = self.shape[dim], prod(self.shape[d] for d in self.reduced if d < dim)
             count = -(-parts // max(before, 1))
             shortest = 2 if dim == self.reduced[-1] else 1
-            unit = VECTOR if dim == len(self.shape) - 1 and extent >= count * VECTOR else 1
+            unit = self.vector if dim == len(self.shape) - 1 and extent >= count * self.vector else 1
             lengths = {extent // some // unit * unit for some in range(count, 2 * count + 1)}
             usable = sorted(n for n in lengths if shortest <= n <= extent // 2)
             if usable:

@@ -17,6 +17,18 @@ func.func @prime(%x: tensor<10000019xf32>) -> tensor<f32> {
 
 // -----
 
+// Parts of halves start at multiples of 8 elements, as wide accesses do.
+// CHECK-LABEL: func.func @halves
+// CHECK-NEXT:    %{{.*}} = tensor_ext.elementwise {arith.extf}
+// CHECK-NEXT:    %{{.*}} = tensor_ext.index_map %{{.*}} affine_map<(d0, d1) -> (((d0 * 5872) + d1))>
+func.func @halves(%x: tensor<10000019xbf16>) -> tensor<f32> {
+  %w = tensor_ext.elementwise {arith.extf} %x : tensor<10000019xbf16> -> tensor<10000019xf32>
+  %sum = tensor_ext.reduce {arith.addf} %w dims [0] : tensor<10000019xf32> -> tensor<f32>
+  func.return %sum : tensor<f32>
+}
+
+// -----
+
 // The dimensions before the one that is cut are free in the first step.
 // CHECK-LABEL: func.func @cube
 // CHECK-NEXT:    %[[P:.*]] = tensor_ext.index_map %x affine_map<(d0, d1, d2, d3) -> (d0, ((d1 * 32) + d2), d3)> : tensor<64x1024x1024xf32> -> tensor<64x32x32x1024xf32>
