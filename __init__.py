@@ -24,7 +24,14 @@ def __getattr__(name: str) -> object:
     """Import a public name on first use, so that `import deplodock` itself stays cheap."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'deplodock' has no attribute '{name}'")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    try:
+        module = importlib.import_module(_MODULE_OF[name])
+    except ModuleNotFoundError as error:
+        reason = importlib.import_module("deplodock.errors").missing_package(error.name or "")
+        if reason is None:
+            raise
+        raise ModuleNotFoundError(f"deplodock.{name}: {reason}", name=error.name) from None
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,23 @@
 
 from xdsl.utils.exceptions import DiagnosticException
 
+_EXTRAS = {
+    "torch": "torch",
+    "functorch": "torch",
+    "transformers": "models",
+    "safetensors": "models",
+    "huggingface_hub": "models",
+    "pycuda": "cuda",
+}
+"""The extra of deplodock that brings a package."""
+
+
+def missing_package(module: str, extra: str | None = None) -> str | None:
+    """That a module is missing, and how to install the extra that brings it; None for one that none does."""
+    package = module.partition(".")[0]
+    extra = extra or _EXTRAS.get(package)
+    return None if extra is None else f"this needs the package {package}: pip install 'deplodock[{extra}]'"
+
 
 class Error(DiagnosticException):
     """Base of all errors that deplodock raises on purpose; tools print its text without a traceback.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -25,7 +25,12 @@ _LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 
 
 def read_model(
-    name: str, *, layer: int | None = None, seq_len: int | None = None, weights: bool = True, seed: int = 0
+    name: str,
+    *,
+    layer: int | None = None,
+    seq_len: int | None = None,
+    weights: Literal["read", "random", "none"] = "read",
+    seed: int = 0,
 ) -> CapturedProgram:
     """Capture the forward pass of a model, or of one of its layers, in float32 for one sequence without padding.
 
@@ -35,8 +40,9 @@ def read_model(
         name: a folder with a `config.json`, or a Hugging Face id.
         layer: the number of a layer, from 0: the program takes what the model passes to that layer; by default all.
         seq_len: the tokens of the sequence; by default 128, or as many as the model takes.
-        weights: whether to read the weights; without them parameters have no values (they are on `meta`).
-        seed: the seed of the drawn token ids.
+        weights: whether to read the weights, or to draw them as the model does before it is trained; without them
+            parameters have no values (they are on `meta`).
+        seed: the seed of the drawn token ids, and weights.
 
     Raises:
         InvalidInputError: there is no such model or layer, or transformers is not installed.
@@ -45,7 +51,7 @@ def read_model(
     transformers = _transformers()
     with _reading(name):
         _find(name)
-        model = _load(transformers, name, weights)
+        model = _load(transformers, name, weights, seed)
     inputs = _inputs(model, seq_len, torch.Generator().manual_seed(seed))
     program, args, names = _Forward(model), (inputs,), list(inputs)
     if layer is not None:
@@ -179,7 +185,7 @@ def _find(name: str) -> None:
         raise _unreadable(name, f"there is no such folder, and Hugging Face gives no such model: {found}") from None
 
 
-def _load(transformers: ModuleType, name: str, weights: bool) -> Any:
+def _load(transformers: ModuleType, name: str, weights: str, seed: int) -> Any:
     transformers.logging.disable_progress_bar()
     described, _ = transformers.PretrainedConfig.get_config_dict(name)
     if "auto_map" in described and described.get("model_type") not in transformers.CONFIG_MAPPING:
@@ -194,9 +200,11 @@ def _load(transformers: ModuleType, name: str, weights: bool) -> Any:
     else:
         kind = transformers.AutoModel
     options = {"dtype": torch.float32, "attn_implementation": _ATTENTION, "trust_remote_code": False}
-    if weights:
+    if weights == "read":
         return kind.from_pretrained(name, config=config, **options).eval()
-    with torch.device("meta"):
+    if weights == "random":
+        torch.manual_seed(seed)
+    with torch.device("cpu" if weights == "random" else "meta"):
         return kind.from_config(config, **options).eval()
 
 

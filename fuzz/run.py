@@ -108,16 +108,18 @@ def fuzz(
     host_every: int,
     most_failures: int,
     report: Callable[[Found], None],
+    begin: Callable[[int], object] = lambda number: None,
 ) -> Summary:
     """Check the cases from number `first` on, until `count`, `seconds` or failures of that many kinds are reached.
 
-    Each kind of failure is reported once, as it is found.
+    Each kind of failure is reported once, as it is found; `begin` is told the number of each case before it is checked.
     """
     start = time.perf_counter()
     summary = Summary(first, host_every)
     known: set[object] = set()
     number = first
     while (count is None or number < first + count) and (seconds is None or time.perf_counter() - start < seconds):
+        begin(number)
         expression, case = draw_case(number, compile_every=compile_every, host_every=host_every)
         try:
             facts = check(case)

@@ -85,6 +85,11 @@ def _unpack(data: bytes) -> CompiledKernel:
     return CompiledKernel(cubin, {report.name: report for report in reports}, facts["log"])
 
 
+def check_compiler() -> None:
+    """Raise CompileError if there is nothing here that compiles CUDA."""
+    _compiler(LIMIT)
+
+
 def _compiler(limit: float) -> tuple[str, Callable[[str, str], CompiledKernel]]:
     """What a cubin depends on besides its source, and what compiles it: nvcc, else NVRTC."""
     if (nvcc := find_nvcc()) is not None:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from deplodock.tools.progress import working
+
 
 class Clock:
     """The seconds of each part of a command, by name, in the order of their first use."""
@@ -28,9 +30,10 @@ class Clock:
 
     @contextmanager
     def part(self, name: str) -> Generator[None]:
-        """Time the body as a part of the command."""
+        """Time the body as a part of the command, and show its name while it runs."""
         start = time.perf_counter()
-        yield
+        with working(name):
+            yield
         self.add(name, time.perf_counter() - start)
 
     def report(self, foreign: tuple[str, ...]) -> list[str]:

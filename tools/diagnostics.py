@@ -1,5 +1,6 @@
 """Errors as messages: every tool prints `file:line:column: error: text` with the source line, never a traceback."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from xdsl.utils.exceptions import (
 )
 from xdsl.utils.lexer import Span
 
-from deplodock.errors import DeviceError, InvalidInputError
+from deplodock.errors import DeviceError, InvalidInputError, missing_package
 
 _MAX_EXCERPT_LINES = 12
 _MAX_COLUMNS = 160
@@ -60,7 +61,18 @@ def run_tool(name: str, body: Callable[[], int | None]) -> NoReturn:
     except (DiagnosticException, ParseError, ArgSpecParseError, OSError) as error:
         print(describe(error, name), file=sys.stderr)
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        if (reason := missing_package(error.name or "")) is None:
+            raise
+        print(f"{name}: error: {reason}", file=sys.stderr)
+        sys.exit(1)
     sys.exit(code)
+
+
+def require(package: str, extra: str | None = None) -> None:
+    """Raise InvalidInputError if a package is not installed, with the extra that brings it, by default its own."""
+    if importlib.util.find_spec(package) is None:
+        raise InvalidInputError(missing_package(package, extra) or package)
 
 
 def describe(error: BaseException, tool: str) -> str:

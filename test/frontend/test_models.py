@@ -112,21 +112,21 @@ def test_logits_are_those_of_the_model(saved: Callable[[str], tuple[Path, Any]],
 
 def test_without_weights(saved: Callable[[str], tuple[Path, Any]], tmp_path: Path) -> None:
     CONFIGS["gpt2"]().save_pretrained(tmp_path)
-    program = read_model(str(tmp_path), layer=0, seq_len=4, weights=False)
+    program = read_model(str(tmp_path), layer=0, seq_len=4, weights="none")
     assert {value.device.type for value in program.inputs} == {"meta"}
     with pytest.raises(InvalidInputError, match="the model cannot be read"):
         read_model(str(tmp_path))
     with pytest.raises(InvalidInputError, match="has 1 layers: --layer is 0 to 0"):
-        read_model(str(tmp_path), layer=1, weights=False)
+        read_model(str(tmp_path), layer=1, weights="none")
     with pytest.raises(InvalidInputError, match="at most 32 tokens: --seq-len is 64"):
-        read_model(str(tmp_path), seq_len=64, weights=False)
+        read_model(str(tmp_path), seq_len=64, weights="none")
 
 
 def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name in (str(tmp_path), "no-such-owner/no-such-model"):
         with pytest.raises(InvalidInputError, match=f"^{name}: error: the model cannot be read: "):
-            read_model(name, weights=False)
+            read_model(name, weights="none")
 
 
 def test_tied_weights_are_one_argument(saved: Callable[[str], tuple[Path, Any]]) -> None:
@@ -181,7 +181,7 @@ def folder_with(path: Path, config: object, **files: bytes) -> str:
 def test_a_configuration_that_is_wrong_is_one_line(tmp_path: Path, config: object, reason: str) -> None:
     name = folder_with(tmp_path, config)
     with pytest.raises(InvalidInputError) as caught:
-        read_model(name, seq_len=4, weights=False)
+        read_model(name, seq_len=4, weights="none")
     message = str(caught.value)
     assert message.startswith(f"{name}: error: the model cannot be read: ")
     assert reason in message
@@ -225,10 +225,10 @@ def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path, monkeypatch: py
     name = folder_with(tmp_path, {"model_type": "own", "architectures": ["OwnForCausalLM"], **own}, own__py=code)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 10))
     with pytest.raises(UnsupportedError, match="the model is code that comes with it"):
-        read_model(name, seq_len=4, weights=False)
+        read_model(name, seq_len=4, weights="none")
     # A model that transformers has is read without that code.
     folder_with(tmp_path, {**GPT2, **own}, own__py=code)
-    read_model(name, seq_len=4, weights=False)
+    read_model(name, seq_len=4, weights="none")
     assert not mark.exists()
 
 
@@ -238,7 +238,7 @@ def test_a_folder_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
         with pytest.raises(
             InvalidInputError, match=f"^{name}: error: the model cannot be read: there is no such folder$"
         ):
-            read_model(name, weights=False)
+            read_model(name, weights="none")
     assert time.monotonic() - start < 10
 
 
@@ -260,4 +260,4 @@ def test_an_encoder_and_a_decoder(tmp_path: Path, context: Context) -> None:
 def test_other_inputs_are_refused_by_name(tmp_path: Path) -> None:
     transformers.CLIPConfig(architectures=["CLIPModel"]).save_pretrained(tmp_path)
     with pytest.raises(UnsupportedError, match=r"^CLIPModel takes input_ids in a form of its own"):
-        read_model(str(tmp_path), weights=False)
+        read_model(str(tmp_path), weights="none")

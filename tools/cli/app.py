@@ -17,7 +17,8 @@ from deplodock.tools.bench import rows as bench_rows
 from deplodock.tools.cli.program import Options, Program, Session, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
-from deplodock.tools.diagnostics import run_tool
+from deplodock.tools.diagnostics import require, run_tool
+from deplodock.tools.progress import working
 
 app = typer.Typer(
     name="deplodock",
@@ -60,6 +61,9 @@ Verbose = Annotated[
 Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
 DumpDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
+]
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="of a model, draw the weights instead of reading them")
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
 Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
@@ -111,7 +115,7 @@ def compile_command(
         raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
     options = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
     session = _session(context, options)
-    program = _read(session, file, expression, weights=False)
+    program = _read(session, file, expression, weights="none")
     module = program.module
     if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
         from deplodock.tools.summary import lower_with_summary
@@ -157,6 +161,7 @@ def run_command(
     limit: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="time that nvcc, a run on the GPU, or --bench, may take")
     ] = 300.0,
+    random_weights: RandomWeights = False,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: TargetOfRun = None,
     schedule: Schedule = None,
@@ -181,7 +186,7 @@ def run_command(
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
     if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
         _take_target_of_gpu(session)
-    program = _read(session, file, expression, weights=True)
+    program = _read(session, file, expression, weights="random" if random_weights else "read")
     if program.captured is None:
         _refuse_what_needs_python(bench, replacement)
     # The simulator needs numpy, which `compile` of IR text does without.
@@ -259,6 +264,7 @@ def bench_command(
         return
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
+    require("torch")
     from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
 
     options = TableOptions(limit, budget, replacement, autotune)
@@ -299,7 +305,8 @@ def fuzz_command(
     Decisions of fusion and schedules are random, too. A failure is shrunk and printed as a command and as the IR before
     the first wrong pass; the exit code is 1 then.
     """
-    from deplodock.tools.cli.fuzz import run
+    with working("import torch"):
+        from deplodock.tools.cli.fuzz import run
 
     count = 100 if count is None and seconds is None else count
     if not run(seed, count, seconds, compile_every, host_every, most_failures):
@@ -310,11 +317,13 @@ def _session(context: typer.Context, options: Options) -> Session:
     return Session(options, context.obj or Clock())
 
 
-def _read(session: Session, file: str | None, expression: str | None, *, weights: bool) -> Program:
+def _read(session: Session, file: str | None, expression: str | None, *, weights: str) -> Program:
     if (file is None) == (expression is None):
         raise typer.BadParameter("give a program: either -c EXPR or a FILE")
     if is_model(file):
         return session.read_model(file or "", weights=weights)
+    if weights == "random":
+        raise typer.BadParameter("--random-weights is for models: a folder or a Hugging Face id")
     if session.options.layer is not None or session.options.seq_len is not None:
         raise typer.BadParameter("--layer and --seq-len are for models: a folder or a Hugging Face id")
     return session.read_expression(expression) if expression is not None else session.read_file(file or "")

@@ -18,6 +18,7 @@ from deplodock.runtime.sampled import KernelRun, SampledRun, launches_of, sample
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
 from deplodock.tools.cli.program import Session
 from deplodock.tools.cli.task import Task
+from deplodock.tools.progress import working
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def simulate_program(session: Session, lowered: Lowered, task: Task) -> Executio
     """Simulate a program, or a sample of its CTAs where all would take too long."""
     module, steps = lowered.module, lane_steps(lowered.module)
     if steps <= LANE_STEP_LIMIT:
-        simulation = simulate(module, task.inputs, most_steps=MOST_LANE_STEPS)
+        with working("simulating"):
+            simulation = simulate(module, task.inputs, most_steps=MOST_LANE_STEPS)
         session.clock.add("simulator", simulation.seconds)
         session.note(f"simulated in {simulation.seconds:.3f} s")
         return Execution(simulation.outputs, simulation.findings, _whole(module), simulation.counters)
@@ -84,7 +86,8 @@ def simulate_program(session: Session, lowered: Lowered, task: Task) -> Executio
         "a sample of the CTAs runs"
         + ("" if lowered.loops is None else ", on what the evaluator gives for the loop IR before each kernel")
     )
-    sample = _sample(lowered, task, session.options.seed)
+    with working("simulating"):
+        sample = _sample(lowered, task, session.options.seed)
     session.clock.add("simulator", sample.seconds)
     session.note(f"simulated in {sample.seconds:.3f} s")
     return Execution(sample.outputs, sample.findings, sample.kernels, sample.counters, sample.outputs is not None)

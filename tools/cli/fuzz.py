@@ -10,21 +10,25 @@ from deplodock.fuzz.run import Found, fuzz
 from deplodock.fuzz.shrink import Shrinker
 from deplodock.passes.options import Kind
 from deplodock.schedule.steps import format_schedule
+from deplodock.tools.progress import working
 
 
 def run(
     first: int, count: int | None, seconds: float | None, compile_every: int, host_every: int, most_failures: int
 ) -> bool:
     """Fuzz, print what is found, and say whether all is well."""
-    summary = fuzz(
-        first,
-        count=count,
-        seconds=seconds,
-        compile_every=compile_every,
-        host_every=host_every,
-        most_failures=most_failures,
-        report=report,
-    )
+    last = "" if count is None else f" of {count}"
+    with working("checking") as say:
+        summary = fuzz(
+            first,
+            count=count,
+            seconds=seconds,
+            compile_every=compile_every,
+            host_every=host_every,
+            most_failures=most_failures,
+            report=report,
+            begin=lambda number: say(f"checking case {number - first + 1}{last}"),
+        )
     print("\n".join(summary.lines()))
     missing = summary.missing()
     if missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
 import sys
@@ -25,8 +26,8 @@ from deplodock.runtime.dump import Dump
 from deplodock.runtime.nvcc import compile_cubin, find_nvcc
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
-from deplodock.tools.diagnostics import decode, explain
-from deplodock.tools.progress import tracked
+from deplodock.tools.diagnostics import decode, explain, require
+from deplodock.tools.progress import tracked, working
 from deplodock.tools.source import LocatingParser
 from deplodock.tools.start import import_torch
 
@@ -87,8 +88,13 @@ class Session:
             captured = expression.read_expression(text, seed=self.options.seed)
         return self._begin(Program(captured.module, captured))
 
-    def read_model(self, name: str, *, weights: bool) -> Program:
+    def read_model(self, name: str, *, weights: str) -> Program:
         """Capture a model of transformers. Raises what `frontend.models.read_model` raises."""
+        path = Path(name)
+        if not path.is_dir() and path.parent.is_dir() and path.parent != Path():
+            raise InvalidInputError(f"{name}: error: there is no such folder in {path.parent}")
+        for package in ("torch", "transformers"):
+            require(package, "models")
         with self._imported():
             from deplodock.frontend import models
         sizes = {"layer": self.options.layer, "seq_len": self.options.seq_len}
@@ -145,7 +151,8 @@ class Session:
             if self._dump is not None:
                 self._dump.module(run.stage.label.replace(":", ""), self.text(changed, Level.KERNEL))
 
-        lower(module, self.ctx, level, schedule=self.options.schedule, observer=observe)
+        with contextlib.nullcontext() if self._is_long else working("compiling"):
+            lower(module, self.ctx, level, schedule=self.options.schedule, observer=observe)
 
     def text(self, module: ModuleOp, level: Level) -> str:
         """The text of a module: CUDA, or IR as `deplodock-opt` prints it."""

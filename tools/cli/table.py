@@ -20,7 +20,7 @@ import deplodock
 from deplodock.analysis.machine.targets import DEFAULT, nvcc_arch, target_of
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
-from deplodock.runtime.cubins import cubins
+from deplodock.runtime.cubins import check_compiler, cubins
 from deplodock.runtime.device import device_name, device_target, missing
 from deplodock.tools.bench.report import Result, read_results, write_results
 from deplodock.tools.bench.rows import Row
@@ -191,10 +191,11 @@ def measure_table(rows: Sequence[Row], target: str | None, folder: Path | None, 
 def compile_table(rows: Sequence[Row], target: str | None) -> bool:
     """Compile rows into the cache on all cores and print what went wrong; whether nothing did.
 
-    The target is by default the GPU's, else sm_90.
+    The target is by default the GPU's, else sm_90. Raises CompileError if there is no compiler.
     """
     target = target or (DEFAULT if missing() is not None else device_target())
     passed = True
+    check_compiler()
     with ProcessPoolExecutor(mp_context=_SPAWN) as pool:
         compiled = zip(rows, pool.map(_compile, rows, [target] * len(rows)), strict=True)
         for row, error in tracked(compiled, len(rows), "compiling"):

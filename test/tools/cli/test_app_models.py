@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from deplodock.frontend.models import read_model
 from deplodock.tools.cli.app import app
 
 transformers = pytest.importorskip("transformers")
@@ -38,3 +40,29 @@ def test_options_of_models(tool: Tool) -> None:
     done = tool("deplodock", "compile", "program.mlir", "--layer", "0")
     assert done.returncode == 2
     assert "--layer and --seq-len are for models" in done.stderr
+
+
+def test_random_weights_are_drawn_with_the_seed(folder: Path) -> None:
+    options = ["--random-weights", "--layer", "0", "--seq-len", "3", "--device", "sim"]
+    done = CliRunner().invoke(app, ["run", str(folder), *options])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1].startswith("passed: the result agrees with PyTorch in float64")
+    found = [read_model(str(folder), layer=0, seq_len=3, weights="random", seed=seed) for seed in (1, 1, 2)]
+    one, again, other = (dict(zip(program.names, program.inputs, strict=True)) for program in found)
+    name = next(name for name in one if name.endswith("c_attn_weight"))
+    assert one[name].equal(again[name])
+    assert not one[name].equal(other[name])
+    assert one[name].std() > 0
+
+
+def test_random_weights_are_for_models() -> None:
+    done = CliRunner().invoke(app, ["run", "-c", "torch.ones(3)", "--random-weights"])
+    assert done.exit_code == 2
+    assert "--random-weights is for models" in done.stderr
+
+
+def test_a_folder_that_does_not_exist_is_said_at_once(process: Tool, tmp_path: Path) -> None:
+    (tmp_path / "mini").mkdir()
+    with contextlib.chdir(tmp_path):
+        done = process("deplodock", "compile", "mini/nothere")
+    assert (done.returncode, done.stderr) == (1, "mini/nothere: error: there is no such folder in mini\n")
