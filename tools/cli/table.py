@@ -20,8 +20,8 @@ import deplodock
 from deplodock.analysis.machine.targets import DEFAULT, nvcc_arch, target_of
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
+from deplodock.runtime import device
 from deplodock.runtime.cubins import check_compiler, cubins
-from deplodock.runtime.device import device_name, device_target, missing
 from deplodock.tools.bench.report import Result, read_results, write_results
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli.program import Options, Session
@@ -176,9 +176,9 @@ def measure_table(rows: Sequence[Row], target: str | None, folder: Path | None, 
 
     Raises Error where there is no GPU.
     """
-    if (reason := missing()) is not None:
+    if (reason := device.missing()) is not None:
         raise Error(f"{reason}; --compile-only compiles the rows without a GPU")
-    card, target = device_name(), target or device_target()
+    card, target = device.device_name(), target or device.device_target()
     folder = folder or Path("bench", "results", card.replace(" ", "-"))
     worker = Process(target, options)
     found = conditions(card, target)
@@ -193,7 +193,7 @@ def compile_table(rows: Sequence[Row], target: str | None) -> bool:
 
     The target is by default the GPU's, else sm_90. Raises CompileError if there is no compiler.
     """
-    target = target or (DEFAULT if missing() is not None else device_target())
+    target = target or (DEFAULT if device.missing() is not None else device.device_target())
     passed = True
     check_compiler()
     with ProcessPoolExecutor(mp_context=_SPAWN) as pool:

@@ -31,7 +31,7 @@ COMMANDS = {
     ("run", "program.py"): TORCH,
     ("run", "model", "--random-weights"): MODELS,
     ("run", "-c", "torch.randn(3)", "--bench"): PYCUDA,
-    ("bench",): PYCUDA,
+    ("bench",): TORCH,
     ("bench", "--compile-only"): TORCH,
     ("fuzz", "--count", "1"): TORCH,
 }
