@@ -88,6 +88,7 @@ STAGES = (
         "k",
         "kernel",
         "expand-launch",
+        "lower-copies",
         "outline",
         "place-barriers",
         "fuse-multiply-add",

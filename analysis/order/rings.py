@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, bounds_of, condition_forms, equal, forms_of, subscripts_of
+from deplodock.analysis.affine.linear import Linear, bounds_of, condition_forms, equal, forms_of
 from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile.ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of
 
 
@@ -132,7 +133,7 @@ def faults(ring: RingOp) -> Iterator[Fault]:
         yield from checked.copies(mine)
         for use in buffer.uses:
             if not isinstance(use.operation, CopyOp):
-                yield from checked.reader(use.operation)
+                yield from checked.reader(use.operation, buffer)
 
 
 @dataclass(frozen=True)
@@ -160,17 +161,18 @@ class _Loop:
         yield from self._conditions(copy, ahead.constant)
         yield from self._prologue(copy, before, ahead.constant)
 
-    def reader(self, op: Operation) -> Iterator[Fault]:
+    def reader(self, op: Operation, buffer: SSAValue) -> Iterator[Fault]:
         """Check that an operation reads the slot of the loop's step, between the wait and the release."""
-        if not isinstance(op, loop.LoadOp):
+        accesses = [access for access in accesses_of(op) if access.buffer is buffer]
+        if not accesses or any(access.writes for access in accesses):
             yield Fault(op, "a slot of a ring is only read by loop.load")
             return
-        for reader in readers_of(op):
+        for reader in readers_of(op) if isinstance(op, loop.LoadOp) else [op]:
             around = _beside(self.wait, reader)
             if around is None or not (self.wait.is_before_in_block(around) and around.is_before_in_block(self.release)):
                 yield Fault(reader, "it reads a slot outside the wait and the release of its step")
-        slot = subscripts_of(op)[0]
-        if not equal(slot, step_of(self.wait) % self.depth):
+        slots = (forms_of(access.map, access.indices)[0] for access in accesses)
+        if not all(equal(slot, step_of(self.wait) % self.depth) for slot in slots):
             yield Fault(op, f"it must read the slot of the step that is waited for, step mod {self.depth}")
 
     @property

@@ -1,4 +1,4 @@
-"""Emission of one launch as the body of a `kernel.func`.
+"""Emission of one launch as what one thread runs.
 
 Register axes become unrolled loops: consecutive operations that vary along the same register axes share one nest, and a
 value that leaves its nest lives in a register buffer with one dimension for each of those axes. Subscripts are folded
@@ -13,22 +13,19 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType, UnknownLoc
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.affine.linear import Linear, form_of_value, to_sides
+from deplodock.analysis.affine.linear import form_of_value
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import contraction_of, summed_product
-from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
+from deplodock.passes.kernel.builder import Condition, ThreadBuilder
 from deplodock.passes.kernel.workspace import Workspace, positive_extent
-
-Condition = Linear
-"""A condition of activity as the form `lhs - rhs`, which is below 0 where it holds."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +40,15 @@ Held: TypeAlias = Array | SSAValue
 """A value of the launch in the kernel: in a register buffer where it varies along register axes, else the value."""
 
 
-class Emitter:
+class Emitter(ThreadBuilder):
     """Builds the kernel's operations and knows what stands for each value of the launch."""
 
     def __init__(self, launch: tile.LaunchOp, expanded: tile.LaunchOp) -> None:
+        super().__init__(expanded)
         self.launch = launch
         self.expanded = expanded
         """The launch that is built."""
-        (self.thread,) = expanded.bound_to(Binding.THREAD)
-        self.threads = positive_extent(self.thread)
         self.dependence = Dependence()
-        self.block: Block = expanded.body.block
-        self.location = launch.location
-        """Where the operation that is being lowered stands in the program."""
         self.registers = tuple(launch.bound_to(Binding.REGISTER))
         self.cells = self._register_tile()
         """The register axes of a contraction's accumulators where they run along both its rows and its columns."""
@@ -64,10 +57,6 @@ class Emitter:
         self.arrays: dict[SSAValue, Array] = {}
         self.coordinates: dict[SSAValue, SSAValue | int] = {}
         """What stands for an axis or loop variable of the launch, here and now."""
-        self.rings: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
-        """The barriers of each mbarrier ring: of full slots and of empty ones."""
-        self.maps: dict[tuple[SSAValue, kernel.TensorMapType], SSAValue] = {}
-        """The tensor maps of the launch, by the buffer that they describe and their type."""
         self.conditions: list[Condition] = []
         """The activity conditions in force that no branch has checked."""
         self.workspaces: dict[tile.CombineOp, Workspace] = {}
@@ -91,19 +80,6 @@ class Emitter:
             return set()
         return set(self.axes_of(roles.reduction.results))
 
-    def add(self, op: Operation, name: str | None = None) -> SSAValue:
-        """Append an operation; returns its first result, with the name hint."""
-        self.run(op)
-        if op.results and name:
-            op.results[0].name_hint = name
-        return op.results[0]
-
-    def run(self, op: Operation) -> None:
-        """Append an operation; one that was made for the launch has the location of what is being lowered."""
-        if type(op.location) is UnknownLoc:
-            op.location = self.location
-        self.block.add_op(op)
-
     def axes_of(self, values: Iterable[SSAValue]) -> tuple[SSAValue, ...]:
         """The register axes that any of the values varies along, in the launch's order."""
         found = self.dependence.of(*values)
@@ -116,32 +92,19 @@ class Emitter:
         """
         return positive_extent(axis)
 
-    def map(
-        self, forms: Iterable[Linear | SSAValue], dims: Sequence[SSAValue] = ()
-    ) -> tuple[AffineMap, list[SSAValue]]:
-        """Forms, or the values of coordinates, as a map over the kernel's values, and its operands.
+    def here(self, root: SSAValue) -> SSAValue | int:
+        """What stands for a value, axis or loop variable of the launch at this point of the kernel."""
+        return self.coordinates[root] if root in self.coordinates else self.value(root)
 
-        Where `dims` are given, these roots are the dimensions of the map and the values its symbols.
-        """
-        operands: dict[SSAValue, int] = {}
-
-        def position(root: SSAValue) -> AffineExpr:
-            if root in dims:
-                return AffineExpr.dimension(dims.index(root))
-            value = self.coordinates.get(root, root)
-            if isinstance(value, int):
-                return AffineExpr.constant(value)
-            if value is root:
-                value = self.value(root)
-            place = operands.setdefault(value, len(operands))
-            return AffineExpr.symbol(place) if dims else AffineExpr.dimension(place)
-
-        exprs = tuple((form if isinstance(form, Linear) else form_of_value(form)).affine(position) for form in forms)
-        return AffineMap(len(dims) or len(operands), len(operands) if dims else 0, exprs), list(operands)
-
-    def condition_map(self, conditions: Sequence[Condition]) -> tuple[AffineMap, list[SSAValue]]:
-        """Conditions as a map of sides `lhs < rhs`, constants on the right."""
-        return self.map(to_sides(conditions))
+    def keep(self, op: Operation) -> None:
+        """Emit an operation as it is, on what stands for its operands."""
+        clone = op.clone()
+        for position, operand in enumerate(op.operands):
+            value = self.here(operand)
+            assert isinstance(value, SSAValue)
+            clone.operands[position] = value
+        self.run(clone)
+        self.values |= zip(op.results, clone.results, strict=True)
 
     def value(self, old: SSAValue) -> SSAValue:
         """What stands for a value of the launch at this point of the kernel."""
@@ -172,7 +135,7 @@ class Emitter:
 
     def allocate(self, element: Attribute, shape: Sequence[int], memory: Memory, name: str | None) -> SSAValue:
         """Allocate a buffer on chip."""
-        return self.add(kernel.AllocOp(MemRefType(element, shape, memory_space=tile.MemoryAttr(memory))), name)
+        return self.alloc(MemRefType(element, shape, memory_space=tile.MemoryAttr(memory)), name)
 
     def register(self, element: Attribute, axes: Sequence[SSAValue], name: str | None) -> Array:
         """Allocate a register buffer for a value that varies along these axes."""
@@ -213,26 +176,6 @@ class Emitter:
                 self.coordinates[axis] = self.enter_loop(self.extent(axis), axis.name_hint)
         yield
         self.block, self.coordinates = outer, known
-
-    def enter_loop(self, trips: int, name: str | None, unroll: bool = True) -> BlockArgument:
-        """Append a loop and emit into its body from now on; returns its variable."""
-        body = Block(arg_types=[IndexType()])
-        self.run(loop.ForOp(trips, Region(body), unroll=unroll))
-        body.args[0].name_hint = name
-        self.block = body
-        return body.args[0]
-
-    @contextmanager
-    def guarded(self, conditions: Sequence[Condition]) -> Generator[None]:
-        """Emit into a guard on the conditions, or in place if there are none."""
-        outer = self.block
-        if conditions:
-            map, indices = self.condition_map(conditions)
-            body = Block()
-            self.run(loop.GuardOp(map, indices, Region(body)))
-            self.block = body
-        yield
-        self.block = outer
 
     def combine(self, combiner: Region, accumulators: Sequence[SSAValue], values: Sequence[SSAValue]) -> list[SSAValue]:
         """Append the operations of a combiner on these values; returns what it yields."""
@@ -291,23 +234,3 @@ class Emitter:
 
     def _is_of_kernel(self, value: SSAValue) -> bool:
         return self.expanded.is_ancestor(value.owner)
-
-
-def never_fails(condition: Condition) -> bool:
-    """Whether a condition holds for all values of its axes."""
-    bounds = condition.range()
-    return bounds is not None and bounds[1] < 0
-
-
-def in_shape(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> list[Condition]:
-    """When subscripts lie inside a buffer, less the conditions that always hold; an unknown range is trusted."""
-    conditions: list[Condition] = []
-    for form, extent in zip(subscripts, type.get_shape(), strict=True):
-        bounds = form.range()
-        if bounds is None:
-            continue
-        if bounds[1] >= extent:
-            conditions.append(form - extent)
-        if bounds[0] < 0:
-            conditions.append(-form - 1)
-    return conditions

@@ -7,9 +7,9 @@
     }                                             }
 
 The thread axes become one, the linear id, from which each is taken apart. Register axes become unrolled loops over
-register buffers, combines become shuffles and shared memory, stages become copies; memory that combines and copies
-need is made before the launch. The block and cluster axes stay. No barrier is placed; place-barriers does that. A
-launch that is marked `expanded` is left as it is.
+register buffers, combines become shuffles and shared memory; memory that combines over CTAs need is made before the
+launch. The block and cluster axes stay, and so do copies of shared slabs, which lower-copies lowers. No barrier is
+placed; place-barriers does that. A launch that is marked `expanded` is left as it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.ids import digits
-from deplodock.passes.kernel.lower_boxes import tensor_maps
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import allocate, constant_extent
 
@@ -56,12 +55,12 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     """Replace a launch of a function by its expanded form. Raises PassFailedException where it cannot be lowered."""
     for fault in lane_faults(launch):
         raise failure(fault.op, fault.reason)
-    workspaces, maps = allocate(launch, function), tensor_maps(launch)
+    workspaces = allocate(launch, function)
     buffers = _buffers(function, launch)
     expanded = _frame(launch)
     emitter = Emitter(launch, expanded)
-    emitter.values = {buffer: buffer for buffer in (*buffers, *maps.values())}
-    emitter.workspaces, emitter.maps = workspaces, maps
+    emitter.values = {buffer: buffer for buffer in buffers}
+    emitter.workspaces = workspaces
     emitter.coordinates |= zip(launch.ctas, expanded.ctas, strict=False)
     for axis, form in digits(launch.bound_to(Binding.THREAD), emitter.thread):
         map, operands = emitter.map([form])

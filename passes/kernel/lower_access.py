@@ -16,7 +16,8 @@ from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.emit import Array, Condition, Emitter, in_shape, never_fails
+from deplodock.passes.kernel.builder import Condition, in_shape, never_fails
+from deplodock.passes.kernel.emit import Array, Emitter
 
 Lanes = tuple[int, ...]
 """The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""

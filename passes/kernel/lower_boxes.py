@@ -14,7 +14,7 @@ from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.emit import Emitter
+from deplodock.passes.kernel.builder import ThreadBuilder
 
 TensorMaps = dict[tuple[SSAValue, TensorMapType], SSAValue]
 """The tensor maps of a launch, by the buffer that they describe and their type."""
@@ -45,22 +45,28 @@ def expected_bytes(op: tile.StageOp | tile.CopyOp) -> int:
     return _boxes(op).bytes
 
 
-def copy_boxes(emitter: Emitter, op: tile.StageOp | tile.CopyOp, slab: Slab, full: tuple[SSAValue, Linear]) -> None:
+def copy_boxes(
+    builder: ThreadBuilder,
+    maps: TensorMaps,
+    op: tile.StageOp | tile.CopyOp,
+    slab: Slab,
+    full: tuple[SSAValue, Linear],
+) -> None:
     """Issue the copies of a slab's boxes, as the thread that runs this; they complete a phase of a barrier."""
-    boxes, outer = _boxes(op), emitter.block
+    boxes, outer = _boxes(op), builder.block
     coordinates = [Linear()] * len(slab.shape)
     for dim, count in enumerate(boxes.counts):
         if count > 1:
-            coordinates[dim] = Linear.of(emitter.enter_loop(count, f"d{dim}"))
-    source = (emitter.value(emitter.maps[op.source, boxes.map]), *emitter.map(slab.subscripts(coordinates)))
-    written = (slab.destination, *emitter.map([*slab.at, *coordinates]))
-    emitter.run(kernel.TmaLoadOp(source, written, full[0], emitter.map([full[1]])))
-    emitter.block = outer
+            coordinates[dim] = Linear.of(builder.enter_loop(count, f"d{dim}"))
+    source = (maps[op.source, boxes.map], *builder.map(slab.subscripts(coordinates)))
+    written = (slab.destination, *builder.map([*slab.at, *coordinates]))
+    builder.run(kernel.TmaLoadOp(source, written, full[0], builder.map([full[1]])))
+    builder.block = outer
 
 
-def first_thread(emitter: Emitter) -> Linear:
+def first_thread(builder: ThreadBuilder) -> Linear:
     """The condition that leaves the first thread."""
-    return Linear.of(emitter.thread) - 1
+    return Linear.of(builder.thread) - 1
 
 
 def _boxes(op: tile.StageOp | tile.CopyOp) -> Boxes:

@@ -26,7 +26,8 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.interfaces import Place
 from deplodock.dialects.tile import Memory
-from deplodock.passes.kernel.emit import Condition, Emitter, Held
+from deplodock.passes.kernel.builder import Condition
+from deplodock.passes.kernel.emit import Emitter, Held
 from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
 
 

@@ -16,7 +16,8 @@ from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.emit import Array, Condition, Emitter, Held
+from deplodock.passes.kernel.builder import Condition
+from deplodock.passes.kernel.emit import Array, Emitter, Held
 from deplodock.passes.kernel.lower_cluster import fold_cluster
 from deplodock.passes.kernel.lower_ticket import fold_blocks
 from deplodock.passes.kernel.workspace import blocks_of, cluster_of

@@ -20,18 +20,12 @@ from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, yi
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.emit import Array, Condition, Emitter, never_fails
+from deplodock.passes.kernel.builder import Condition, never_fails
+from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
 from deplodock.passes.kernel.lower_contract import lower_contract
-from deplodock.passes.kernel.lower_stage import (
-    lower_alloc,
-    lower_copy,
-    lower_release,
-    lower_ring,
-    lower_stage,
-    lower_wait,
-)
+from deplodock.passes.kernel.lower_stage import lower_stage
 
 
 @dataclass(frozen=True)
@@ -114,18 +108,15 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case tile.StageOp():
             _check_source(emitter, op)
             _check_origin(emitter, op)
-            lower_stage(emitter, op)
-        case tile.AllocOp():
-            lower_alloc(emitter, op)
+            if tile.memory_of(op.slab) is Memory.REGISTER:
+                lower_stage(emitter, op)
+            else:
+                emitter.keep(op)
         case tile.CopyOp():
             _check_source(emitter, op)
-            lower_copy(emitter, op)
-        case tile.WaitOp():
-            lower_wait(emitter, op)
-        case tile.RingOp():
-            lower_ring(emitter, op)
-        case tile.ReleaseOp():
-            lower_release(emitter, op)
+            emitter.keep(op)
+        case tile.RingOp() | tile.AllocOp() | tile.WaitOp() | tile.ReleaseOp():
+            emitter.keep(op)
         case loop.YieldOp():
             return
         case _:

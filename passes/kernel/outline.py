@@ -34,6 +34,7 @@ from deplodock.dialects.interfaces import HostCode
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
+from deplodock.passes.kernel.builder import require_expanded
 from deplodock.passes.kernel.ids import digits
 from deplodock.passes.kernel.workspace import constant_extent
 from deplodock.passes.names import Symbols
@@ -58,8 +59,7 @@ def outline(function: func.FuncOp, module: ModuleOp) -> None:
     """Outline the launches of a kernel function. Raises PassFailedException for one that is not expanded."""
     found, base = launches(function), function.sym_name.data
     for number, launch in enumerate(found):
-        if tile.EXPANDED not in launch.attributes:
-            raise failure(launch, "it is not expanded; run expand-launch first")
+        require_expanded(launch)
         name = base if len(found) == 1 else Symbols(module).fresh(f"{base}_{number}")
         buffers = _buffers(function, launch)
         Rewriter.insert_op(_outlined(launch, name, buffers), InsertPoint.before(function))

@@ -331,3 +331,35 @@ def test_masked_elements_are_skipped_with_any_schedule(
     module = parse(CAUSAL)
     lower(module, ctx, Level.LOOP, schedule=schedule)
     assert any(isinstance(op, WhereOp) for op in module.walk())
+
+
+LINEAR = """
+func.func @main(%x: tensor<100x200xf32>, %y: tensor<72x200xf32>) -> tensor<100x72xf32> {
+  %r = torch.aten.linear %x, %y : tensor<100x200xf32>, tensor<72x200xf32> -> tensor<100x72xf32>
+  func.return %r : tensor<100x72xf32>
+}
+"""
+_TILE = "blockify-launch{m=16 n=16},stage-inputs{memory=shared transpose=never}"
+SCHEDULES = {
+    "slabs": f"tileify,chunk-matmul-k{{bk=8}},{_TILE}",
+    "boxes": f"tileify,chunk-matmul-k{{bk=8}},{_TILE},double-buffer{{depth=3}},tma-copy,"
+    "pipeline-k-outer{distance=1 barrier=mbarrier}",
+    "ticket": f"tileify,chunk-matmul-k{{bk=8}},split-matmul-k{{s=3 over=ticket}},{_TILE},double-buffer{{depth=3}},"
+    "async-copy,pipeline-k-outer{distance=2}",
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+def test_what_each_pass_leaves_reads_back(schedule: str, parse: Callable[[str], ModuleOp], ctx: Context) -> None:
+    """From tensors to kernels, the text after each pass parses, verifies and prints as it was."""
+    seen: list[str] = []
+
+    def reads_back(run: StageRun, module: ModuleOp) -> None:
+        text = str(module)
+        read = parse(text)
+        read.verify()
+        assert str(read) == text
+        seen.append(run.stage.name)
+
+    lower(parse(LINEAR), ctx, Level.KERNEL, schedule=schedule, observer=reads_back, verifiers=True)
+    assert seen == [stage.name for stage in STAGES]

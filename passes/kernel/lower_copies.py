@@ -1,0 +1,252 @@
+"""lower-copies: turn copies of shared slabs, and the rings that they fill, into moves of threads and what orders them.
+
+    %ring = tile.ring 2                                %xs = kernel.alloc : memref<2x32xf32, #tile.memory<shared>>
+    %xs = tile.alloc : memref<2x32xf32, ..>            loop.for %k = 0 to 8 {
+    loop.for %k = 0 to 8 {                               kernel.wait_group 0
+      tile.wait %ring[%k]                         ->     kernel.move async 4 %x[%k * 32 + %thread * 4]
+      tile.copy %x[%k * 32 + d0] to %xs                    to %xs[%k mod 2, %thread * 4] ..
+        at %ring[%k] async ..                            kernel.commit_group
+    }                                                  }
+
+Elements of the source outside the buffer become zero. Consecutive elements move together where both sides are
+contiguous and aligned. The asynchronous copies of one step of a ring are one group of each thread, which the wait for
+that step counts, or arrive at its phase; other asynchronous slabs are waited for at once. The tensor maps of copies in
+boxes are made before the launch. No barrier is placed; place-barriers does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
+from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.operations import label
+from deplodock.analysis.order.rings import (
+    closes_group,
+    conditions_of,
+    groups_behind,
+    phase_of,
+    refills,
+    step_boxes,
+    step_of,
+)
+from deplodock.analysis.shape.nest import kernels, launches
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.kernel.move import ASYNC_BYTES
+from deplodock.passes.failures import failure
+from deplodock.passes.kernel.builder import Condition, ThreadBuilder, never_fails, require_expanded
+from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, tensor_maps
+from deplodock.passes.kernel.lower_stage import move_slab
+
+UNROLLED_COPIES = 8
+"""The most copies of a thread that are unrolled, so that their loads are in flight together."""
+
+UNROLLED_ASYNC_COPIES = 32
+"""The most asynchronous copies of a thread that are unrolled: they take no registers, only instructions."""
+
+COPIES = (tile.StageOp, tile.AllocOp, tile.RingOp, tile.CopyOp, tile.WaitOp, tile.ReleaseOp)
+"""What is lowered: shared slabs, rings, and what fills and orders them."""
+
+
+@dataclass(frozen=True)
+class LowerCopiesPass(ModulePass):
+    """Turn copies of shared slabs and the rings that they fill into moves of threads and what orders them."""
+
+    name = "lower-copies"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in kernels(op):
+            for launch in launches(function):
+                lower_copies(launch)
+
+
+def lower_copies(launch: tile.LaunchOp) -> None:
+    """Lower the shared slabs and rings of an expanded launch.
+
+    Raises PassFailedException if it is not expanded, or holds a copy that threads and boxes cannot make.
+    """
+    require_expanded(launch)
+    if not (found := [op for op in launch.body.walk() if isinstance(op, COPIES)]):
+        return
+    builder = CopyBuilder(launch)
+    for op in found:
+        builder.block, builder.location = Block(), op.location
+        _lower(builder, op)
+        Rewriter.inline_block(builder.block, InsertPoint.before(op))
+    subscripts = dict.fromkeys(value.owner for op in found for value in op.operands)
+    for op in (*reversed(found), *subscripts):
+        if isinstance(op, COPIES) or (isinstance(op, loop.IndexOp) and not op.result.uses):
+            Rewriter.erase_op(op)
+
+
+class CopyBuilder(ThreadBuilder):
+    """Appends what one thread does for the copies of a launch."""
+
+    def __init__(self, launch: tile.LaunchOp) -> None:
+        super().__init__(launch)
+        self.rings: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
+        """The barriers of each mbarrier ring: of full slots and of empty ones."""
+        self.maps = tensor_maps(launch)
+        """The tensor maps of the launch, by the buffer that they describe and their type."""
+
+    def place(self, slab: SSAValue) -> SSAValue:
+        """Append the allocation of a slab, which stands for it from now on."""
+        buffer = self.alloc(loop.memref_of(slab), slab.name_hint)
+        slab.replace_all_uses_with(buffer)
+        return buffer
+
+
+def _lower(builder: CopyBuilder, op: Operation) -> None:
+    match op:
+        case tile.StageOp():
+            _lower_stage(builder, op)
+        case tile.AllocOp():
+            builder.place(op.result)
+        case tile.RingOp():
+            _lower_ring(builder, op)
+        case tile.CopyOp():
+            _lower_copy(builder, op)
+        case tile.WaitOp():
+            _lower_wait(builder, op)
+        case tile.ReleaseOp():
+            _lower_release(builder, op)
+        case _:
+            raise AssertionError(op)
+
+
+def _lower_stage(builder: CopyBuilder, op: tile.StageOp) -> None:
+    """Append the allocation of a slab and the copies that fill it."""
+    slab = replace(slab_of(op), destination=builder.place(op.slab))
+    if op.is_tma:
+        _fill_at_once(builder, op, slab)
+        return
+    _fill(builder, op, slab)
+    if op.is_async and not _continues(op):
+        builder.run(kernel.CommitGroupOp())
+        builder.run(kernel.WaitGroupOp(0))
+
+
+def _fill_at_once(builder: CopyBuilder, op: tile.StageOp, slab: Slab) -> None:
+    """Copy a slab in boxes and wait for them, at a barrier of their own."""
+    full = builder.add(kernel.MbarrierOp(1, 1), "full")
+    with builder.guarded([first_thread(builder)]):
+        builder.run(kernel.ArriveOp(full, builder.map([Linear()]), expect=expected_bytes(op)))
+        copy_boxes(builder, builder.maps, op, slab, (full, Linear()))
+    builder.run(kernel.WaitPhaseOp(full, builder.map([Linear()]), builder.map([Linear()])))
+
+
+def _lower_ring(builder: CopyBuilder, op: tile.RingOp) -> None:
+    """Append the barriers of an mbarrier ring: a slot is full once its copies landed, empty once all warps read it."""
+    if not op.is_mbarrier:
+        return
+    depth, warps = op.depth.value.data, -(-builder.threads // WARP)
+    full = builder.add(kernel.MbarrierOp(depth, _filling_arrivals(builder, op)), "full")
+    builder.rings[op.ring] = full, builder.add(kernel.MbarrierOp(depth, warps), "empty")
+
+
+def _filling_arrivals(builder: CopyBuilder, op: tile.RingOp) -> int:
+    """How often a phase of a full barrier is arrived at: by the copies of every thread, and once for all boxes."""
+    copies = [use.operation for use in op.ring.uses if isinstance(use.operation, tile.CopyOp)]
+    has_async = any(copy.is_async for copy in copies)
+    return has_async * builder.threads + any(copy.is_tma for copy in copies)
+
+
+def _lower_copy(builder: CopyBuilder, op: tile.CopyOp) -> None:
+    """Append the copies of one step to its slot; the last of the step closes the group, whether or not it copies.
+
+    On an mbarrier ring the first waits until the slot is empty, and the last arrives at the phase of the full one. The
+    first copy in boxes stands for all of the step.
+    """
+    depth = tile.depth_of(op.ring)
+    slot, phase = phase_of(step_of(op), depth)
+    conditions = [condition for condition in conditions_of(op) if not never_fails(condition)]
+    barriers, boxes = builder.rings.get(op.ring), step_boxes(op)
+    if op.is_tma and op is not boxes[0] and not closes_group(op):
+        return
+    with builder.guarded(conditions):
+        if barriers is not None and refills(op):
+            before = (phase + 1) % 2
+            builder.run(kernel.WaitPhaseOp(barriers[1], builder.map([slot]), builder.map([before])))
+        if not op.is_tma:
+            slab = replace(slab_of(op), at=(slot,), facts=tuple(conditions))
+            _fill(builder, op, slab)
+        elif op is boxes[0]:
+            _fill_slot(builder, boxes, slot)
+        if barriers is not None and closes_group(op):
+            builder.run(kernel.ArriveCopiesOp(barriers[0], builder.map([slot])))
+    if barriers is None and closes_group(op):
+        builder.run(kernel.CommitGroupOp())
+
+
+def _fill_slot(builder: CopyBuilder, copies: Sequence[tile.CopyOp], slot: Linear) -> None:
+    """Copy slabs in boxes to a slot of an mbarrier ring."""
+    if (barriers := builder.rings.get(copies[0].ring)) is None:
+        raise failure(copies[0], "tma copies arrive at phases; the ring must be an mbarrier ring")
+    with builder.guarded([first_thread(builder)]):
+        bytes = sum(expected_bytes(op) for op in copies)
+        builder.run(kernel.ArriveOp(barriers[0], builder.map([slot]), expect=bytes))
+        for op in copies:
+            slab = replace(slab_of(op), at=(slot,))
+            copy_boxes(builder, builder.maps, op, slab, (barriers[0], slot))
+
+
+def _lower_wait(builder: CopyBuilder, op: tile.WaitOp) -> None:
+    """Append the wait for the groups up to the step's, or for its phase."""
+    if (barriers := builder.rings.get(op.ring)) is not None:
+        slot, phase = phase_of(step_of(op), tile.depth_of(op.ring))
+        builder.run(kernel.WaitPhaseOp(barriers[0], builder.map([slot]), builder.map([phase % 2])))
+    elif (groups := groups_behind(op)) is not None:
+        builder.run(kernel.WaitGroupOp(groups))
+
+
+def _lower_release(builder: CopyBuilder, op: tile.ReleaseOp) -> None:
+    """Append the arrivals of the warps, which have read the step."""
+    if (barriers := builder.rings.get(op.ring)) is not None:
+        slot = step_of(op) % tile.depth_of(op.ring)
+        builder.run(kernel.ArriveOp(barriers[1], builder.map([slot]), is_warp=True))
+
+
+def _continues(op: tile.StageOp) -> bool:
+    """Whether another asynchronous slab is filled right after this one."""
+    following: Operation | None = op.next_op
+    while isinstance(following, loop.IndexOp):
+        following = following.next_op
+    return isinstance(following, tile.StageOp) and bool(following.is_async)
+
+
+def _fill(builder: CopyBuilder, op: tile.StageOp | tile.CopyOp, slab: Slab) -> None:
+    is_async = bool(op.is_async)
+    if is_async and (bytes := slab.copy_bytes()) not in ASYNC_BYTES:
+        raise failure(
+            op,
+            f"{label(slab.source)} cannot be copied asynchronously: a thread copies {bytes} bytes at once, "
+            "and an asynchronous copy moves 4, 8 or 16",
+        )
+    outer = builder.block
+    _fill_shared(builder, slab, is_async)
+    builder.block = outer
+
+
+def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
+    """The threads of the CTA take turns over the slab, in the order of `Slab.coordinates`."""
+    total, threads = slab.copies(), builder.threads
+    if not total:
+        return
+    trips = -(-total // threads)
+    flat = Linear.of(builder.thread)
+    if trips > 1:
+        unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
+        flat = Linear.of(builder.enter_loop(trips, "c", unroll=unroll), threads) + flat
+    chunk = stand_in(total)
+    coordinates = slab.coordinates(Linear.of(chunk), threads)
+    beyond: list[Condition] = [flat - total] if total % threads else []
+    with builder.guarded(beyond):
+        move_slab(builder, slab, coordinates, slab.copy_width(), is_async, lambda form: form.substitute(chunk, flat))
