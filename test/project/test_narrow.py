@@ -19,12 +19,18 @@ CONTEXT = new_context()
 MANY = "torch.randn(512, 1024, dtype=torch.{type})"
 
 
-def lowered(expression: str) -> tuple[ModuleOp, ModuleOp]:
+RING = (
+    "tileify,chunk-matmul-k{bk=32 kv=4},blockify-launch{m=32 n=64},stage-inputs{transpose=never},"
+    "register-tile{m=4 n=4},permute-register-tile{m=strided n=strided lanes=nmnnm},double-buffer{depth=3},"
+)
+
+
+def lowered(expression: str, schedule: str | None = None) -> tuple[ModuleOp, ModuleOp]:
     """A program at tensor level and its kernels."""
     module = frontend.read_expression(expression).module
     lower(module, CONTEXT, Level.TENSOR)
     kernels = module.clone()
-    lower(kernels, CONTEXT, Level.KERNEL, target="sm_90")
+    lower(kernels, CONTEXT, Level.KERNEL, target="sm_90", schedule=schedule)
     return module, kernels
 
 
@@ -67,6 +73,32 @@ def test_half_precision(expression: str, wanted: int, type: str) -> None:
     for got, exact in zip(result.outputs, reference, strict=True):
         verdict = compare(got, exact, None, longest_reduction(module))
         assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("type", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("rules", "copies"),
+    [
+        ("async-copy,pad-smem,pipeline-k-outer{distance=2},mark-unroll", "kernel.move 8 async"),
+        ("async-copy,pad-smem,pipeline-k-outer{distance=1 barrier=mbarrier},mark-unroll", "kernel.move 8 async"),
+        (
+            "tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=1 barrier=mbarrier},mark-unroll",
+            "#tile.swizzle<64>",
+        ),
+        ("pad-smem,mark-unroll", "kernel.move 8 "),
+    ],
+)
+def test_slabs_of_halves(rules: str, copies: str, type: str) -> None:
+    """Slabs keep the narrow type, copied asynchronously, in swizzled boxes or by threads; readers cast."""
+    shapes = [(64, 328), (128, 328)]
+    left, right = (f"torch.randn({m}, {k}, dtype=torch.{type})" for m, k in shapes)
+    module, kernels = lowered(f"F.linear({left}, {right})", RING + rules)
+    assert copies in str(kernels)
+    inputs = draw_inputs(input_types(entry_function(module)), 0, "normal")
+    result = simulate(kernels, inputs)
+    assert not result.findings, result.findings[0]
+    verdict = compare(result.outputs[0], run(module, inputs, precision="float64").outputs[0], None, 328)
+    assert verdict.passed, verdict
 
 
 @pytest.mark.parametrize(
