@@ -52,5 +52,5 @@ def chosen(rows: Sequence[Row], names: Sequence[str], models: Sequence[str], len
 def _of_models(table: dict[str, Any]) -> Iterator[Row]:
     for model, sizes in table["models"].items():
         for kind, template in {**table["kinds"], **table["kinds_of"][model]}.items():
-            for s in table["s"]:
+            for s in table["s_of"].get(kind, table["s"]):
                 yield Row(f"{model}/{kind}/{s}", kind, model, s, template.format(s=s, **sizes))

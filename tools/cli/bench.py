@@ -84,7 +84,8 @@ def bench(
     """Time a program on the GPU.
 
     The floor is the card's roofline: the longest of the bytes of inputs and outputs at the bandwidth of DRAM and of the
-    operations that PyTorch counts at the FP32 rate. Programs whose sets of inputs do not fill 160 MB may find them
+    operations that PyTorch counts at the FP32 rate; those on floats of 16 bits, which tensor cores may do, count
+    nothing. Programs whose sets of inputs do not fill 160 MB may find them
     in L2, so for them the bytes count at the most that the SMs can take from L2. Inputs of which perhaps a part is
     read, such as tables, count nothing.
 
@@ -101,6 +102,7 @@ def bench(
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         results = program.graph(*program.arguments(program.inputs))
     flops = int(counter.get_total_flops()) - _masked_flops(program)
+    is_narrow = any(value.is_floating_point() and value.itemsize < 4 for value in program.inputs)
     written = [value for value in _tensors(results) if all(value is not given for given in program.inputs)]
     moved = sum(map(_bytes, [*read_inputs(program), *written]))
     sets = _sets(program, sum(map(_bytes, [*program.inputs, *written])))
@@ -113,7 +115,8 @@ def bench(
     for number in sorted({0, len(sets) - 1}):
         if wrong := check(own.outputs(number)):
             raise Error(f"the timed runs are wrong on set {number} of the inputs: {wrong}")
-    floor = rates.floor_ns(moved, flops, cached=len(sets) * moved <= ROTATED_BYTES) * 1e-3
+    operations, cached = 0 if is_narrow else flops, len(sets) * moved <= ROTATED_BYTES
+    floor = rates.floor_ns(moved, operations, cached=cached) * 1e-3
     new = int(executable.cubin.is_new)
     found = Benchmark(device_name(), tuple(timings), moved, flops, floor, len(sets), new)
     if (time := found.of(OWN)) < floor:

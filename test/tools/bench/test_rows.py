@@ -36,14 +36,17 @@ def test_the_table_has_the_rows_of_both_models() -> None:
     rows = read_rows()
     assert len({row.name for row in rows}) == len(rows)
     of_models = [row for row in rows if row.model]
-    assert len(of_models) == 72
+    assert len([row for row in of_models if not row.kind.startswith("bf16/")]) == 72
     assert len([row for row in of_models if row.kind in ("sdpa", "sdpa_repeated", "softmax")]) == 24
+    linears = [row for row in of_models if row.kind in ("bf16/o", "bf16/gate", "bf16/down")]
+    assert [row.s for row in linears] == [1, 8, 32, 128, 512, 2048] * 6
 
 
 def test_filters_by_name_model_and_length() -> None:
     rows = chosen(read_rows(), ["qkv", "softmax"], ["tinyllama"], [32, 512])
     assert [row.name for row in rows] == [
-        "tinyllama/softmax/32", "tinyllama/softmax/512", "tinyllama/qkv/32", "tinyllama/qkv/512"
+        "tinyllama/softmax/32", "tinyllama/softmax/512", "tinyllama/bf16/softmax/32", "tinyllama/bf16/softmax/512",
+        "tinyllama/qkv/32", "tinyllama/qkv/512",
     ]  # fmt: skip
     with pytest.raises(InvalidInputError, match="no row"):
         chosen(read_rows(), ["nothing"], [], [])
