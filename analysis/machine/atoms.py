@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.affine.linear import Linear, extent_or_one, forms_of
+from deplodock.analysis.affine.linear import Linear, extent_or_one, forms_of, subscripts_of
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit, Engine, engine, engine_names
+from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
 
@@ -138,6 +140,29 @@ class _Atoms:
         for axis in axes:
             if axis in found:
                 raise NoAtomError(f"the {side} factor varies along {label(axis)}, where its lanes hold one value")
+
+
+def narrow_factors(found: Contraction, name: str) -> tuple[Engine, tuple[loop.LoadOp, loop.LoadOp]]:
+    """The instruction of an engine for a contraction that is not one of its own yet, and the reads of its factors.
+
+    Raises NoAtomError for factors that are computed, or not read along k from neighbours, or of other types.
+    """
+    k, reads = found.innermost.iv, [(factor, read_of(factor)) for factor in found.factors]
+    loads = [read for _, read in reads if read is not None]
+    if len(loads) < len(reads):
+        computed = next(factor for factor, read in reads if read is None)
+        raise NoAtomError(f"the factor {label(computed)} is computed, not read")
+    types = [memref_of(load.source).element_type for load in loads]
+    row = engine(name, types[0].name if isinstance(types[0], AnyFloat) else str(types[0]))
+    result = found.reduction.results[0].type
+    if row is None or types[0] != types[1] or str(result) != row.result:
+        raise NoAtomError(f"{name} does not multiply {types[0]} by {types[1]} to {result}")
+    for load in loads:
+        *outer, last = subscripts_of(load)
+        if any(form.depends_on(k) for form in outer) or last.coefficient(k) != 1:
+            raise NoAtomError(f"{label(k)} walks {label(load.source)} with a stride; lanes take neighbours along k")
+    left, right = loads
+    return row, (left, right)
 
 
 def _lanes(digit: Digit) -> str:

@@ -25,13 +25,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, IndexType, UnitAttr
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
+from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
 from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, LAST_WITH, WARP, capability, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
@@ -39,9 +40,8 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.padding import adds_zero
 from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.engines import ENGINES, Engine, engine
+from deplodock.dialects.engines import Engine, engine_names
 from deplodock.dialects.interfaces import Feature
-from deplodock.dialects.kernel.wgmma import FACTORS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
@@ -49,7 +49,8 @@ from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
 from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups
 from deplodock.schedule.choose.sizes import WARP_TILE
 
-_NAMES = (*dict.fromkeys(row.name for row in ENGINES), WGMMA)
+WARPS = "mma"
+"""The engine of warps."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +59,19 @@ class TensorTilePass(LaunchRule):
 
     name = "tensor-tile"
     after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
-    engine: str = option("mma", OneOf(_NAMES), "what multiplies")
+    engine: str = option(WARPS, OneOf((*engine_names(), WGMMA)), "what multiplies")
     m: int = option(
         WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp computes, at most; or a warpgroup"
     )
     n: int = option(WARP_TILE, Integers((8, 16, 32, 64), step=8), "columns of the output that a warp computes, at most")
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        found = _found(launch, self)
+        found, row = _found(launch, self)
         if self.engine == WGMMA:
             check_warpgroups(launch, found, self.m)
             apply_warpgroups(launch, found, self.m)
         else:
-            _apply(launch, _matched(launch, found, self))
+            _apply(launch, _matched(launch, found, row, self))
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,11 @@ class _Match:
     """The neighbours along k that a lane takes at once."""
 
 
-def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> WarpgroupMatch:
-    """The contraction of a launch that an engine can compute. Raises Skip where there is none."""
+def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch, Engine]:
+    """The contraction of a launch that an engine can compute, and the instruction of a warp for it.
+
+    Raises Skip where there is none.
+    """
     if launch.carried_axes() or launch.bound_to(Binding.ENGINE):
         raise NothingToDo("the launch has axes of an engine already")
     if (roles := contraction_of(launch)) is None:
@@ -104,10 +108,10 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> WarpgroupMatch:
     arch = capability(target_at(launch))
     if not FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch):
         raise Skip(f"sm_{arch} has no {feature}")
-    loads = [_read(factor) for factor in roles.factors]
-    types = [loop.memref_of(load.source).element_type for load in loads]
-    if types[0] != types[1] or types[0] not in FACTORS:
-        raise Skip(f"{rule.engine} does not multiply {types[0]} by {types[1]}")
+    try:
+        row, loads = narrow_factors(roles, WARPS)
+    except NoAtomError as error:
+        raise Skip(str(error)) from error
     m, n = _thread_axis(launch, roles.m, "rows"), _thread_axis(launch, roles.n, "columns")
     others = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in (m, n) and launch.extent(axis) != 1]
     if others:
@@ -117,31 +121,17 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> WarpgroupMatch:
     masks = _masks(roles)
     _check_body(roles.innermost, [left, right])
     for load in (left, right):
-        _check_slab(load, roles.innermost)
-    return WarpgroupMatch(m, n, roles.innermost, left, right, masks)
+        _check_slab(load)
+    return WarpgroupMatch(m, n, roles.innermost, left, right, masks), row
 
 
-def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, rule: TensorTilePass) -> _Match:
+def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: TensorTilePass) -> _Match:
     """What the rule rewrites for the tensor cores of warps. Raises Skip where it cannot."""
-    type = loop.memref_of(found.left.source).element_type
-    assert isinstance(type, AnyFloat)
-    row = engine(rule.engine, type.name)
-    assert row is not None
-    depth = _depth(found.inner, row, ACCESS_BYTES // element_bytes(type))
+    depth = _depth(found.inner, row, ACCESS_BYTES // element_bytes(found.left.result.type))
     warp_m = _warp_side(launch, found.m, rule.m, row.m)
     warp_n = _warp_side(launch, found.n, rule.n, row.n)
     _check_threads(launch, (found.m, warp_m), (found.n, warp_n))
     return _Match(row, found.inner, found.m, found.n, found.left, found.right, found.masks, warp_m, warp_n, depth)
-
-
-def _read(factor: SSAValue) -> loop.LoadOp:
-    """The load that a factor widens. Raises Skip for any other factor."""
-    cast = factor.owner
-    if not isinstance(cast, arith.ExtFOp):
-        raise Skip(f"the factor {label(factor)} is not a widened value of 16 bits")
-    if not isinstance(load := cast.input.owner, loop.LoadOp):
-        raise Skip(f"the factor {label(cast.input)} is computed, not read")
-    return load
 
 
 def _thread_axis(launch: tile.LaunchOp, axes: Sequence[SSAValue], what: str) -> BlockArgument:
@@ -174,18 +164,12 @@ def _check_body(inner: loop.ReduceOp, loads: Sequence[loop.LoadOp]) -> None:
         )
         if not is_part:
             raise Skip(f"the loop over {label(inner.iv)} holds {op.name} besides its product")
-    for load in loads:
-        if load.parent is not inner.body.block:
-            raise Skip(f"{label(load.result)} is read outside the loop over {label(inner.iv)}")
 
 
-def _check_slab(load: loop.LoadOp, inner: loop.ReduceOp) -> None:
-    """Raises Skip for a factor that is not read along k from neighbours in a shared slab."""
+def _check_slab(load: loop.LoadOp) -> None:
+    """Raises Skip for a factor that is not read from a shared slab."""
     if tile.memory_of(load.source) is not Memory.SHARED:
         raise Skip(f"{label(load.source)} is read from global memory; run stage-inputs first")
-    *outer, last = subscripts_of(load)
-    if any(form.depends_on(inner.iv) for form in outer) or last.coefficient(inner.iv) != 1:
-        raise Skip(f"{label(inner.iv)} walks {label(load.source)} with a stride; lanes take neighbours along k")
 
 
 def _depth(inner: loop.ReduceOp, row: Engine, most: int) -> int:

@@ -15,6 +15,7 @@ from deplodock.schedule.choose.contraction import contraction_options
 from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
+from deplodock.schedule.choose.tensor_cores import tensor_options
 from deplodock.schedule.steps import ATTRIBUTE, Schedule, parse_schedule
 
 
@@ -36,6 +37,9 @@ def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     several = side_by_side(function)
     for nest in several:
         if (found := contraction(nest)) is not None:
+            tensor = tensor_options(found, nest, target_at(function)) if len(several) == 1 else None
+            if tensor is not None and (given is None or "tensor-tile" in given):
+                return tensor
             schedule = contraction_options(found, target_at(function), given is None or "register-tile" in given)
             split = schedule.get("split-matmul-k", {})
             if given is not None:

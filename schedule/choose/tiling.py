@@ -81,7 +81,7 @@ class Tiling:
 def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
     """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
     problem = _Problem.of(found, size, target)
-    boxed = capability(target) >= FIRST_BOXES and _takes_boxes(found)
+    boxed = capability(target) >= FIRST_BOXES and takes_boxes(found)
     cells = 512 // size if has_registers else 1
     tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
@@ -91,7 +91,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
     return min(good, key=lambda option: (option.parts, times[option]))
 
 
-def _takes_boxes(found: Contraction) -> bool:
+def takes_boxes(found: Contraction) -> bool:
     """Whether both factors are read from memory along k, in rows of whole units of a box."""
     k = found.innermost
     return k is found.reduction and all(_is_boxable(factor, k.iv) for factor in found.factors)

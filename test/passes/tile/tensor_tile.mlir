@@ -4,10 +4,13 @@
 // RUN: deplodock-opt %t.once -p 'tensor-tile{m=32 n=16}' 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: not deplodock-opt %s -p 'tensor-tile{m=24}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: not deplodock-opt %s -p 'tensor-tile{engine=fma}' 2>&1 | filecheck %s --check-prefix ENGINE
+// RUN: not deplodock-opt %s -p 'tensor-tile{m=16 n=8},permute-register-tile{m=strips}' 2>&1 | filecheck %s --check-prefix PLACED
 
 // TWICE: tensor_tile skipped at @linear: the launch has axes of an engine already
 // BAD: the option m must be a positive multiple of 16, got 24
 // ENGINE: the option engine must be mma or wgmma, got fma
+
+// PLACED: permute-register-tile{m=strips} applies to no kernel: @linear: tensor-tile has placed the registers as its instruction wants them
 
 // Warps of 32 x 16 outputs; masks of the output reach the store, that of k goes, as both slabs are zero there.
 // CHECK-LABEL: func.func @linear

@@ -1,0 +1,145 @@
+"""The heuristic schedule of a contraction of 16-bit factors: tiles of warps whose products tensor cores take.
+
+The tile is the one whose grid finishes first. A step of a CTA, 64 elements of k, takes `alone` ns on an SM of its own
+and `shared` ns beside as many others as the SM holds; between the two it is taken to grow with their number. Both are
+measured on an H200 in boxes (2048x3584x3584, 4096x4096x4096 and 128x3584x3584, bf16); other targets are taken to have
+the same ratios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
+from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
+from deplodock.analysis.machine.targets import FIRST_WITH, RESERVED, capability
+from deplodock.analysis.shape.dependence import is_coordinate, wheres
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import Contraction
+from deplodock.dialects import loop
+from deplodock.dialects.engines import Engine
+from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.tile import memory_of
+from deplodock.schedule.choose.tiling import takes_boxes
+
+ENGINE = "mma"
+
+CHUNKS = (64, 32, 16)
+"""Elements of k in a slab: 64 make rows of 128 bytes, which swizzles and boxes take whole; fewer where k is short."""
+
+PAD = 8
+"""Elements that pad-smem may add to a row of a slab."""
+
+RASTER = 16
+"""Row tiles that follow each other, as for other contractions."""
+
+
+@dataclass(frozen=True)
+class WarpTiles:
+    """A CTA tile of m x n outputs in warps of warp_m x warp_n, meant for `occupancy` CTAs per SM."""
+
+    m: int
+    n: int
+    warp_m: int
+    warp_n: int
+    occupancy: int
+    depth: int
+    alone: int
+    shared: int
+
+
+TILES = (
+    WarpTiles(128, 256, 64, 64, occupancy=1, depth=4, alone=1500, shared=1500),
+    WarpTiles(128, 128, 64, 32, occupancy=2, depth=3, alone=980, shared=1730),
+    WarpTiles(128, 64, 64, 32, occupancy=2, depth=4, alone=720, shared=910),
+    WarpTiles(64, 64, 32, 32, occupancy=3, depth=4, alone=510, shared=750),
+)
+
+
+def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
+    """The rules for a contraction that tensor cores take, and their options; None for any other."""
+    if (row := _engine(found, nest, target)) is None or (sides := _sides(found, row)) is None:
+        return None
+    trips = found.reduction.trips
+    assert trips is not None
+    chunk = next(size for size in CHUNKS if size <= trips)
+    steps = -(-trips // chunk)
+    is_boxed = capability(target) >= FIRST_WITH[Feature.BOXES] and takes_boxes(found)
+    fitting = [(tile, _ring(tile, chunk, steps, target)) for tile in TILES]
+    tile, (occupancy, depth) = min(fitting, key=lambda option: _time(option[0], option[1][0], found, target))
+    m, n = min(tile.m, sides[0]), min(tile.n, sides[1])
+    rules: dict[str, dict[str, int | str]] = {"tileify": {}}
+    if steps > 1:
+        rules["chunk-matmul-k"] = {"bk": chunk, "kv": 1}
+    rules["blockify-launch"] = {"m": m, "n": n, "occupancy": occupancy}
+    if known_points(found.m) > m:
+        rules["blockify-launch"] |= {"raster": RASTER}
+    rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
+    rules["tensor-tile"] = {"engine": ENGINE, "m": min(tile.warp_m, m), "n": min(tile.warp_n, n)}
+    if depth > 1:
+        boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
+        rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
+    rules |= {"async-copy": {}, "pad-smem": {}}
+    if depth > 1:
+        late: dict[str, int | str] = {"distance": depth - 2, "barrier": "mbarrier"}
+        rules["pipeline-k-outer"] = late if is_boxed and depth > 2 else {"distance": depth - 1}
+    rules["mark-unroll"] = {}
+    return rules
+
+
+def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None:
+    """The instruction of a contraction that stands alone in its nest, over all of a known k; None for others."""
+    op = found.reduction
+    if capability(target) < FIRST_WITH[Feature.MMA] or op is not found.innermost or op.trips is None:
+        return None
+    loops = [inner for inner in nest.body.walk() if isinstance(inner, loop.LoopLike)]
+    if loops != [op] or wheres(op.body.block):
+        return None
+    try:
+        row, loads = narrow_factors(found, ENGINE)
+    except NoAtomError:
+        return None
+    sources = [load.source for load in loads]
+    is_staged = sources[0] is not sources[1] and all(map(_is_read_only, sources))
+    roots = [root for load in loads for form in subscripts_of(load) for root in form.roots()]
+    return row if is_staged and all(map(is_coordinate, roots)) and op.trips >= row.k else None
+
+
+def _is_read_only(buffer: SSAValue) -> bool:
+    """Whether a kernel only reads a buffer, of global memory."""
+    return memory_of(buffer) is None and all(isinstance(use.operation, loop.LoadOp) for use in buffer.uses)
+
+
+def _sides(found: Contraction, row: Engine) -> tuple[int, int] | None:
+    """The most rows and columns, of whole instructions, along the innermost axes of both; None where there are none."""
+    m, n = (extent_or_one(axes[-1]) for axes in (found.m, found.n))
+    return (m // row.m * row.m, n // row.n * row.n) if m >= row.m and n >= row.n else None
+
+
+def _ring(tile: WarpTiles, chunk: int, steps: int, target: TargetAttr) -> tuple[int, int]:
+    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
+    slab = (tile.m + tile.n) * (chunk + PAD) * 2
+    per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
+    for occupancy in range(tile.occupancy, 0, -1):
+        for depth in range(min(tile.depth, steps), 1, -1):
+            if depth * slab <= per_block and occupancy * (depth * slab + RESERVED) <= per_sm:
+                return occupancy, depth
+    return 1, 1
+
+
+def _time(tile: WarpTiles, occupancy: int, found: Contraction, target: TargetAttr) -> float:
+    """The time of a step of the whole grid, in ns: full waves, and a last one of fewer CTAs on each SM."""
+    sms = target.fact("sms")
+    m, n, batch = map(known_points, (found.m, found.n, found.batch))
+    tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+    waves, left = divmod(tiles, sms * occupancy)
+    return waves * _step(tile, occupancy) + (_step(tile, -(-left // sms)) if left else 0.0)
+
+
+def _step(tile: WarpTiles, ctas: int) -> float:
+    """The time of a step of so many CTAs on one SM, in ns."""
+    others = (ctas - 1) / (tile.occupancy - 1) if tile.occupancy > 1 else 0.0
+    return tile.alone + (tile.shared - tile.alone) * others

@@ -1,0 +1,86 @@
+"""Which contractions tensor cores take, in which tiles, and that what is chosen applies and computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from deplodock.analysis.shape.nest import kernels
+from deplodock.dialects import kernel
+from deplodock.interpreters.simulate import simulate
+from deplodock.passes.driver import Level, lower, new_context, set_target
+from deplodock.schedule.choose.kernels import choose
+from deplodock.schedule.steps import Schedule
+
+LINEAR = """
+func.func @k(%x: memref<{m}x{k}x{type}>, %w: memref<{n}x{k}x{type}>, %out: memref<{m}x{n}xf32>) {{
+  loop.for %i = 0 to {m} {{
+    loop.for %j = 0 to {n} {{
+      %acc = loop.reduce {{arith.addf}} %q = 0 to {k} : f32 {{
+        %a = loop.load %x[%i, %q] : memref<{m}x{k}x{type}>
+        %af = arith.extf %a : {type} to f32
+        %b = loop.load %w[%j, %q] : memref<{n}x{k}x{type}>
+        %bf = arith.extf %b : {type} to f32
+        %p = arith.mulf %af, %bf : f32
+        loop.yield %p : f32
+      }}
+      loop.store %acc, %out[%i, %j] : memref<{m}x{n}xf32>
+    }}
+  }}
+  func.return
+}}
+"""
+
+
+def linear(m: int, n: int, k: int, type: str = "bf16", target: str = "sm_90") -> ModuleOp:
+    """A product of x[m, k] and w[n, k]."""
+    module = Parser(new_context(), LINEAR.format(m=m, n=n, k=k, type=type)).parse_module()
+    set_target(module, target)
+    return module
+
+
+def chosen(module: ModuleOp) -> Schedule:
+    (function,) = kernels(module)
+    assert isinstance(function, func.FuncOp)
+    return choose(function)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((4096, 4096, 4096), {"m": 128, "n": 256, "occupancy": 1, "raster": 16}),
+        ((2048, 3584, 3584), {"m": 128, "n": 256, "occupancy": 1, "raster": 16}),
+        ((512, 3584, 18944), {"m": 128, "n": 64, "occupancy": 2, "raster": 16}),
+        ((128, 3584, 3584), {"m": 64, "n": 64, "occupancy": 3, "raster": 16}),
+        ((16, 3584, 3584), {"m": 16, "n": 64, "occupancy": 3}),
+    ],
+)
+def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int], tile: Mapping[str, int]) -> None:
+    schedule = chosen(linear(*shape))
+    assert schedule["blockify-launch"] == tile
+    assert "tensor-tile" in schedule
+    assert "register-tile" not in schedule
+
+
+@pytest.mark.parametrize(("m", "n", "k", "type"), [(8, 64, 64, "bf16"), (64, 4, 64, "f16"), (64, 64, 8, "f16")])
+def test_other_contractions_are_not_for_tensor_cores(m: int, n: int, k: int, type: str) -> None:
+    assert "tensor-tile" not in chosen(linear(m, n, k, type))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192)])
+def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, target: str) -> None:
+    module = linear(m, n, k, target=target)
+    lower(module, new_context(), Level.KERNEL)
+    assert any(isinstance(op, kernel.MmaOp) for op in module.walk())
+    rng = np.random.default_rng(m)
+    x, w = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
+    result = simulate(module, [x, w], entry="run_k")
+    assert not result.findings
+    np.testing.assert_allclose(result.outputs[0], x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-4, atol=1e-4)
