@@ -1,9 +1,11 @@
-"""What threads wrote to shared memory by themselves, which copies of boxes see only after a fence of their proxy.
+"""What threads wrote to shared memory by themselves, which the asynchronous proxy sees only after their fence.
 
 A thread fences its own writes, and does so before it hands them over: at a barrier, or at an arrival.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from xdsl.ir import Operation
@@ -26,9 +28,9 @@ class Proxies(Check):
 
     def __init__(self, memory: MemoryUnit) -> None:
         super().__init__(memory)
-        made = [access.buffer for op in memory.ops for access in accesses_of(op) if access.by_proxy and access.writes]
-        self._boxed = {buffer.owner for buffer in made}
-        """What allocates the memory that boxes are copied to."""
+        used = [access.buffer for op in memory.ops for access in accesses_of(op) if access.by_proxy]
+        self._used = {buffer.owner for buffer in used}
+        """What allocates the memory that the proxy reads and writes."""
         self._marks: dict[int, Array] = {}
         """By buffer: 0, 1 + the thread that wrote the element, or -1."""
 
@@ -37,9 +39,19 @@ class Proxies(Check):
         self._marks = {}
 
     def on_allocate(self, op: Operation, buffer: Buffer) -> None:
-        """Follow the writes of a buffer that takes boxes."""
-        if op in self._boxed:
+        """Follow the writes of a buffer that the proxy uses."""
+        if op in self._used:
             self._marks[id(buffer)] = np.zeros(buffer.data.size, np.int32)
+
+    def on_read(self, touch: Touch, elements: Array) -> None:
+        """Report reads by the proxy of what some threads did not fence."""
+        marks = self._marks.get(id(touch.buffer)) if touch.access.by_proxy else None
+        if marks is None:
+            return
+        frame = touch.frame.widened(touch.access.width)
+        wrong = (marks[elements] != _FENCED) & all_lanes(frame)
+        if wrong.any():
+            self._report(touch.access, frame, wrong, lambda name: f"reads {name}{touch.subscripts(frame.first(wrong))}")
 
     def on_write(self, touch: Touch, elements: Array) -> None:
         """Threads write elements."""
@@ -80,14 +92,16 @@ class Proxies(Check):
         ctas = np.arange(self.memory.ctas).reshape(-1, 1)
         box = start + np.arange(elements).reshape(-1, 1, 1)
         wrong = (marks.reshape(self.memory.ctas, -1)[ctas, box] != _FENCED).any(axis=0) & all_lanes(frame)
-        if not wrong.any():
-            return
+        if wrong.any():
+            self._report(access, frame, wrong, lambda name: f"copies a box to {name}")
+
+    def _report(self, access: Access, frame: Frame, wrong: Array, does: Callable[[str], str]) -> None:
         self.report.add(
             kinds.MISSING_FENCE,
             access.op,
             frame.count(wrong),
             lambda: (
-                f"{self.memory.lane(frame.first(wrong))} copies a box to {self.memory.name(access)} where threads "
-                "wrote before; each needs a kernel.fence_proxy_async after its write, before it hands that over"
+                f"{self.memory.lane(frame.first(wrong))} {does(self.memory.name(access))} where threads wrote before; "
+                "each needs a kernel.fence_proxy_async after its write, before it hands that over"
             ),
         )

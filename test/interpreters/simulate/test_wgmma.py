@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from products import RING, planted
+from products import RING, W, planted
 from xdsl.parser import Parser
 
 from deplodock.interpreters.simulate import Simulation, simulate
@@ -48,3 +48,25 @@ def test_sums_are_rounded_toward_zero() -> None:
 def test_mistakes_are_findings(change: tuple[str, str], kind: str, message: str) -> None:
     findings = _run(planted(change)).findings
     assert any(found.kind == kind and message in found.message for found in findings), findings
+
+
+WAIT = "    kernel.wait_phase %full[%k mod 3], %k floordiv 3 mod 2\n"
+WRITE = f"""
+    loop.guard where (%thread < 64) {{
+      %y = arith.constant 1.0 : bf16
+      loop.store %y, %ws[%k mod 3, %thread, 0] : {W}
+    }}
+"""
+
+
+@pytest.mark.parametrize("fence", ["", "kernel.fence_proxy_async\n"])
+def test_products_see_what_threads_wrote_and_fenced(fence: str) -> None:
+    findings = _run(planted((WAIT, WAIT + WRITE + fence + "kernel.barrier\n"))).findings
+    if fence:
+        assert not findings
+    else:
+        assert {(found.kind, found.op.name) for found in findings} == {
+            ("missing proxy fence", "kernel.wgmma"),
+            ("missing proxy fence", "kernel.tma_load"),
+        }
+        assert any("reads %ws[0, 0, 0] where threads wrote before" in found.message for found in findings)
