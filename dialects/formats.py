@@ -27,7 +27,7 @@ from xdsl.irdl.declarative_assembly_format import (
     VariadicOperandVariable,
     irdl_custom_directive,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter
@@ -226,6 +226,18 @@ def parse_attributes(parser: Parser) -> dict[str, Attribute]:
     """Parse `attributes {..}`, which may be left out."""
     attributes = parser.parse_optional_attr_dict_with_keyword()
     return {} if attributes is None else dict(attributes.data)
+
+
+def parse_operands(parser: Parser) -> list[UnresolvedOperand]:
+    """Parse `%x, %y, ...`, or nothing."""
+    optional, one = parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+    return parser.parse_optional_undelimited_comma_separated_list(optional, one) or []
+
+
+def parse_types(parser: Parser) -> list[Attribute]:
+    """Parse `type, type, ...`, or nothing."""
+    optional, one = parser.parse_optional_type, parser.parse_type
+    return [*(parser.parse_optional_undelimited_comma_separated_list(optional, one) or ())]
 
 
 def parse_body(parser: Parser, arguments: Sequence[Parser.Argument] = ()) -> tuple[Region, dict[str, Attribute]]:

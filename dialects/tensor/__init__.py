@@ -46,7 +46,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
-from deplodock.dialects.formats import op_definition, parse_attributes
+from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
 from deplodock.dialects.tensor.indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
 
 
@@ -134,23 +134,19 @@ class ElementwiseOp(IRDLOperation):
                 "elementwise takes one operation in braces; write several as a region", ops[1].start, ops[-1].end
             )
         pos = parser.pos
-        operands = parser.parse_optional_undelimited_comma_separated_list(
-            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
-        )
+        operands = parse_operands(parser)
         attributes = parse_attributes(parser)
         parser.parse_punctuation(":")
         type_pos = parser.pos
-        types = (
-            parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type) or []
-        )
+        types = parse_types(parser)
         if parser.parse_optional_punctuation("->"):
             results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         else:
             if ops is None or len(types) != 1:
                 parser.raise_error("expected '->' and the result types")
             results = types
-            types = types * len(operands or [])
-        inputs = parser.resolve_operands(operands or [], types, pos)
+            types = types * len(operands)
+        inputs = parser.resolve_operands(operands, types, pos)
         if ops is None:
             args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
             body = parser.parse_region(args)

@@ -24,9 +24,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -49,7 +49,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.elements import listed
-from deplodock.dialects.formats import op_definition, parse_attributes
+from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
 from deplodock.dialects.torch.aten import ANY, SCHEMAS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
@@ -189,15 +189,13 @@ class AtenOp(IRDLOperation):
 
     def _verify_attribute(self, parameter: Parameter) -> None:
         attribute = self.properties.get(parameter.name)
-        example = _EXAMPLES[parameter.kind]
+        what, example = _KINDS[parameter.kind]
         if attribute is None:
             if not parameter.has_default and not parameter.optional:
                 raise VerifyException(f"{parameter.name} is missing: write {{{parameter.name} = {example}}}")
             return
         if not _matches(attribute, parameter.kind):
-            raise VerifyException(
-                f"{parameter.name} must be {_KINDS[parameter.kind]} such as {{{parameter.name} = {example}}}"
-            )
+            raise VerifyException(f"{parameter.name} must be {what} such as {{{parameter.name} = {example}}}")
         if parameter.name == "dtype" and attribute != self.tensor_type.element_type:
             raise VerifyException(f"dtype is {attribute}, but the result is {self.tensor_type}")
 
@@ -271,13 +269,13 @@ class AtenOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         pos = parser.pos
-        operands = _parse_list(parser, parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand)
+        operands = parse_operands(parser)
         entries = parser.parse_optional_comma_separated_list(
             parser.Delimiter.BRACES, lambda: _parse_entry(parser, cls.schema())
         )
         attributes = parse_attributes(parser)
         parser.parse_punctuation(":")
-        types = _parse_list(parser, parser.parse_optional_type, parser.parse_type)
+        types = parse_types(parser)
         parser.parse_punctuation("->")
         results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         return cls.create(
@@ -288,13 +286,6 @@ class AtenOp(IRDLOperation):
         )
 
 
-_T = TypeVar("_T")
-
-
-def _parse_list(parser: Parser, optional: Callable[[], _T | None], one: Callable[[], _T]) -> list[_T]:
-    return parser.parse_optional_undelimited_comma_separated_list(optional, one) or []
-
-
 def _positions(tensors: Sequence[SSAValue | None]) -> Attribute:
     """The property of a list with gaps: for each entry its number among the tensors given, -1 for none."""
     present = itertools.count()
@@ -302,23 +293,15 @@ def _positions(tensors: Sequence[SSAValue | None]) -> Attribute:
 
 
 _KINDS = {
-    "int": "an integer",
-    "int[]": "a list of integers",
-    "float": "a float",
-    "Scalar": "a number",
-    "bool": "true or false",
-    "ScalarType": "an element type",
-    "str": "a string",
+    "int": ("an integer", "-1"),
+    "int[]": ("a list of integers", "[0, 1]"),
+    "float": ("a float", "1.0e-06"),
+    "Scalar": ("a number", "1.0"),
+    "bool": ("true or false", "true"),
+    "ScalarType": ("an element type", "f32"),
+    "str": ("a string", '"none"'),
 }
-_EXAMPLES = {
-    "int": "-1",
-    "int[]": "[0, 1]",
-    "float": "1.0e-06",
-    "Scalar": "1.0",
-    "bool": "true",
-    "ScalarType": "f32",
-    "str": '"none"',
-}
+"""What the value of a parameter is, by its kind, and an example."""
 
 
 def attribute_of(value: object, kind: str) -> Attribute | None:
@@ -391,7 +374,7 @@ def _parse_entry(parser: Parser, schema: Schema) -> tuple[str, Attribute]:
     kind = "int[]" if parameter.is_list else "Scalar" if parameter.is_tensor else parameter.kind
     attribute = attribute_of(_parse_value(parser, kind), kind)
     if attribute is None:
-        parser.raise_error(f"{name} must be {_KINDS[kind]} such as {_EXAMPLES[kind]}", pos, parser.pos)
+        parser.raise_error(f"{name} must be {' such as '.join(_KINDS[kind])}", pos, parser.pos)
     return name, attribute
 
 
@@ -406,7 +389,7 @@ def _parse_value(parser: Parser, kind: str) -> object:
         return parser.parse_type()
     number = parser.parse_optional_number()
     if number is None:
-        parser.raise_error(f"expected {_KINDS[kind]} such as {_EXAMPLES[kind]}")
+        parser.raise_error(f"expected {' such as '.join(_KINDS[kind])}")
     if isinstance(number, int) and parser.parse_optional_punctuation(":"):
         parser.parse_keyword("f64")
         return f64.unpack(number.to_bytes(8, "little"), 1)[0]
