@@ -5,6 +5,7 @@ import math
 import os
 import re
 import subprocess
+import warnings
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def test_parts_are_found_in_order() -> None:
 
 def test_the_program_in_the_readme_runs(readme: str) -> None:
     pytest.importorskip("torch")
-    exec(block(readme, "python"), {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        exec(block(readme, "python"), {})
 
 
 def test_the_measured_rows_of_the_readme_are_those_of_the_results(readme: str, repository: Path) -> None:
