@@ -122,6 +122,27 @@ TENSOR = """func.func @k(%x: memref<256x64xbf16>, %w: memref<256x64xbf16>, %out:
   func.return
 }
 """
+CHUNKED = """func.func @k(%x: memref<256x64xbf16>, %w: memref<256x64xbf16>, %out: memref<256x256xf32>) {
+  tile.launch (%m = 256 : thread, %n = 256 : thread) {
+    %acc = loop.reduce {arith.addf} %ko = 0 to 4 : f32 {
+      %xs = tile.stage %x[d0, %ko * 16 + d1] : memref<256x64xbf16> to memref<256x16xbf16, #tile.memory<shared>>
+      %ws = tile.stage %w[d0, %ko * 16 + d1] : memref<256x64xbf16> to memref<256x16xbf16, #tile.memory<shared>>
+      %part = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+        %a = loop.load %xs[%m, %k] : memref<256x16xbf16, #tile.memory<shared>>
+        %af = arith.extf %a : bf16 to f32
+        %b = loop.load %ws[%n, %k] : memref<256x16xbf16, #tile.memory<shared>>
+        %bf = arith.extf %b : bf16 to f32
+        %p = arith.mulf %af, %bf : f32
+        loop.yield %p : f32
+      }
+      loop.yield %part : f32
+    }
+    loop.store %acc, %out[%m, %n] : memref<256x256xf32>
+  }
+  func.return
+}
+"""
+USED = CHUNKED.replace("      loop.yield %part", "      %minus = arith.negf %part : f32\n      loop.yield %part")
 OUTSIDE = """func.func @k(%x: memref<64x64xbf16>, %w: memref<64x64xbf16>, %out: memref<64x64xf32>) {
   tile.launch (%m = 64 : thread, %n = 64 : thread) {
     %xs = tile.stage %x[d0, d1] : memref<64x64xbf16> to memref<64x64xbf16, #tile.memory<shared>>
@@ -152,6 +173,17 @@ REFUSED = [
     (TWO_ROWS, "tensor-tile", "the rows of a CTA run along 2 axes of constant extent, not along one"),
     (BESIDE, "tensor-tile", "the loop over %k holds arith.constant besides its product"),
     (OUTSIDE, "tensor-tile", "%b is read outside the loop over %k"),
+    (
+        TENSOR,
+        "tensor-tile{engine=wgmma}",
+        "its chunk has several loops; run chunk-matmul-k with kv=1",
+    ),
+    (USED, "tensor-tile{engine=wgmma}", "the sum of a chunk is used by something else than the sum of all"),
+    (
+        CHUNKED,
+        "tensor-tile{engine=wgmma m=16}",
+        "warpgroups of so few rows make 2048 threads of a CTA, above 1024",
+    ),
     (UNSTAGED, "tensor-tile", "%w is read from global memory; run stage-inputs first"),
     (TENSOR, "tensor-tile{m=16 n=8}", "warps of so few outputs make 16384 threads of a CTA, above 1024"),
     (
