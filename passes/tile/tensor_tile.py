@@ -47,10 +47,7 @@ from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
 from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups
-from deplodock.schedule.choose.sizes import WARP_TILE
-
-WARPS = "mma"
-"""The engine of warps."""
+from deplodock.schedule.choose.sizes import WARP_TILE, WARPS
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,16 @@ class TensorTilePass(LaunchRule):
     after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
     engine: str = option(WARPS, OneOf((*engine_names(), WGMMA)), "what multiplies")
     m: int = option(
-        WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp computes, at most; or a warpgroup"
+        WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp, or a warpgroup, computes, at most"
     )
-    n: int = option(WARP_TILE, Integers((8, 16, 32, 64), step=8), "columns of the output that a warp computes, at most")
+    n: int = option(
+        WARP_TILE, Integers((8, 16, 32, 64, 128, 256), step=8), "columns that it computes, at most; wgmma takes all"
+    )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found, row = _found(launch, self)
         if self.engine == WGMMA:
-            check_warpgroups(launch, found, self.m)
+            check_warpgroups(found, self.m, self.n)
             apply_warpgroups(launch, found, self.m)
         else:
             _apply(launch, _matched(launch, found, row, self))

@@ -44,13 +44,15 @@ class WarpgroupMatch:
     """The conditions on k, beyond which both factors are zero."""
 
 
-def check_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) -> None:
-    """Raises Skip where the tile of a CTA, of warpgroups of so many rows, is none that the engine multiplies."""
+def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
+    """Raises Skip where the tile of a CTA is none of warpgroups of so many rows, and columns at most."""
     m, n = extent_or_one(match.m), extent_or_one(match.n)
     if m % rows:
         raise Skip(f"the {m} rows of a CTA are no multiple of the {rows} of a warpgroup")
     if n not in COLUMNS:
         raise Skip(f"the {n} columns of a CTA are no multiple of 8 up to 256")
+    if n > columns:
+        raise Skip(f"the {n} columns of a CTA are more than the {columns} of a warpgroup")
     if match.inner.trips is None or match.inner.trips % DEPTH:
         raise Skip(f"a chunk of {match.inner.trips} elements of k is no multiple of the {DEPTH} of a product")
     outer = match.inner.parent_op()

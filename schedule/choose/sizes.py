@@ -24,6 +24,9 @@ PIPELINE_DEPTH = 3
 CELLS = 4
 """Outputs along m and n that one thread of a contraction computes."""
 
+WARPS = "mma"
+"""The engine of warps."""
+
 WARP_TILE = 64
 """Rows and columns of the output that the tensor cores of a warp compute: 128 accumulators of a lane."""
 

@@ -1,9 +1,9 @@
-"""The heuristic schedule of a contraction of 16-bit factors: tiles of warps whose products tensor cores take.
+"""The heuristic schedule of a contraction of 16-bit factors: tiles whose products tensor cores take.
 
 The tile is the one whose grid finishes first. A step of a CTA, 64 elements of k, takes `alone` ns on an SM of its own
 and `shared` ns beside as many others as the SM holds; between the two it is taken to grow with their number. Both are
-measured on an H200 in boxes (2048x3584x3584, 4096x4096x4096 and 128x3584x3584, bf16); other targets are taken to have
-the same ratios.
+measured on an H200 in boxes (2048x3584x3584, 4096x4096x4096, 512x3584x18944 and 128x3584x3584, bf16); other targets are
+taken to have the same ratios. Warpgroups, where there are any, multiply twice as fast as warps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
-from deplodock.analysis.machine.targets import FIRST_WITH, RESERVED, capability
+from deplodock.analysis.machine.targets import FIRST_WITH, LAST_WITH, RESERVED, capability
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import Contraction
@@ -23,9 +24,8 @@ from deplodock.dialects.engines import Engine
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tile import memory_of
+from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import takes_boxes
-
-ENGINE = "mma"
 
 CHUNKS = (64, 32, 16)
 """Elements of k in a slab: 64 make rows of 128 bytes, which swizzles and boxes take whole; fewer where k is short."""
@@ -38,25 +38,37 @@ RASTER = 16
 
 
 @dataclass(frozen=True)
-class WarpTiles:
-    """A CTA tile of m x n outputs in warps of warp_m x warp_n, meant for `occupancy` CTAs per SM."""
+class CtaTile:
+    """A CTA tile of m x n outputs in warps, or warpgroups, of `part` outputs, meant for `occupancy` CTAs per SM.
+
+    Of `depth` slabs in flight, as many as `behind` are being read or waiting for their last reader.
+    """
 
     m: int
     n: int
-    warp_m: int
-    warp_n: int
+    part: tuple[int, int]
     occupancy: int
     depth: int
     alone: int
     shared: int
+    behind: int = 2
 
 
-TILES = (
-    WarpTiles(128, 256, 64, 64, occupancy=1, depth=4, alone=1500, shared=1500),
-    WarpTiles(128, 128, 64, 32, occupancy=2, depth=3, alone=980, shared=1730),
-    WarpTiles(128, 64, 64, 32, occupancy=2, depth=4, alone=720, shared=910),
-    WarpTiles(64, 64, 32, 32, occupancy=3, depth=4, alone=510, shared=750),
-)
+TILES = {
+    WARPS: (
+        CtaTile(128, 256, (64, 64), occupancy=1, depth=4, alone=1500, shared=1500),
+        CtaTile(128, 128, (64, 32), occupancy=2, depth=3, alone=980, shared=1730),
+        CtaTile(128, 64, (64, 32), occupancy=2, depth=4, alone=720, shared=910),
+        CtaTile(64, 64, (32, 32), occupancy=3, depth=4, alone=510, shared=750),
+    ),
+    WARPGROUPS: (
+        CtaTile(128, 256, (64, 256), occupancy=1, depth=4, alone=810, shared=810),
+        CtaTile(128, 128, (64, 128), occupancy=2, depth=3, alone=490, shared=870, behind=1),
+        CtaTile(64, 128, (64, 128), occupancy=2, depth=4, alone=400, shared=570, behind=1),
+        CtaTile(64, 64, (64, 64), occupancy=3, depth=4, alone=330, shared=600, behind=1),
+    ),
+}
+"""The tiles of each engine."""
 
 
 def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
@@ -68,8 +80,8 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     chunk = next(size for size in CHUNKS if size <= trips)
     steps = -(-trips // chunk)
     is_boxed = capability(target) >= FIRST_WITH[Feature.BOXES] and takes_boxes(found)
-    fitting = [(tile, _ring(tile, chunk, steps, target)) for tile in TILES]
-    tile, (occupancy, depth) = min(fitting, key=lambda option: _time(option[0], option[1][0], found, target))
+    engine, tile = min(_tiles(sides, target, is_boxed and steps > 1), key=lambda each: _time(each[1], found, target))
+    occupancy, depth = _ring(tile, chunk, steps, target)
     m, n = min(tile.m, sides[0]), min(tile.n, sides[1])
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if steps > 1:
@@ -78,16 +90,24 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     if known_points(found.m) > m:
         rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
-    rules["tensor-tile"] = {"engine": ENGINE, "m": min(tile.warp_m, m), "n": min(tile.warp_n, n)}
+    rules["tensor-tile"] = {"engine": engine, "m": min(tile.part[0], m), "n": min(tile.part[1], n)}
     if depth > 1:
         boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
         rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
     rules |= {"async-copy": {}, "pad-smem": {}}
     if depth > 1:
-        late: dict[str, int | str] = {"distance": depth - 2, "barrier": "mbarrier"}
-        rules["pipeline-k-outer"] = late if is_boxed and depth > 2 else {"distance": depth - 1}
+        late: dict[str, int | str] = {"distance": depth - tile.behind, "barrier": "mbarrier"}
+        rules["pipeline-k-outer"] = late if is_boxed and depth > tile.behind else {"distance": depth - 1}
     rules["mark-unroll"] = {}
     return rules
+
+
+def _tiles(sides: tuple[int, int], target: TargetAttr, is_swizzled: bool) -> list[tuple[str, CtaTile]]:
+    """The tiles for so many rows and columns, with their engines; warpgroups read swizzled slabs alone."""
+    arch, feature = capability(target), Feature.WARPGROUPS
+    has_warpgroups = FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch) and is_swizzled
+    fitting = [tile for tile in TILES[WARPGROUPS] if has_warpgroups and tile.m <= sides[0]]
+    return [*((WARPGROUPS, tile) for tile in fitting), *((WARPS, tile) for tile in TILES[WARPS])]
 
 
 def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None:
@@ -99,7 +119,7 @@ def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None
     if loops != [op] or wheres(op.body.block):
         return None
     try:
-        row, loads = narrow_factors(found, ENGINE)
+        row, loads = narrow_factors(found, WARPS)
     except NoAtomError:
         return None
     sources = [load.source for load in loads]
@@ -119,7 +139,7 @@ def _sides(found: Contraction, row: Engine) -> tuple[int, int] | None:
     return (m // row.m * row.m, n // row.n * row.n) if m >= row.m and n >= row.n else None
 
 
-def _ring(tile: WarpTiles, chunk: int, steps: int, target: TargetAttr) -> tuple[int, int]:
+def _ring(tile: CtaTile, chunk: int, steps: int, target: TargetAttr) -> tuple[int, int]:
     """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
     slab = (tile.m + tile.n) * (chunk + PAD) * 2
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
@@ -130,16 +150,17 @@ def _ring(tile: WarpTiles, chunk: int, steps: int, target: TargetAttr) -> tuple[
     return 1, 1
 
 
-def _time(tile: WarpTiles, occupancy: int, found: Contraction, target: TargetAttr) -> float:
+def _time(tile: CtaTile, found: Contraction, target: TargetAttr) -> float:
     """The time of a step of the whole grid, in ns: full waves, and a last one of fewer CTAs on each SM."""
     sms = target.fact("sms")
     m, n, batch = map(known_points, (found.m, found.n, found.batch))
     tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+    occupancy, _ = _ring(tile, CHUNKS[0], tile.depth, target)
     waves, left = divmod(tiles, sms * occupancy)
     return waves * _step(tile, occupancy) + (_step(tile, -(-left // sms)) if left else 0.0)
 
 
-def _step(tile: WarpTiles, ctas: int) -> float:
+def _step(tile: CtaTile, ctas: int) -> float:
     """The time of a step of so many CTAs on one SM, in ns."""
     others = (ctas - 1) / (tile.occupancy - 1) if tile.occupancy > 1 else 0.0
     return tile.alone + (tile.shared - tile.alone) * others
