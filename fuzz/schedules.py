@@ -19,7 +19,7 @@ from deplodock.passes.pipeline import RULES
 from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.rule import Rule
 from deplodock.passes.tile.tileify import TileifyPass
-from deplodock.schedule.steps import Schedule
+from deplodock.schedule.steps import Schedule, steps
 
 NEEDED = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buffer", "pipeline-k-outer")
 """The rules that are never left out of those drawn."""
@@ -121,4 +121,4 @@ def write_schedules(module: ModuleOp, schedules: Mapping[Kind, Schedule]) -> Non
 
 def _schedule(draw: random.Random, rules: Sequence[Rule]) -> Schedule:
     kept = [rule for rule in rules if rule.name in NEEDED or draw.random() < 0.93]
-    return {"tileify": {}, **{rule.name: rule.given() for rule in kept}}
+    return steps({"tileify": {}, **{rule.name: rule.given() for rule in kept}})

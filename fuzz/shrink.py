@@ -9,7 +9,7 @@ from dataclasses import replace
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.program import Expression, Node, make_input
 from deplodock.passes.options import Kind
-from deplodock.schedule.steps import Schedule
+from deplodock.schedule.steps import Schedule, Step
 
 TRIES = 200
 """How often a smaller case is checked at most."""
@@ -58,14 +58,11 @@ class Shrinker:
         self._fails(replace(self.case, fusion=None))
         self._fails(replace(self.case, schedules=None))
         for kind in self.case.schedules or {}:
-            for rule in self._schedule(kind):
-                kept = {name: options for name, options in self._schedule(kind).items() if name != rule}
-                self._reschedule(kind, kept)
-            for rule, options in self._schedule(kind).items():
-                for option in options:
-                    schedule = self._schedule(kind)
-                    fewer = {name: value for name, value in schedule[rule].items() if name != option}
-                    self._reschedule(kind, {**schedule, rule: fewer})
+            for step in self._schedule(kind):
+                self._reschedule(kind, tuple(other for other in self._schedule(kind) if other.name != step.name))
+            for step in self._schedule(kind):
+                for option in step.options:
+                    self._reschedule(kind, tuple(_without(other, step, option) for other in self._schedule(kind)))
 
     def _schedule(self, kind: Kind) -> Schedule:
         return (self.case.schedules or {})[kind]
@@ -91,6 +88,13 @@ class Shrinker:
                     if self._fails(replace(self.case, text=re.sub(pattern, str(less), text))):
                         return True
         return False
+
+
+def _without(step: Step, of: Step, option: str) -> Step:
+    """A step, less an option if it is the one of a rule and target."""
+    if step.name != of.name:
+        return step
+    return replace(step, options={name: value for name, value in step.options.items() if name != option})
 
 
 def _smaller(expression: Expression) -> Iterator[Expression]:

@@ -225,6 +225,9 @@ def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:
     if stage not in RULES:
         return None
     found = kernels(module)
-    if any(SCHEDULE not in function.attributes or stage.name in schedule_of(function) for function in found):
+    if any(
+        SCHEDULE not in function.attributes or any(step.rule == stage.name for step in schedule_of(function))
+        for function in found
+    ):
         return None
     return [Remark(stage.name, function.sym_name.data, LEFT_OUT) for function in found]

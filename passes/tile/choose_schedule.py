@@ -5,12 +5,13 @@
     func.func @k(..) attributes {deplodock.schedule = "tileify,blockify-launch{threads=256},.."} {..}
 
 A given schedule is written on every kernel, also in place of the one that a kernel has. Options that it leaves out are
-those that the heuristics choose, so what is written says all of them.
+those that the heuristics choose, so what is written says all of them; a step with a target has the defaults of its rule
+for those that it leaves out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -22,7 +23,7 @@ from deplodock.passes import remarks
 from deplodock.passes.options import OptionsPass, Text, option
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.schedule.choose.kernels import choose
-from deplodock.schedule.steps import ATTRIBUTE, Schedule, completed, format_schedule
+from deplodock.schedule.steps import ATTRIBUTE, Schedule, completed, format_schedule, options_for_all
 
 
 @dataclass(frozen=True)
@@ -50,5 +51,8 @@ def write_schedule(function: func.FuncOp, given: Schedule | None) -> None:
     """Write the schedule that the heuristics choose on a kernel, or a given one with the options that it leaves out."""
     schedule = chosen = choose(function, given)
     if given is not None:
-        schedule = {rule: completed(options, chosen.get(rule, {})) for rule, options in given.items()}
+        schedule = tuple(
+            step if step.target else replace(step, options=completed(step.options, options_for_all(chosen, step.rule)))
+            for step in given
+        )
     function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))

@@ -2,14 +2,15 @@
 
 A rule is a pass whose fields are its options (`passes/options.py`). An option comes from the pass, else from the
 kernel's `deplodock.schedule` attribute, else from the heuristics of `schedule/choose/`. A kernel whose attribute
-leaves a rule out is skipped. An option given to the pass that no kernel of the module can take is an error. A rule that
-no schedule may name, as one of another package, has the options given to the pass alone, and is left out by none.
+leaves a rule out is skipped, and so is a launch that no step of the rule is for. An option given to the pass that no
+kernel of the module can take is an error. A rule that no schedule may name, as one of another package, has the options
+given to the pass alone, and is left out by none.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -19,6 +20,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
+from deplodock.analysis.shape.labels import labels
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import tile
@@ -26,7 +28,17 @@ from deplodock.dialects.tile import Memory
 from deplodock.passes import pipeline, remarks
 from deplodock.passes.options import Kind, OptionsPass
 from deplodock.schedule.choose.kernels import schedule_of
-from deplodock.schedule.steps import ATTRIBUTE, LEFT_OUT, Options, Schedule, completed, parse_schedule
+from deplodock.schedule.steps import (
+    ATTRIBUTE,
+    LEFT_OUT,
+    Options,
+    Schedule,
+    Step,
+    completed,
+    options_for_all,
+    parse_schedule,
+    steps,
+)
 
 RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""
@@ -45,24 +57,28 @@ class Rule(OptionsPass):
     """A pass that rewrites kernel functions, each with options of its own."""
 
     @abstractmethod
-    def rewrite(self, function: func.FuncOp, options: Options) -> None:
-        """Rewrite a kernel function; raise Skip, before any change, where the rule cannot."""
+    def rewrite(self, function: func.FuncOp, schedule: Schedule) -> None:
+        """Rewrite a kernel function by the steps of this rule; raise Skip, before any change, where it cannot."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every kernel of a module.
 
-        Raises PassFailedException if an option was given and no kernel takes the rule.
+        Raises PassFailedException if an option was given and no kernel takes the rule, if no kernel has the target of a
+        step, or if two steps are for one launch.
         """
         given = self.given()
+        scheduled = {function: _steps(self, function, given) for function in kernels(op)}
+        _check_targets(scheduled)
         refusals: list[tuple[str, Skip]] = []
-        found = kernels(op)
-        for function in found:
+        for function, schedule in scheduled.items():
             try:
-                self.rewrite(function, _options(self, function, given))
+                if not schedule:
+                    raise Skip(LEFT_OUT)
+                self.rewrite(function, schedule)
             except Skip as skip:
                 refusals.append((function.sym_name.data, skip))
         refused = [(symbol, reason) for symbol, reason in refusals if not isinstance(reason, NothingToDo)]
-        if given and len(refused) == len(found):
+        if given and len(refused) == len(scheduled):
             options = " ".join(f"{name}={value}" for name, value in given.items())
             reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in refusals) or "the module has no kernel"
             raise PassFailedException(f"{self.name}{{{options}}} applies to no kernel: {reasons}")
@@ -78,17 +94,23 @@ class LaunchRule(Rule):
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         """Rewrite a launch by the options of this pass, which has them all; raise Skip where the rule cannot."""
 
-    def rewrite(self, function: func.FuncOp, options: Options) -> None:
+    def rewrite(self, function: func.FuncOp, schedule: Schedule) -> None:
         """Rewrite every launch of a function; if all raise Skip, so does this, first of all for what one lacks."""
         if not (found := launches(function)):
             raise Skip("no launch; run tileify first")
-        has_kinds = any(self.options()[name].kind is not None for name in options)
+        chosen = _step_of_each(function, schedule)
+        has_kinds = any(self.options()[name].kind is not None for step in schedule for name in step.options)
         kinds = {launch: kind_of(launch) for launch in found} if has_kinds else {}
         refusals: list[Skip] = []
         for launch in found:
             try:
-                suited = self._suited(options, kinds[launch], set(kinds.values())) if has_kinds else options
-                self.with_defaults(suited).rewrite_launch(launch)
+                if (step := chosen[launch]) is None:
+                    raise NothingToDo(LEFT_OUT)
+                options = step.options
+                if has_kinds:
+                    present = {kinds[other] for other in found if chosen[other] is step}
+                    options = self._suited(options, kinds[launch], present)
+                self.with_defaults(options).rewrite_launch(launch)
             except Skip as skip:
                 refusals.append(skip)
         if len(refusals) == len(found):
@@ -124,8 +146,8 @@ def read_schedule(text: str) -> Schedule:
     schedule = parse_schedule(text)
     try:
         _check_names(schedule)
-        for name, options in schedule.items():
-            _check_options(_rule(name), options)
+        for step in schedule:
+            _check_step(_rule(step.rule), step)
     except PassFailedException as error:
         raise PassFailedException(f"the schedule {text!r} {error}") from error
     return schedule
@@ -152,20 +174,50 @@ def folded(launch: tile.LaunchOp) -> list[SSAValue]:
     return [axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes]
 
 
-def _options(rule: Rule, function: func.FuncOp, given: Options) -> Options:
+def _steps(rule: Rule, function: func.FuncOp, given: Options) -> Schedule:
+    """The steps of a rule for a function; none where its schedule leaves the rule out."""
     if rule.name not in RULES:
-        return given
-    scheduled = schedule_of(function)
+        return steps({rule.name: given})
+    schedule = schedule_of(function)
+    own = tuple(step for step in schedule if step.rule == rule.name)
     try:
-        _check_names(scheduled)
-        _check_options(type(rule), scheduled.get(rule.name, {}))
+        _check_names(schedule)
+        for step in own:
+            _check_step(type(rule), step)
     except PassFailedException as error:
         raise PassFailedException(f"the schedule of @{function.sym_name.data} {error}") from error
-    if given:
-        return completed(given, scheduled.get(rule.name, {}))
-    if rule.name not in scheduled and ATTRIBUTE in function.attributes:
-        raise Skip(LEFT_OUT)
-    return scheduled.get(rule.name, {})
+    if given or (not own and ATTRIBUTE not in function.attributes):
+        return steps({rule.name: completed(given, options_for_all(own, rule.name))})
+    return own
+
+
+def _check_targets(scheduled: Mapping[func.FuncOp, Schedule]) -> None:
+    """Refuse a target that no kernel has."""
+    targets = {step.target: step for schedule in scheduled.values() for step in schedule if step.target is not None}
+    if not targets:
+        return
+    known = {function: frozenset[str]().union(*labels(function).values()) for function in scheduled}
+    for target, step in targets.items():
+        if not any(target in names for names in known.values()):
+            have = "; ".join(
+                f"@{function.sym_name.data} has {', '.join(sorted(names))}" for function, names in known.items()
+            )
+            raise PassFailedException(f"no launch is called {target}, the target of {step.name}: {have}")
+
+
+def _step_of_each(function: func.FuncOp, schedule: Schedule) -> dict[tile.LaunchOp, Step | None]:
+    """The step for each launch: that of its label, else the one for all, if there is one."""
+    for_all = next((step for step in schedule if step.target is None), None)
+    if all(step is for_all for step in schedule):
+        return dict.fromkeys(launches(function), for_all)
+    chosen: dict[tile.LaunchOp, Step | None] = {}
+    for launch, names in labels(function).items():
+        own = [step for step in schedule if step.target in names]
+        if len(own) > 1:
+            both = " and ".join(step.name for step in own)
+            raise PassFailedException(f"{both} are for one launch of @{function.sym_name.data}; take one of them")
+        chosen[launch] = own[0] if own else for_all
+    return chosen
 
 
 def _rule(name: str) -> type[OptionsPass]:
@@ -176,14 +228,16 @@ def _rule(name: str) -> type[OptionsPass]:
 
 def _check_names(schedule: Schedule) -> None:
     """Refuse a schedule with a rule that there is none of."""
-    for name in schedule:
-        if name not in RULES:
-            raise PassFailedException(f"names {name}, which is not one of {', '.join(RULES)}")
+    for step in schedule:
+        if step.rule not in RULES:
+            raise PassFailedException(f"names {step.rule}, which is not one of {', '.join(RULES)}")
 
 
-def _check_options(rule: type[OptionsPass], options: Options) -> None:
-    """Check the options that a schedule gives a rule as if they were given to the pass."""
+def _check_step(rule: type[OptionsPass], step: Step) -> None:
+    """Check a step of a rule: its options as if they were given to the pass, and whether it may have its target."""
+    if step.target is not None and not issubclass(rule, LaunchRule):
+        raise PassFailedException(f"gives {rule.name} the target {step.target}; it rewrites kernels as a whole")
     try:
-        rule.from_spec(ArgSpec(rule.name, {name: (value,) for name, value in options.items()}))
+        rule.from_spec(ArgSpec(rule.name, {name: (value,) for name, value in step.options.items()}))
     except ValueError as error:
         raise PassFailedException(f"gives {rule.name} a bad option: {error}") from error

@@ -33,7 +33,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis
 from deplodock.passes.tile.rule import Rule, Skip
-from deplodock.schedule.steps import Options
+from deplodock.schedule.steps import Schedule
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TileifyPass(Rule):
 
     name = "tileify"
 
-    def rewrite(self, function: func.FuncOp, options: Options) -> None:
+    def rewrite(self, function: func.FuncOp, schedule: Schedule) -> None:
         tileify(function)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.shape.nest import Nest
 from deplodock.schedule.choose.sizes import COLUMN_LOADS, CTA_THREADS, THREAD_VALUES
-from deplodock.schedule.steps import Schedule
+from deplodock.schedule.steps import Options
 
 
 def column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
@@ -27,14 +29,16 @@ def column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
     return {"threads": threads, "lanes": "free"} if threads > 1 else None
 
 
-def column_schedule(nest: Nest, columns: dict[str, int | str]) -> Schedule:
+def column_schedule(nest: Nest, columns: dict[str, int | str]) -> Mapping[str, Options]:
     """A warp on neighbouring columns, and the loads of `COLUMN_LOADS` rows in flight in each thread at once."""
     threads = int(columns["threads"])
-    schedule: Schedule = {
+    schedule: dict[str, Options] = {
         "tileify": {},
         "cooperative-reduce": columns,
         "blockify-launch": {"threads": max(CTA_THREADS, WARP * threads)},
     }
     if all((op.trips or 0) > COLUMN_LOADS * threads for op in nest.reductions()):
-        return schedule | {"chunk-reduce": {"size": COLUMN_LOADS}, "stage-inputs": {}, "mark-unroll": {}}
-    return schedule | {"stage-inputs": {}}
+        schedule |= {"chunk-reduce": {"size": COLUMN_LOADS}, "stage-inputs": {}, "mark-unroll": {}}
+    else:
+        schedule["stage-inputs"] = {}
+    return schedule

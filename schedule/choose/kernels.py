@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.utils.exceptions import VerifyException
@@ -16,7 +18,7 @@ from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
 from deplodock.schedule.choose.tensor_cores import tensor_options
-from deplodock.schedule.steps import ATTRIBUTE, Schedule, parse_schedule
+from deplodock.schedule.steps import ATTRIBUTE, Options, Schedule, options_for_all, parse_schedule, steps
 
 
 def schedule_of(function: func.FuncOp) -> Schedule:
@@ -34,18 +36,25 @@ def schedule_of(function: func.FuncOp) -> Schedule:
 
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
+    return steps(_rules(function, given))
+
+
+def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Options]:
+    """The rules of the heuristic schedule, each with its options for all launches."""
+    named = None if given is None else {step.rule for step in given}
     several = side_by_side(function)
     for nest in several:
         if (found := contraction(nest)) is not None:
             tensor = tensor_options(found, nest, target_at(function)) if len(several) == 1 else None
-            if tensor is not None and (given is None or "tensor-tile" in given):
+            if tensor is not None and (named is None or "tensor-tile" in named):
                 return tensor
-            schedule = contraction_options(found, target_at(function), given is None or "register-tile" in given)
+            schedule = contraction_options(found, target_at(function), named is None or "register-tile" in named)
             split = schedule.get("split-matmul-k", {})
-            if given is not None:
-                split = {**split, **given["split-matmul-k"]} if "split-matmul-k" in given else {}
-            is_mixed = len(several) > 1 or split.get("over") == "block"
-            return _with_others(schedule, nest, target_at(function).fact("sms")) if is_mixed else schedule
+            if given is not None and named is not None:
+                wanted = options_for_all(given, "split-matmul-k")
+                split = {**split, **wanted} if "split-matmul-k" in named else {}
+            has_others = split.get("over") == "block" or any(contraction(other) is None for other in several)
+            return _with_others(schedule, nest, target_at(function).fact("sms")) if has_others else schedule
     nest, *_ = nests(function)
     if (rows := row_options(nest, target_at(function))) is not None:
         return {
@@ -60,14 +69,17 @@ def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     return {"tileify": {}, **_cta(CTA_THREADS)}
 
 
-def _cta(threads: int) -> Schedule:
+def _cta(threads: int) -> Mapping[str, Options]:
     return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
 
 
-def _with_others(schedule: Schedule, nest: Nest, sms: int) -> Schedule:
+def _with_others(schedule: Mapping[str, Options], nest: Nest, sms: int) -> Mapping[str, Options]:
     """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
     outputs = known_points(nest.axes)
     is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
     vector = VECTOR if is_wide and "register-tile" in schedule else 1
-    added: Schedule = {"blockify-launch": {"threads": CTA_THREADS * vector}, "register-tile": {"vector": vector}}
+    added: Mapping[str, Options] = {
+        "blockify-launch": {"threads": CTA_THREADS * vector},
+        "register-tile": {"vector": vector},
+    }
     return {rule: {**options, **added.get(rule, {})} for rule, options in schedule.items()}

@@ -12,6 +12,7 @@ from deplodock.dialects import loop, tile
 from deplodock.passes.driver import new_context
 from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
 from deplodock.passes.tile.tileify import tileify
+from deplodock.schedule.steps import parse_schedule
 
 
 def parse(text: str) -> ModuleOp:
@@ -95,7 +96,7 @@ def test_a_contraction_in_chunks() -> None:
     whole = contraction_of(launch)
     assert whole is not None
     assert whole.innermost is whole.reduction
-    ChunkMatmulKPass().rewrite(function, {"bk": 4})
+    ChunkMatmulKPass().rewrite(function, parse_schedule("chunk-matmul-k{bk=4}"))
     chunked = contraction_of(launch)
     assert chunked is not None
     assert chunked.innermost.parent_op() is chunked.reduction

@@ -16,7 +16,7 @@ from deplodock.dialects import kernel
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
-from deplodock.schedule.steps import Schedule
+from deplodock.schedule.steps import Options
 
 LINEAR = """
 func.func @k(%x: memref<{m}x{k}x{type}>, %w: memref<{n}x{k}x{type}>, %out: memref<{m}x{n}xf32>) {{
@@ -45,10 +45,10 @@ def linear(m: int, n: int, k: int, type: str = "bf16", target: str = "sm_90") ->
     return module
 
 
-def chosen(module: ModuleOp) -> Schedule:
+def chosen(module: ModuleOp) -> dict[str, Options]:
     (function,) = kernels(module)
     assert isinstance(function, func.FuncOp)
-    return choose(function)
+    return {step.rule: step.options for step in choose(function)}
 
 
 @pytest.mark.parametrize(
