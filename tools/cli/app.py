@@ -14,7 +14,7 @@ import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.tools.bench import rows as bench_rows
-from deplodock.tools.cli.program import Options, Program, Session, is_model
+from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
 from deplodock.tools.diagnostics import require, run_tool
@@ -184,18 +184,17 @@ def run_command(
     given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
-    if missing is None and target is None and (file is None or file.endswith(".py") or is_model(file)):
-        _take_target_of_gpu(session)
+    if missing is None and target is None:
+        _take_target_of_gpu(session, file)
     program = _read(session, file, expression, weights="random" if random_weights else "read")
-    if program.captured is None:
-        _refuse_what_needs_python(bench, replacement)
+    _refuse_what_needs_python(program, bench, replacement)
     # The simulator needs numpy, which `compile` of IR text does without.
     with session.clock.part("import deplodock"):
         from deplodock.tools.cli.run import RunOptions, run
     how = RunOptions("cuda" if missing is None else "sim", bench=bench, profile=profile, json=as_json, limit=limit)
-    outcome = run(session, program, ir, replacement, how)
+    code = run(session, program, ir, replacement, how).code
     sys.stdout.flush()
-    raise typer.Exit(outcome.code)
+    raise typer.Exit(code)
 
 
 def _missing_gpu(session: Session, device: Device, measured: str | None) -> str | None:
@@ -211,13 +210,18 @@ def _missing_gpu(session: Session, device: Device, measured: str | None) -> str 
     return missing
 
 
-def _take_target_of_gpu(session: Session) -> None:
+def _take_target_of_gpu(session: Session, file: str | None) -> None:
+    """Compile for the architecture of the GPU, but IR text, which may state another."""
+    if file is not None and not file.endswith(".py") and not is_model(file):
+        return
     from deplodock.runtime.device import device_target
 
     session.options = replace(session.options, target=device_target())
 
 
-def _refuse_what_needs_python(bench: bool, replacement: str | None) -> None:
+def _refuse_what_needs_python(program: Program, bench: bool, replacement: str | None) -> None:
+    if program.captured is not None:
+        return
     if bench:
         raise typer.BadParameter("--bench compares with PyTorch: give -c EXPR or a .py file")
     if replacement is not None:
@@ -317,7 +321,7 @@ def _session(context: typer.Context, options: Options) -> Session:
     return Session(options, context.obj or Clock())
 
 
-def _read(session: Session, file: str | None, expression: str | None, *, weights: str) -> Program:
+def _read(session: Session, file: str | None, expression: str | None, *, weights: Weights) -> Program:
     if (file is None) == (expression is None):
         raise typer.BadParameter("give a program: either -c EXPR or a FILE")
     if is_model(file):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.targets.mlir import MLIRTarget
@@ -33,6 +33,9 @@ from deplodock.tools.start import import_torch
 
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram
+
+Weights: TypeAlias = Literal["read", "random", "none"]
+"""Where the weights of a model come from."""
 
 FOREIGN = ("import torch", "torch.export", "nvcc")
 """The parts of a command's time that are not deplodock's."""
@@ -88,7 +91,7 @@ class Session:
             captured = expression.read_expression(text, seed=self.options.seed)
         return self._begin(Program(captured.module, captured))
 
-    def read_model(self, name: str, *, weights: str) -> Program:
+    def read_model(self, name: str, *, weights: Weights) -> Program:
         """Capture a model of transformers. Raises what `frontend.models.read_model` raises."""
         path = Path(name)
         if not path.is_dir() and path.parent.is_dir() and path.parent != Path():
