@@ -12,12 +12,12 @@ from xdsl.ir import Operation
 from deplodock.dialects.interfaces import Access, accesses_of
 from deplodock.dialects.kernel import FuncOp, MbarrierType
 from deplodock.interpreters.evaluate.machine import outside_as_false
-from deplodock.interpreters.simulate.checks.flight import Copies, Flight
-from deplodock.interpreters.simulate.checks.grid import Grid
-from deplodock.interpreters.simulate.checks.phases import Phases
 from deplodock.interpreters.simulate.elements import dot, is_same_in_ctas, select, select_values, widened
+from deplodock.interpreters.simulate.flight import Copies, Flight
+from deplodock.interpreters.simulate.grid import Grid
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer, Layout, Registers, Values, origin_at
+from deplodock.interpreters.simulate.phases import Phases
 from deplodock.interpreters.simulate.report import Counters, Report
 from deplodock.interpreters.values import Array, poison
 

@@ -20,8 +20,8 @@ from deplodock.analysis.access.alignment import strides_of
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.swizzle import LINE_BYTES, SwizzleAttr
 from deplodock.errors import UnsupportedError
-from deplodock.interpreters.simulate.checks.grid import Grid
-from deplodock.interpreters.simulate.checks.phases import Clocks
+from deplodock.interpreters.simulate.grid import Grid
+from deplodock.interpreters.simulate.phases import Clocks
 from deplodock.interpreters.values import Array, DType, dtype_of, poison
 
 _THREAD_BITS = 40

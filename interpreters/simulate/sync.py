@@ -12,10 +12,10 @@ from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp, mbarrier_of
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import Check
-from deplodock.interpreters.simulate.checks.flight import Copies
-from deplodock.interpreters.simulate.checks.phases import Barrier, Phases
+from deplodock.interpreters.simulate.flight import Copies
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
+from deplodock.interpreters.simulate.phases import Barrier, Phases
 from deplodock.interpreters.values import Array
 
 _Use: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp

@@ -13,8 +13,8 @@ from xdsl.ir import Operation
 from deplodock.dialects.interfaces import Access, accesses_of
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import Check, MemoryUnit, Touch
-from deplodock.interpreters.simulate.checks.flight import Copies
 from deplodock.interpreters.simulate.elements import select
+from deplodock.interpreters.simulate.flight import Copies
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.memory import Buffer
 from deplodock.interpreters.values import Array

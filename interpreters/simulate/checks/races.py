@@ -9,8 +9,8 @@ from xdsl.ir import Operation
 
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import Check, MemoryUnit, Touch
-from deplodock.interpreters.simulate.checks.flight import Copies
 from deplodock.interpreters.simulate.elements import is_same_in_ctas, select, widened
+from deplodock.interpreters.simulate.flight import Copies
 from deplodock.interpreters.simulate.lanes import all_lanes
 from deplodock.interpreters.simulate.memory import AccessLog, Buffer
 from deplodock.interpreters.values import Array

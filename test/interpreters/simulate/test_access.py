@@ -6,7 +6,7 @@ from xdsl.parser import Parser
 
 from deplodock.interpreters.simulate import launch, simulate
 from deplodock.interpreters.simulate.access import Check, Touch
-from deplodock.interpreters.simulate.checks.flight import Copies
+from deplodock.interpreters.simulate.flight import Copies
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import new_context
 
