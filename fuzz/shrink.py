@@ -9,7 +9,7 @@ from dataclasses import replace
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.program import Expression, Node, make_input
 from deplodock.passes.options import Kind
-from deplodock.schedule.steps import Schedule, Step
+from deplodock.schedule.steps import RuleStep, Schedule
 
 TRIES = 200
 """How often a smaller case is checked at most."""
@@ -90,7 +90,7 @@ class Shrinker:
         return False
 
 
-def _without(step: Step, of: Step, option: str) -> Step:
+def _without(step: RuleStep, of: RuleStep, option: str) -> RuleStep:
     """A step, less an option if it is the one of a rule and target."""
     if step.name != of.name:
         return step

@@ -34,7 +34,7 @@ _TARGETED = re.compile(r"([\w-]+)\((\w+)\)(.*)")
 
 
 @dataclass(frozen=True)
-class Step:
+class RuleStep:
     """One rule with its options, for the launch that is called `target`, or for all."""
 
     rule: str
@@ -51,12 +51,12 @@ class Step:
         return f"{self.name}{{{options}}}" if options else self.name
 
 
-Schedule = tuple[Step, ...]
+Schedule = tuple[RuleStep, ...]
 
 
 def steps(rules: Mapping[str, Options]) -> Schedule:
     """A schedule of rules with their options for all launches."""
-    return tuple(Step(rule, options) for rule, options in rules.items())
+    return tuple(RuleStep(rule, options) for rule, options in rules.items())
 
 
 def options_for_all(schedule: Schedule, rule: str) -> Options:
@@ -68,7 +68,7 @@ def options_for_all(schedule: Schedule, rule: str) -> Options:
 @lru_cache(maxsize=64)
 def parse_schedule(text: str) -> Schedule:
     """Read a schedule, of rules with scalar options. Raises VerifyException with the text where it is malformed."""
-    schedule: list[Step] = []
+    schedule: list[RuleStep] = []
     for part in _COMMA.split(text.removesuffix(",")) if text else ():
         found = _TARGETED.fullmatch(part)
         step = _step(text, part, None) if found is None else _step(text, found[1] + found[3], found[2])
@@ -78,7 +78,7 @@ def parse_schedule(text: str) -> Schedule:
     return tuple(schedule)
 
 
-def _step(text: str, part: str, target: str | None) -> Step:
+def _step(text: str, part: str, target: str | None) -> RuleStep:
     """One step of a schedule's text, from what is left of it without its target."""
     try:
         specs = list(parse_pipeline(part)) or [ArgSpec("", {})]
@@ -91,7 +91,7 @@ def _step(text: str, part: str, target: str | None) -> Step:
         if len(values) != 1 or not isinstance(values[0], int | str):
             raise VerifyException(f"schedule {text!r}: the option {name} of {specs[0].name} takes one integer or word")
         options[name] = values[0]
-    return Step(specs[0].name, options, target)
+    return RuleStep(specs[0].name, options, target)
 
 
 def format_schedule(schedule: Schedule) -> str:

@@ -32,8 +32,8 @@ from deplodock.schedule.steps import (
     ATTRIBUTE,
     LEFT_OUT,
     Options,
+    RuleStep,
     Schedule,
-    Step,
     completed,
     options_for_all,
     parse_schedule,
@@ -205,12 +205,12 @@ def _check_targets(scheduled: Mapping[func.FuncOp, Schedule]) -> None:
             raise PassFailedException(f"no launch is called {target}, the target of {step.name}: {have}")
 
 
-def _step_of_each(function: func.FuncOp, schedule: Schedule) -> dict[tile.LaunchOp, Step | None]:
+def _step_of_each(function: func.FuncOp, schedule: Schedule) -> dict[tile.LaunchOp, RuleStep | None]:
     """The step for each launch: that of its label, else the one for all, if there is one."""
     for_all = next((step for step in schedule if step.target is None), None)
     if all(step is for_all for step in schedule):
         return dict.fromkeys(launches(function), for_all)
-    chosen: dict[tile.LaunchOp, Step | None] = {}
+    chosen: dict[tile.LaunchOp, RuleStep | None] = {}
     for launch, names in labels(function).items():
         own = [step for step in schedule if step.target in names]
         if len(own) > 1:
@@ -233,7 +233,7 @@ def _check_names(schedule: Schedule) -> None:
             raise PassFailedException(f"names {step.rule}, which is not one of {', '.join(RULES)}")
 
 
-def _check_step(rule: type[OptionsPass], step: Step) -> None:
+def _check_step(rule: type[OptionsPass], step: RuleStep) -> None:
     """Check a step of a rule: its options as if they were given to the pass, and whether it may have its target."""
     if step.target is not None and not issubclass(rule, LaunchRule):
         raise PassFailedException(f"gives {rule.name} the target {step.target}; it rewrites kernels as a whole")

@@ -3,7 +3,7 @@
 import pytest
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.schedule.steps import Step, format_schedule, options_for_all, parse_schedule, steps
+from deplodock.schedule.steps import RuleStep, format_schedule, options_for_all, parse_schedule, steps
 
 
 def test_schedule_text() -> None:
@@ -19,7 +19,7 @@ def test_schedule_text() -> None:
 def test_steps_have_targets() -> None:
     text = "tileify,chunk-matmul-k(scores){bk=64},register-tile{m=8 n=8},register-tile(out_1){vector=4}"
     schedule = parse_schedule(text)
-    assert schedule[1] == Step("chunk-matmul-k", {"bk": 64}, "scores")
+    assert schedule[1] == RuleStep("chunk-matmul-k", {"bk": 64}, "scores")
     assert [step.name for step in schedule[2:]] == ["register-tile", "register-tile(out_1)"]
     assert options_for_all(schedule, "register-tile") == {"m": 8, "n": 8}
     assert not options_for_all(schedule, "chunk-matmul-k")
