@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from deplodock.tools.cli.app import app
 
-TO_WRITE = {"draw.py", "mutants.toml", "pyproject.toml", "swish.mlir"}
+TO_WRITE = {"draw.py", "model.py", "mutants.toml", "pyproject.toml", "swish.mlir"}
 """Files that a page tells the reader to write, as it does those of the package `acme`."""
 
 

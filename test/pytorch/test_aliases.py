@@ -10,18 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from like_eager import Make, check_like_eager, ramp
 from torch import nn
 from torch.nn import functional as F
-from torch.utils import _pytree as pytree
 
 Tensor = torch.Tensor
-Make = Callable[[], tuple[Any, ...]]
 
 pytestmark = pytest.mark.filterwarnings("ignore:deplodock leaves", "ignore:An output with one or more elements")
-
-
-def ramp(*shape: int, gradient: bool = False) -> Tensor:
-    return (torch.arange(float(torch.Size(shape).numel())).reshape(shape) / 7 - 1).requires_grad_(gradient)
 
 
 def write_views(x: Tensor) -> tuple[Tensor, ...]:
@@ -170,54 +165,6 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Make]] = {
 }
 
 
-def same(got: Any, wanted: Any) -> None:
-    if not isinstance(wanted, Tensor):
-        assert got == wanted
-        return
-    for what in ("dtype", "shape", "requires_grad", "is_leaf"):
-        assert getattr(got, what) == getattr(wanted, what)
-    assert (got.stride(), got.storage_offset()) == (wanted.stride(), wanted.storage_offset())
-    torch.testing.assert_close(got.detach(), wanted.detach(), rtol=1e-5, atol=1e-6)
-
-
-def run(function: Callable[..., Any], make: Make) -> tuple[list[Any], list[Any]]:
-    """All results and arguments of a call."""
-    args = make()
-    results = pytree.tree_leaves(function(*args))
-    return results, [*results, *args]
-
-
-def gradients(results: list[Any], args: list[Any]) -> list[Tensor]:
-    outputs = [value for value in results if isinstance(value, Tensor) and value.requires_grad]
-    inputs = [value for value in args if value.requires_grad]
-    return list(torch.autograd.grad([value.square().sum() for value in outputs], inputs)) if inputs else []
-
-
-def written(value: Tensor) -> str:
-    """Write into a tensor; whether autograd refuses that."""
-    try:
-        value.add_(3)
-    except RuntimeError:
-        return "refused"
-    return "written"
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_are_those_of_pytorch(name: str) -> None:
-    program, make = PROGRAMS[name]
-    torch._dynamo.reset()
-    compiled = torch.compile(program, backend="deplodock")
-    wanted, all_wanted = run(program, make)
-    got, all_got = run(compiled, make)
-    for one, other in zip(all_got, all_wanted, strict=True):
-        same(one, other)
-    for one, other in zip(
-        gradients(got, all_got[len(got) :]), gradients(wanted, all_wanted[len(wanted) :]), strict=True
-    ):
-        same(one, other)
-    for number, value in enumerate(wanted):
-        if isinstance(value, Tensor):
-            (results, all_wanted), (own, all_got) = run(program, make), run(compiled, make)
-            assert written(own[number]) == written(results[number])
-            for one, other in zip(all_got, all_wanted, strict=True):
-                same(one, other)
+    check_like_eager(*PROGRAMS[name])
