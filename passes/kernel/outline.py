@@ -56,10 +56,15 @@ class OutlinePass(ModulePass):
 
 
 def outline(function: func.FuncOp, module: ModuleOp) -> None:
-    """Outline the launches of a kernel function. Raises PassFailedException for one that is not expanded."""
+    """Outline the launches of a kernel function.
+
+    Raises PassFailedException for one that is not expanded, or holds copies that are not lowered.
+    """
     found, base = launches(function), function.sym_name.data
     for number, launch in enumerate(found):
         require_expanded(launch)
+        if (left := next((op for op in launch.body.walk() if op.dialect_name() == tile.Tile.name), None)) is not None:
+            raise failure(left, "it cannot stand in a kernel; run lower-copies first")
         name = base if len(found) == 1 else Symbols(module).fresh(f"{base}_{number}")
         buffers = _buffers(function, launch)
         Rewriter.insert_op(_outlined(launch, name, buffers), InsertPoint.before(function))
