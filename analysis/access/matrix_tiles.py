@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import stand_in
@@ -69,8 +69,10 @@ def tile_of(factor: Factor, rows: int) -> MatrixTile | str:
     return start.reason() or MatrixTile(start.position, span, True, leading * size or UNIT_BYTES, GROUP * span)
 
 
-def unreadable(op: WgmmaOp) -> str | None:
-    """Why the hardware cannot read a tile of a product, or None."""
+def unreadable(op: Operation) -> str | None:
+    """Why the hardware cannot read a tile of a product, or None, as for all other operations."""
+    if not isinstance(op, WgmmaOp):
+        return None
     found = (tile_of(factor, rows) for factor, rows in ((op.left, ROWS), (op.right, op.extent)))
     return next((reason for reason in found if isinstance(reason, str)), None)
 

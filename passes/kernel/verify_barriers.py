@@ -51,7 +51,7 @@ def verify_barriers(function: kernel.FuncOp) -> None:
             is_box = access.lands is Landing.PHASE and access.memory is Memory.SHARED
             if is_box and (reason := misaligned(access)) is not None:
                 raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
-        if isinstance(op, kernel.WgmmaOp) and (reason := unreadable(op)) is not None:
+        if (reason := unreadable(op)) is not None:
             raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}unreadable tile: {reason}")
         if op.has_trait(Collective) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(

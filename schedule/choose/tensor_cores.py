@@ -38,7 +38,7 @@ RASTER = 16
 
 
 @dataclass(frozen=True)
-class CtaTile:
+class TensorTile:
     """A CTA tile of m x n outputs in warps, or warpgroups, of `part` outputs, meant for `occupancy` CTAs per SM.
 
     Of `depth` slabs in flight, as many as `behind` are being read or waiting for their last reader.
@@ -56,16 +56,16 @@ class CtaTile:
 
 TILES = {
     WARPS: (
-        CtaTile(128, 256, (64, 64), occupancy=1, depth=4, alone=1500, shared=1500),
-        CtaTile(128, 128, (64, 32), occupancy=2, depth=3, alone=980, shared=1730),
-        CtaTile(128, 64, (64, 32), occupancy=2, depth=4, alone=720, shared=910),
-        CtaTile(64, 64, (32, 32), occupancy=3, depth=4, alone=510, shared=750),
+        TensorTile(128, 256, (64, 64), occupancy=1, depth=4, alone=1500, shared=1500),
+        TensorTile(128, 128, (64, 32), occupancy=2, depth=3, alone=980, shared=1730),
+        TensorTile(128, 64, (64, 32), occupancy=2, depth=4, alone=720, shared=910),
+        TensorTile(64, 64, (32, 32), occupancy=3, depth=4, alone=510, shared=750),
     ),
     WARPGROUPS: (
-        CtaTile(128, 256, (64, 256), occupancy=1, depth=4, alone=810, shared=810),
-        CtaTile(128, 128, (64, 128), occupancy=2, depth=3, alone=490, shared=870, behind=1),
-        CtaTile(64, 128, (64, 128), occupancy=2, depth=4, alone=400, shared=570, behind=1),
-        CtaTile(64, 64, (64, 64), occupancy=3, depth=4, alone=330, shared=600, behind=1),
+        TensorTile(128, 256, (64, 256), occupancy=1, depth=4, alone=810, shared=810),
+        TensorTile(128, 128, (64, 128), occupancy=2, depth=3, alone=490, shared=870, behind=1),
+        TensorTile(64, 128, (64, 128), occupancy=2, depth=4, alone=400, shared=570, behind=1),
+        TensorTile(64, 64, (64, 64), occupancy=3, depth=4, alone=330, shared=600, behind=1),
     ),
 }
 """The tiles of each engine."""
@@ -102,7 +102,7 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     return rules
 
 
-def _tiles(sides: tuple[int, int], target: TargetAttr, is_swizzled: bool) -> list[tuple[str, CtaTile]]:
+def _tiles(sides: tuple[int, int], target: TargetAttr, is_swizzled: bool) -> list[tuple[str, TensorTile]]:
     """The tiles for so many rows and columns, with their engines; warpgroups read swizzled slabs alone."""
     arch, feature = capability(target), Feature.WARPGROUPS
     has_warpgroups = FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch) and is_swizzled
@@ -139,7 +139,7 @@ def _sides(found: Contraction, row: Engine) -> tuple[int, int] | None:
     return (m // row.m * row.m, n // row.n * row.n) if m >= row.m and n >= row.n else None
 
 
-def _ring(tile: CtaTile, chunk: int, steps: int, target: TargetAttr) -> tuple[int, int]:
+def _ring(tile: TensorTile, chunk: int, steps: int, target: TargetAttr) -> tuple[int, int]:
     """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
     slab = (tile.m + tile.n) * (chunk + PAD) * 2
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
@@ -150,7 +150,7 @@ def _ring(tile: CtaTile, chunk: int, steps: int, target: TargetAttr) -> tuple[in
     return 1, 1
 
 
-def _time(tile: CtaTile, found: Contraction, target: TargetAttr) -> float:
+def _time(tile: TensorTile, found: Contraction, target: TargetAttr) -> float:
     """The time of a step of the whole grid, in ns: full waves, and a last one of fewer CTAs on each SM."""
     sms = target.fact("sms")
     m, n, batch = map(known_points, (found.m, found.n, found.batch))
@@ -160,7 +160,7 @@ def _time(tile: CtaTile, found: Contraction, target: TargetAttr) -> float:
     return waves * _step(tile, occupancy) + (_step(tile, -(-left // sms)) if left else 0.0)
 
 
-def _step(tile: CtaTile, ctas: int) -> float:
+def _step(tile: TensorTile, ctas: int) -> float:
     """The time of a step of so many CTAs on one SM, in ns."""
     others = (ctas - 1) / (tile.occupancy - 1) if tile.occupancy > 1 else 0.0
     return tile.alone + (tile.shared - tile.alone) * others
