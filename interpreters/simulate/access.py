@@ -82,6 +82,12 @@ class Check:
     def on_box(self, access: Access, buffer: Buffer, start: Array, elements: int, frame: Frame) -> None:
         """Lanes start to copy a box of so many elements, by the asynchronous proxy."""
 
+    def on_product(self, touch: Touch, elements: Array) -> None:
+        """Warpgroups start to read elements for a product."""
+
+    def on_product_end(self, touch: Touch, elements: Array) -> None:
+        """They have read them: they waited for the product."""
+
     def on_barrier(self, ctas: Array) -> None:
         """All threads of some CTAs meet."""
 
@@ -169,9 +175,18 @@ class MemoryUnit:
         `rank`: the CTAs of the cluster whose shared memory is read, if it is not that of the lanes' own.
         """
         touch = self._touch(access, buffer, subscripts, frame, rank)
-        element = self._elements(touch)
+        return self.take(touch, self._elements(touch))
+
+    def place(self, access: Access, buffer: Buffer, subscripts: Sequence[Array], frame: Frame) -> tuple[Touch, Array]:
+        """Where lanes access a buffer, and the numbers of all elements of it."""
+        touch = self._touch(access, buffer, subscripts, frame)
+        return touch, self._elements(touch)
+
+    def take(self, touch: Touch, element: Array) -> Values:
+        """The values of the elements where lanes read a buffer."""
+        buffer = touch.buffer
         value = buffer.read(element)
-        origin = self.origin(access.op, buffer, element)
+        origin = self.origin(touch.access.op, buffer, element)
         if isinstance(buffer, Buffer):
             for hear in self._who_hears(Check.on_read):
                 wrong = hear(touch, element)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.ir import Operation
@@ -22,15 +22,95 @@ from deplodock.dialects.kernel.wgmma import (
 )
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.simulate import report as kinds
+from deplodock.interpreters.simulate.access import Check, Touch
 from deplodock.interpreters.simulate.checks.unwritten import joined
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
-from deplodock.interpreters.simulate.machine import Handlers, Lockstep
-from deplodock.interpreters.simulate.memory import Buffer, Registers, Values
+from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
+from deplodock.interpreters.simulate.memory import Buffer, Registers, Values, origin_at
 from deplodock.interpreters.simulate.mma import toward_zero
-from deplodock.interpreters.values import Array
+from deplodock.interpreters.values import Array, poison
 
 _ROWS_AT_ONCE = WARPGROUP // DEPTH
 """The rows of a tile that the threads of a warpgroup read at once, an element each."""
+
+
+@dataclass
+class _Product:
+    """A product in flight: what it reads, the sums after it, and the lanes, [CTAs, threads], that did not wait yet."""
+
+    tiles: tuple[tuple[Touch, Array], tuple[Touch, Array]]
+    sums: Registers
+    element: Array
+    values: Values
+    lanes: Array
+    group: Array
+
+    def is_behind(self, other: _Product) -> bool:
+        """Whether it adds to the accumulators that another one adds to."""
+        return self.sums is other.sums and np.array_equal(self.element, other.element)
+
+
+class Products(Unit):
+    """The products in flight of the CTAs that run together; their sums are unwritten until a wait for them."""
+
+    def __init__(self, launch: Lockstep) -> None:
+        self._launch = launch
+        self._ids: Array | None = None
+        self._flying: list[_Product] = []
+        self._groups = np.zeros((0, 0), np.int64)
+
+    def add(self, product: _Product, frame: Frame) -> None:
+        """Start a product, in the open group of each lane."""
+        self._renew(frame)
+        product.group = self._groups.copy()
+        self._flying.append(product)
+        for tile in product.tiles:
+            self._launch.memory.tell(Check.on_product, *tile)
+        unwritten = np.full(np.shape(product.values.data), -1, np.int64)
+        poisoned = Values(np.full(np.shape(product.values.data), poison(np.dtype(np.float32))), unwritten)
+        product.sums.write(product.element, poisoned, product.lanes)
+
+    def before(self, sums: Registers, element: Array, held: Values, frame: Frame) -> Values:
+        """The sums that a product adds to: those of the products before it that are in flight, else those held."""
+        self._renew(frame)
+        data, origin = held
+        for flying in self._flying:
+            if flying.sums is sums and np.array_equal(flying.element, element):
+                data = np.where(flying.lanes, flying.values.data, data)
+                mine = np.asarray(0) if flying.values.origin is None else flying.values.origin
+                origin = np.where(flying.lanes, mine, np.asarray(0) if origin is None else origin)
+        return Values(data, origin)
+
+    def commit(self, frame: Frame) -> None:
+        """Close the open group of lanes."""
+        self._renew(frame)
+        self._groups = self._groups + all_lanes(frame)
+
+    def wait(self, frame: Frame, pending: int) -> None:
+        """End the products of lanes, but for those of their `pending` last groups."""
+        self._renew(frame)
+        remaining: list[_Product] = []
+        for place, product in enumerate(self._flying):
+            done = product.lanes & all_lanes(frame) & (product.group < self._groups - pending)
+            later = [other for other in self._flying[place + 1 :] if other.is_behind(product)]
+            is_last = done.copy()
+            for other in later:
+                is_last &= ~(other.lanes & ~(all_lanes(frame) & (other.group < self._groups - pending)))
+            product.sums.write(product.element, product.values, is_last)
+            product.lanes = product.lanes & ~done
+            if product.lanes.any():
+                remaining.append(product)
+                continue
+            for tile in product.tiles:
+                self._launch.memory.tell(Check.on_product_end, *tile)
+                self._launch.memory.tell(Check.on_read, *tile)
+        self._flying = remaining
+
+    def _renew(self, frame: Frame) -> None:
+        """Start anew with other CTAs."""
+        if self._ids is not self._launch.memory.ids:
+            self._ids, self._flying = self._launch.memory.ids, []
+            self._groups = np.zeros(frame.shape, np.int64)
 
 
 def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
@@ -38,20 +118,24 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     _check_warpgroups(launch, op, frame)
     if launch.check and (reason := unreadable(op)) is not None:
         launch.report.add(kinds.UNREADABLE_TILE, op, frame.active, lambda: reason)
-    left, right = (_tile(launch, op, factor, rows, frame) for factor, rows in ((op.left, ROWS), (op.right, op.extent)))
+    places = _place(launch, op, op.left, ROWS, frame), _place(launch, op, op.right, op.extent, frame)
+    left, right = (_tile(launch, *place, rows) for place, rows in zip(places, (ROWS, op.extent), strict=True))
     product = left.data.astype(np.float64) @ np.swapaxes(right.data.astype(np.float64), -1, -2)
-    sums = launch.buffers[op.accumulators]
+    sums, products = launch.buffers[op.accumulators], launch.unit(Products)
     assert isinstance(sums, Registers)
     element = _sums(launch, op, sums, frame)
-    before = Values(sums.read(element), launch.memory.origin(op, sums, element))
+    held = products.before(sums, element, Values(sums.read(element), sums.origin(element)), frame)
+    origin = held.origin
+    if origin is not None:
+        origin = np.where(origin < 0, origin_at(launch.memory.numbers[op], element), origin)
     rows, columns = _places(op.width)
     part = np.moveaxis(product[..., rows, columns], -2, 0).reshape(op.width, *frame.shape)
-    origin = joined(before.origin, _any_origin(left, right))
-    sums.write(element, Values(toward_zero(before.data.astype(np.float64) + part), origin), frame.mask)
+    values = Values(toward_zero(held.data.astype(np.float64) + part), joined(origin, _any_origin(left, right)))
+    products.add(_Product(places, sums, element, values, all_lanes(frame), np.zeros(0)), frame)
 
 
-def _tile(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame) -> Values:
-    """The tiles of all warpgroups, as [CTAs, warpgroups, rows, 16]; each thread reads an equal share of its own."""
+def _place(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame) -> tuple[Touch, Array]:
+    """Where the threads of warpgroups read their tiles, each an equal share."""
     lane = np.arange(frame.shape[-1]) % WARPGROUP
     places = np.arange(rows // _ROWS_AT_ONCE).reshape(-1, 1, 1) * _ROWS_AT_ONCE + lane // DEPTH, lane % DEPTH
     count = 2 + len(factor.indices)
@@ -62,9 +146,15 @@ def _tile(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame
     access = Access(op, factor.buffer, False, map, factor.indices, row(len(subscripts)), by_proxy=True)
     buffer = launch.buffers[factor.buffer]
     assert isinstance(buffer, Buffer)
-    data, origin = launch.memory.read(access, buffer, subscripts, inner)
-    shares = np.broadcast_to(data, inner.shape).reshape(inner.shape[0], frame.shape[0], -1, _ROWS_AT_ONCE, DEPTH)
-    return Values(np.moveaxis(shares, 0, 2).reshape(frame.shape[0], -1, rows, DEPTH), origin)
+    return launch.memory.place(access, buffer, subscripts, inner)
+
+
+def _tile(launch: Lockstep, touch: Touch, elements: Array, rows: int) -> Values:
+    """The tiles of all warpgroups, as [CTAs, warpgroups, rows, 16]."""
+    data, origin = launch.memory.take(touch, elements)
+    steps, ctas, _ = touch.frame.shape
+    shares = np.broadcast_to(data, touch.frame.shape).reshape(steps, ctas, -1, _ROWS_AT_ONCE, DEPTH)
+    return Values(np.moveaxis(shares, 0, 2).reshape(ctas, -1, rows, DEPTH), origin)
 
 
 def _sums(launch: Lockstep, op: WgmmaOp, sums: Registers, frame: Frame) -> Array:
@@ -121,9 +211,19 @@ def _check_warpgroups(launch: Lockstep, op: Operation, frame: Frame) -> None:
         )
 
 
-def _order(launch: Lockstep, op: WgmmaFenceOp | WgmmaCommitOp | WgmmaWaitOp, frame: Frame) -> None:
+def _fence(launch: Lockstep, op: WgmmaFenceOp, frame: Frame) -> None:
     _check_warpgroups(launch, op, frame)
 
 
-HANDLERS: Handlers = {WgmmaOp: _multiply, WgmmaFenceOp: _order, WgmmaCommitOp: _order, WgmmaWaitOp: _order}
+def _commit(launch: Lockstep, op: WgmmaCommitOp, frame: Frame) -> None:
+    _check_warpgroups(launch, op, frame)
+    launch.unit(Products).commit(frame)
+
+
+def _wait(launch: Lockstep, op: WgmmaWaitOp, frame: Frame) -> None:
+    _check_warpgroups(launch, op, frame)
+    launch.unit(Products).wait(frame, op.pending.value.data)
+
+
+HANDLERS: Handlers = {WgmmaOp: _multiply, WgmmaFenceOp: _fence, WgmmaCommitOp: _commit, WgmmaWaitOp: _wait}
 """How they run."""

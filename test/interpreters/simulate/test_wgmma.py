@@ -43,6 +43,18 @@ def test_sums_are_rounded_toward_zero() -> None:
         (("%thread floordiv 128 * 64 + d0, %s", "%thread floordiv 64 * 64 + d0, %s"), "out of bounds", "outside of"),
         (("d0, %s * 16 + d1]\n        * ", "d0, %s * 8 + d1]\n        * "), "unreadable tile", "multiple of 32 bytes"),
         (("    kernel.wait_phase %full[%k mod 3], %k floordiv 3 mod 2\n", ""), "read in flight", "still copies"),
+        (("    kernel.wgmma_wait 0\n", ""), "data race", "which a product of a warpgroup still reads"),
+        (("    kernel.wgmma_wait 0\n", ""), "unwritten read", "%sums"),
+        (("    kernel.wgmma_wait 0\n", "    kernel.wgmma_wait 1\n"), "unwritten read", "%sums"),
+        (
+            (
+                "    kernel.wgmma_wait 0\n    kernel.arrive warp %empty[%k mod 3]\n",
+                "    kernel.arrive warp %empty[%k mod 3]\n    kernel.wgmma_wait 0\n",
+            ),
+            "data race",
+            "the slot is released early",
+        ),
+        (("    kernel.arrive warp %empty[%k mod 3]\n", ""), "phase never completes", "deadlock"),
     ],
 )
 def test_mistakes_are_findings(change: tuple[str, str], kind: str, message: str) -> None:
