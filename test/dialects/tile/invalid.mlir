@@ -2,7 +2,7 @@
 // RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:25
-// CHECK: Expected `block`, `cluster`, `thread`, `register`, or `lane`.
+// CHECK: Expected `block`, `cluster`, `thread`, `register`, `lane`, or `engine`.
 func.func @f() {
   tile.launch (%t = 8 : warp) {
   }
@@ -180,7 +180,7 @@ func.func @f() {
 // -----
 
 // CHECK: invalid.mlir:[[# @LINE + 3]]:61
-// CHECK: Expected `block`, `cluster`, `thread`, `register`, or `lane`.
+// CHECK: Expected `block`, `cluster`, `thread`, `register`, `lane`, or `engine`.
 func.func @f() {
   "tile.launch"() <{extents = [], bindings = [#tile.binding<warp>]}> ({
   }) : () -> ()
