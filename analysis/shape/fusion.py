@@ -44,7 +44,9 @@ def bytes_of(value: SSAValue) -> int:
 
 
 def widens(op: Operation) -> bool:
-    """Whether an operation does nothing but give each element in a type of more bytes."""
+    """Whether an operation does nothing but give elements in a type of more bytes, in their places or others."""
+    while isinstance(op, IndexMapOp) and isinstance(op.source.owner, Operation):
+        op = op.source.owner
     if not isinstance(op, ElementwiseOp) or len(op.inputs) != 1 or len(op.outputs) != 1:
         return False
     *casts, _ = op.body.block.ops

@@ -35,3 +35,20 @@ func.func @behind(%x: tensor<512x512xf32>, %y: tensor<512x512xf32>) -> tensor<51
   %p = tensor_ext.reduce {arith.addf} %ab dims [2] : tensor<512x512x512xf32> -> tensor<512x512xf32>
   func.return %p : tensor<512x512xf32>
 }
+
+// -----
+
+// Nor is what only reads one in other places: keys and values that several heads share.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NEXT:    %p = tensor_ext.kernel @k_p(%{{.*}} = %x : tensor<28x512x128xbf16>, %{{.*}} = %y : tensor<4x512x128xbf16>) -> tensor<28x512x512xf32> {
+// CHECK-NOT:     tensor_ext.kernel
+func.func @repeated(%x: tensor<28x512x128xbf16>, %y: tensor<4x512x128xbf16>) -> tensor<28x512x512xf32> {
+  %w = tensor_ext.elementwise {arith.extf} %x : tensor<28x512x128xbf16> -> tensor<28x512x128xf32>
+  %v = tensor_ext.elementwise {arith.extf} %y : tensor<4x512x128xbf16> -> tensor<4x512x128xf32>
+  %r = tensor_ext.index_map %v affine_map<(d0, d1, d2) -> (d0 floordiv 7, d1, d2)> : tensor<4x512x128xf32> -> tensor<28x512x128xf32>
+  %a = tensor_ext.index_map %w affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)> : tensor<28x512x128xf32> -> tensor<28x512x512x128xf32>
+  %b = tensor_ext.index_map %r affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)> : tensor<28x512x128xf32> -> tensor<28x512x512x128xf32>
+  %ab = tensor_ext.elementwise {arith.mulf} %a, %b : tensor<28x512x512x128xf32>
+  %p = tensor_ext.reduce {arith.addf} %ab dims [3] : tensor<28x512x512x128xf32> -> tensor<28x512x512xf32>
+  func.return %p : tensor<28x512x512xf32>
+}
