@@ -145,7 +145,7 @@ class _Atoms:
 def narrow_factors(found: Contraction, name: str) -> tuple[Engine, tuple[loop.LoadOp, loop.LoadOp]]:
     """The instruction of an engine for a contraction that is not one of its own yet, and the reads of its factors.
 
-    Raises NoAtomError for factors that are computed, or not read along k from neighbours, or of other types.
+    Raises NoAtomError for factors that are computed, of other types, or not read along k in one dimension.
     """
     k, reads = found.innermost.iv, [(factor, read_of(factor)) for factor in found.factors]
     loads = [read for _, read in reads if read is not None]
@@ -158,11 +158,18 @@ def narrow_factors(found: Contraction, name: str) -> tuple[Engine, tuple[loop.Lo
     if row is None or types[0] != types[1] or str(result) != row.result:
         raise NoAtomError(f"{name} does not multiply {types[0]} by {types[1]} to {result}")
     for load in loads:
-        *outer, last = subscripts_of(load)
-        if any(form.depends_on(k) for form in outer) or last.coefficient(k) != 1:
-            raise NoAtomError(f"{label(k)} walks {label(load.source)} with a stride; lanes take neighbours along k")
+        if load.parent is not found.innermost.body.block:
+            raise NoAtomError(f"{label(load.result)} is read outside the loop over {label(k)}")
+        along = [form.coefficient(k) for form in subscripts_of(load) if form.depends_on(k)]
+        if along != [1]:
+            raise NoAtomError(f"{label(k)} does not walk {label(load.source)} along one dimension")
     left, right = loads
     return row, (left, right)
+
+
+def walks_neighbours(load: loop.LoadOp, k: SSAValue) -> bool:
+    """Whether neighbours along a coordinate are neighbours in memory."""
+    return subscripts_of(load)[-1].depends_on(k)
 
 
 def _lanes(digit: Digit) -> str:

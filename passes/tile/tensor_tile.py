@@ -15,7 +15,8 @@
 
 The layout of the result's fragments is one line, `%n_t = loop.index [%n_w * 32 + %n_j * 8 + %n_t * 2 + %n_r]`, and that
 of its rows another; all that follows the contraction stays as it is. Along k, which is summed, a lane takes elements
-that are neighbours in the slab, 16 bytes at once. Products of 16-bit factors are exact in FP32, so only the order of
+that are neighbours in the slab, 16 bytes at once; where k walks a slab with a stride, lanes take neighbouring pairs, so
+that its rows lie in other banks. Products of 16-bit factors are exact in FP32, so only the order of
 the sums changes. Elements of k beyond the input are zero in the slabs, so conditions that leave them out go.
 """
 
@@ -32,7 +33,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
-from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
+from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors, walks_neighbours
 from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, LAST_WITH, WARP, capability, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
@@ -121,12 +122,17 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     _check_body(roles.innermost, [left, right])
     for load in (left, right):
         _check_slab(load)
+        if rule.engine == WGMMA and not walks_neighbours(load, roles.innermost.iv):
+            k = label(roles.innermost.iv)
+            raise Skip(f"{k} walks {label(load.source)} with a stride; warpgroups take rows along k")
     return WarpgroupMatch(m, n, roles.innermost, left, right, masks), row
 
 
 def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: TensorTilePass) -> _Match:
     """What the rule rewrites for the tensor cores of warps. Raises Skip where it cannot."""
-    depth = _depth(found.inner, row, ACCESS_BYTES // element_bytes(found.left.result.type))
+    is_near = all(walks_neighbours(load, found.inner.iv) for load in (found.left, found.right))
+    most = ACCESS_BYTES // element_bytes(found.left.result.type) if is_near else row.packed
+    depth = _depth(found.inner, row, most)
     warp_m = _warp_side(launch, found.m, rule.m, row.m)
     warp_n = _warp_side(launch, found.n, rule.n, row.n)
     _check_threads(launch, (found.m, warp_m), (found.n, warp_n))
@@ -220,6 +226,7 @@ class _Axes:
         n_atoms = self._some(match.warp_n // row.n, Binding.REGISTER, f"{self.n_hint}_j")
         m_half = self._one(row.rows, Binding.REGISTER, f"{self.m_hint}_h")
         n_pair = self._one(row.pair, Binding.REGISTER, f"{self.n_hint}_r")
+        k_parts = self._some(row.depth // match.depth, Binding.REGISTER, f"{self.k_hint}_u")
         vector = self._one(match.depth, Binding.REGISTER, f"{self.k_hint}_v")
         k_lane = append_lane(launch, n_thread, f"{self.k_hint}_t")
         n_group = append_lane(launch, m_group, f"{self.n_hint}_g")
@@ -232,11 +239,12 @@ class _Axes:
             *n_atoms,
             m_half,
             n_pair,
+            *k_parts,
             vector,
             k_lane,
             n_group,
         ]
-        self.folded = [k_lane, vector]
+        self.folded = [k_lane, *k_parts, vector]
         self.moved = n_group
         self.place = AffineMap(2, 0, (AffineExpr.dimension(0) * row.pair + AffineExpr.dimension(1),))
         self.place_axes = [n_thread, n_pair]
@@ -247,8 +255,12 @@ class _Axes:
         self.right_columns: list[Part] = [*n_outer, (n_group, 1)]
         trips = match.inner.trips
         assert trips is not None
-        self.steps = trips // (lanes * match.depth)
-        self.k: list[Part] = [(k_lane, trips // lanes), (vector, 1)]
+        taken = lanes * max(match.depth, row.depth)
+        self.steps = trips // taken
+        self.step = taken if k_parts else match.depth
+        """What a step along k adds to it."""
+        near: list[Part] = [*((axis, lanes * match.depth) for axis in k_parts), (vector, 1)]
+        self.k: list[Part] = [(k_lane, match.depth if k_parts else trips // lanes), *near]
 
     def _one(self, extent: int, binding: Binding, name: str) -> SSAValue:
         return append_axis(self.launch, Axis(extent, binding, name))
@@ -278,8 +290,8 @@ def _apply(launch: tile.LaunchOp, match: _Match) -> None:
     assert isinstance(product, Operation)
     body = Block(arg_types=[IndexType()])
     body.args[0].name_hint = f"{axes.k_hint}s"
-    (lane, vector) = axes.k
-    k = _index([lane, (body.args[0], match.depth), vector], axes.k_hint)
+    lane, *near = axes.k
+    k = _index([lane, (body.args[0], axes.step), *near], axes.k_hint)
     left = _moved(match.left, forms[match.left], {match.m: rows, match.n: columns, inner.iv: k})
     right = _moved(match.right, forms[match.right], {match.m: rows, match.n: right_columns, inner.iv: k})
     at = tile.Places([axes.moved], axes.place, axes.place_axes)

@@ -1,5 +1,6 @@
 // Each kernel that tensor cores cannot take is left as it is, for its reason.
 // RUN: deplodock-opt %s -p tensor-tile 2>&1 | filecheck %s
+// RUN: not deplodock-opt %s -p 'tensor-tile{engine=wgmma}' 2>&1 | filecheck %s --check-prefix WGMMA
 
 // CHECK-DAG: skipped at @f32: mma does not multiply f32 by f32 to f32
 func.func @f32(%x: memref<64x64xf32>, %w: memref<32x64xf32>, %out: memref<64x32xf32>) {
@@ -36,7 +37,7 @@ func.func @doubled(%x: memref<64x64xbf16>, %w: memref<32x64xbf16>, %out: memref<
   func.return
 }
 
-// CHECK-DAG: skipped at @stride: %k walks %ws with a stride; lanes take neighbours along k
+// WGMMA: @stride: %k walks %ws with a stride; warpgroups take rows along k
 func.func @stride(%x: memref<64x64xbf16>, %w: memref<64x32xbf16>, %out: memref<64x32xf32>) {
   tile.launch (%m_t = 64 : thread, %n_t = 32 : thread) {
     %xs = tile.stage %x[d0, d1] : memref<64x64xbf16> to memref<64x64xbf16, #tile.memory<shared>>
@@ -45,6 +46,24 @@ func.func @stride(%x: memref<64x64xbf16>, %w: memref<64x32xbf16>, %out: memref<6
       %a = loop.load %xs[%m_t, %k] : memref<64x64xbf16, #tile.memory<shared>>
       %af = arith.extf %a : bf16 to f32
       %b = loop.load %ws[%k, %n_t] : memref<64x32xbf16, #tile.memory<shared>>
+      %bf = arith.extf %b : bf16 to f32
+      %p = arith.mulf %af, %bf : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %out[%m_t, %n_t] : memref<64x32xf32>
+  }
+  func.return
+}
+
+// CHECK-DAG: skipped at @diagonal: %k does not walk %ws along one dimension
+func.func @diagonal(%x: memref<64x64xbf16>, %w: memref<64x32xbf16>, %out: memref<64x32xf32>) {
+  tile.launch (%m_t = 64 : thread, %n_t = 32 : thread) {
+    %xs = tile.stage %x[d0, d1] : memref<64x64xbf16> to memref<64x64xbf16, #tile.memory<shared>>
+    %ws = tile.stage %w[d0, d1] : memref<64x32xbf16> to memref<64x32xbf16, #tile.memory<shared>>
+    %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+      %a = loop.load %xs[%m_t, %k] : memref<64x64xbf16, #tile.memory<shared>>
+      %af = arith.extf %a : bf16 to f32
+      %b = loop.load %ws[%n_t + %k, %k] : memref<64x32xbf16, #tile.memory<shared>>
       %bf = arith.extf %b : bf16 to f32
       %p = arith.mulf %af, %bf : f32
       loop.yield %p : f32
