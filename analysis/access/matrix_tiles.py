@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, form_of
 from deplodock.analysis.operations import label
-from deplodock.dialects.kernel.wgmma import DEPTH, ROWS, Factor, WgmmaOp
+from deplodock.dialects.kernel.wgmma import DEPTH, Factor, ReadsTiles
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.swizzle import UNIT_BYTES, SwizzleAttr
 
@@ -69,11 +69,9 @@ def tile_of(factor: Factor, rows: int) -> MatrixTile | str:
     return start.reason() or MatrixTile(start.position, span, True, leading * size or UNIT_BYTES, GROUP * span)
 
 
-def unreadable(op: Operation) -> str | None:
-    """Why the hardware cannot read a tile of a product, or None, as for all other operations."""
-    if not isinstance(op, WgmmaOp):
-        return None
-    found = (tile_of(factor, rows) for factor, rows in ((op.left, ROWS), (op.right, op.extent)))
+def unreadable(op: ReadsTiles) -> str | None:
+    """Why the hardware cannot read a tile of a product, or None."""
+    found = (tile_of(factor, rows) for factor, rows in op.tiles())
     return next((reason for reason in found if isinstance(reason, str)), None)
 
 

@@ -117,6 +117,14 @@ class Factor:
         return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT, by_proxy=True)
 
 
+class ReadsTiles:
+    """An operation whose factors the hardware reads from shared memory as tiles."""
+
+    def tiles(self) -> Sequence[tuple[Factor, int]]:
+        """The factors, with the rows of their tiles."""
+        raise NotImplementedError
+
+
 @cache
 def _box(map: AffineMap, rows: int) -> tuple[int, ...]:
     """The elements along each dimension that the tile of a factor spans, for operands that are 0."""
@@ -146,7 +154,7 @@ class ProductShape(CustomDirective):
 
 
 @op_definition
-class WgmmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
+class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
     """Starts to add the product of two tiles to accumulators in registers, as a warpgroup.
 
     Thread t of the warpgroup holds, from the first accumulator on, those of rows t / 32 * 16 + h * 8 + t mod 32 / 4 and
@@ -202,14 +210,17 @@ class WgmmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
         """The factor whose tile is [columns, 16]."""
         return Factor(self.right_buffer, self.right_map.data, self.right_indices)
 
+    def tiles(self) -> list[tuple[Factor, int]]:
+        """Both factors."""
+        return [(self.left, ROWS), (self.right, self.extent)]
+
     def accesses(self) -> list[Access]:
         """It reads both tiles by the proxy, and adds to the accumulators, until its group is waited for."""
         sums = memref_of(self.accumulators).get_shape()
         box = last_elements(sums, self.width)
         into = (self, self.accumulators), (self.map.data, self.indices, box)
         return [
-            self.left.read(self, ROWS),
-            self.right.read(self, self.extent),
+            *(factor.read(self, rows) for factor, rows in self.tiles()),
             *(Access(*into[0], writes, *into[1], lands=Landing.PRODUCT) for writes in (False, True)),
         ]
 

@@ -12,7 +12,6 @@ from deplodock.analysis.access.matrix_tiles import unreadable
 from deplodock.dialects.interfaces import Access, row
 from deplodock.dialects.kernel.wgmma import (
     DEPTH,
-    ROWS,
     WARPGROUP,
     Factor,
     WgmmaCommitOp,
@@ -118,8 +117,8 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     _check_warpgroups(launch, op, frame)
     if launch.check and (reason := unreadable(op)) is not None:
         launch.report.add(kinds.UNREADABLE_TILE, op, frame.active, lambda: reason)
-    places = _place(launch, op, op.left, ROWS, frame), _place(launch, op, op.right, op.extent, frame)
-    left, right = (_tile(launch, *place, rows) for place, rows in zip(places, (ROWS, op.extent), strict=True))
+    first, second = (_place(launch, op, factor, rows, frame) for factor, rows in op.tiles())
+    left, right = _tile(launch, *first, ROWS), _tile(launch, *second, op.extent)
     product = left.data.astype(np.float64) @ np.swapaxes(right.data.astype(np.float64), -1, -2)
     sums, products = launch.buffers[op.accumulators], launch.unit(Products)
     assert isinstance(sums, Registers)
@@ -131,7 +130,7 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     rows, columns = _places(op.width)
     part = np.moveaxis(product[..., rows, columns], -2, 0).reshape(op.width, *frame.shape)
     values = Values(toward_zero(held.data.astype(np.float64) + part), joined(origin, _any_origin(left, right)))
-    products.add(_Product(places, sums, element, values, all_lanes(frame), np.zeros(0)), frame)
+    products.add(_Product((first, second), sums, element, values, all_lanes(frame), np.zeros(0)), frame)
 
 
 def _place(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame) -> tuple[Touch, Array]:

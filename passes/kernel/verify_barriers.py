@@ -28,6 +28,7 @@ from deplodock.dialects import kernel
 from deplodock.dialects.buffers import Memory
 from deplodock.dialects.interfaces import Access, Collective, Landing, accesses_of
 from deplodock.dialects.kernel.order import MakeBarriers, Meet, order_of
+from deplodock.dialects.kernel.wgmma import ReadsTiles
 from deplodock.passes.check import CheckPass
 
 
@@ -51,7 +52,7 @@ def verify_barriers(function: kernel.FuncOp) -> None:
             is_box = access.lands is Landing.PHASE and access.memory is Memory.SHARED
             if is_box and (reason := misaligned(access)) is not None:
                 raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
-        if (reason := unreadable(op)) is not None:
+        if isinstance(op, ReadsTiles) and (reason := unreadable(op)) is not None:
             raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}unreadable tile: {reason}")
         if op.has_trait(Collective) and (around := divergent(op, function)) is not None:
             raise DiagnosticException(
