@@ -12,6 +12,7 @@ from deplodock.analysis.access.matrix_tiles import unreadable
 from deplodock.dialects.interfaces import Access, row
 from deplodock.dialects.kernel.wgmma import (
     DEPTH,
+    ROWS,
     WARPGROUP,
     Factor,
     WgmmaCommitOp,
