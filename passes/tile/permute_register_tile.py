@@ -43,8 +43,10 @@ class PermuteRegisterTilePass(LaunchRule):
 
     name = "permute-register-tile"
     after = ("register-tile",)
-    m: Placement | None = option(None, Placement, "placement of the rows of a thread")
-    n: Placement | None = option(None, Placement, "placement of the columns of a thread")
+    m: Placement | None = option(
+        None, Placement, "placement of the rows of a thread; as they are if another option is given, else strips"
+    )
+    n: Placement | None = option(None, Placement, "placement of the columns of a thread, likewise")
     vec: int = option(VECTOR, Integers((1, 2, 4, 8)), "neighbours in a strip")
     lanes: str | None = option(
         None,

@@ -39,7 +39,7 @@ from deplodock.analysis.shape.footprint import Footprint, Reader, register_footp
 from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.options import option
+from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.choose.sizes import ROW_VALUES
@@ -61,10 +61,15 @@ class StageInputsPass(LaunchRule):
         "which operands of a contraction that walk k in memory get a slab with k first: none (never), all (auto), or "
         "the one with the rows (m) or the columns (n)",
     )
+    values: int = option(
+        ROW_VALUES,
+        Integers((8, 16, 32, 64)),
+        "the most registers of a thread that a slab in registers takes, of 4 bytes",
+    )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         groups = _groups(launch)
-        refusals = [refusal for group in groups if (refusal := _stage(launch, group, self.memory, self.transpose))]
+        refusals = [refusal for group in groups if (refusal := _stage(launch, group, self))]
         if len(refusals) == len(groups):
             raise Skip("; ".join(dict.fromkeys(refusals)) or "no input is read from global memory")
 
@@ -134,26 +139,26 @@ def _reduction(launch: tile.LaunchOp, group: LoadGroup) -> Operation | None:
     return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
 
 
-def _stage(launch: tile.LaunchOp, group: LoadGroup, memory: str, transpose: str) -> str | None:
+def _stage(launch: tile.LaunchOp, group: LoadGroup, rule: StageInputsPass) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
     reduction = _reduction(launch, group)
-    registers, reason = _in_registers(launch, group, is_late=reduction is not None)
-    if registers is not None and memory != "shared":
+    registers, reason = _in_registers(launch, group, rule.values, is_late=reduction is not None)
+    if registers is not None and rule.memory != "shared":
         for load in group.loads:
             for around in _loops_inside(load):
                 around.properties["unroll"] = UnitAttr()
         _rewrite(group, registers, Memory.REGISTER, reduction or group.anchor())
         return None
-    if memory == "register":
+    if rule.memory == "register":
         return f"{group.name}: {reason or 'a thread reads each element once'}"
     shared, shared_reason = _in_shared(launch, group)
     if shared is not None:
-        _rewrite(group, _k_first(launch, group, shared, transpose), Memory.SHARED, reduction or group.anchor())
+        _rewrite(group, _k_first(launch, group, shared, rule.transpose), Memory.SHARED, reduction or group.anchor())
         return None
     return f"{group.name}: {'; '.join(dict.fromkeys(filter(None, (reason, shared_reason))))}"
 
 
-def _in_registers(launch: tile.LaunchOp, group: LoadGroup, *, is_late: bool) -> tuple[Footprint | None, str]:
+def _in_registers(launch: tile.LaunchOp, group: LoadGroup, most: int, *, is_late: bool) -> tuple[Footprint | None, str]:
     """The slab of one thread, or why registers do not serve ("" where a thread reads nothing twice or late)."""
     footprints: list[Footprint] = []
     for load in group.loads:
@@ -165,8 +170,8 @@ def _in_registers(launch: tile.LaunchOp, group: LoadGroup, *, is_late: bool) -> 
     if merged is None or not merged.elements or (len(merged.readers) < 2 and not is_late):
         return None, ""
     values = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type) // 4
-    if values > ROW_VALUES:
-        return None, f"{values} values of a thread exceed {ROW_VALUES} registers"
+    if values > most:
+        return None, f"{values} values of a thread exceed {most} registers"
     if is_late:
         return merged, ""
     box = shared_footprint(group.loads[0], _inner_axes(launch, group.loads[0], Binding.THREAD, Binding.REGISTER))
