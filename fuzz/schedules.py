@@ -53,6 +53,10 @@ OWN: Mapping[str, Mapping[str, Sequence[Value | None]]] = {
 """The values from which options are drawn, as often as they stand here; None is an option that is not given."""
 
 
+TENSOR_SHARE = 0.25
+"""The share of draws whose chunks tensor cores take, where the factors are of 16 bits."""
+
+
 def draw_rules(draw: random.Random, kind: Kind) -> list[Rule]:
     """The rules with random options for launches of a kind, but for tileify, which has none."""
     tile = _draw_contraction(draw) if kind is Kind.CONTRACTION else {}
@@ -81,8 +85,11 @@ def _draw_contraction(draw: random.Random) -> dict[str, dict[str, Value]]:
         [(16, 16), (32, 32), (8, 24)] if m * n < 4 else [(64, 32), (32, 64), (24, 40), (32, 16)]
     )
     kv = draw.choice([1, 1, 2, 4])
+    chunk: dict[str, Value] = {"bk": kv * draw.choice([1, 2, 3, 4, 8]), "kv": kv}
+    if draw.random() < TENSOR_SHARE:
+        chunk = {"bk": draw.choice([16, 32, 48]), "kv": 1}
     return {
-        "chunk-matmul-k": {"bk": kv * draw.choice([1, 2, 3, 4, 8]), "kv": kv},
+        "chunk-matmul-k": chunk,
         "blockify-launch": {"m": rows, "n": columns},
         "stage-inputs": {"memory": draw.choice(["auto", "shared"])},
         "register-tile": {"m": m, "n": n},

@@ -63,12 +63,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class LoopStatistics:
-    """The loop of a kernel with the most FFMAs, inner loops not counted; the whole kernel where it has no loop.
+    """The loop of a kernel with the most products, inner loops not counted; the whole kernel where it has no loop.
 
-    `instructions`: those of the body. `ffma`: the FFMAs among them. `conflicts`: the issue slots that they lose to
-    register banks. `lds_to_use`: for each shared load in order, the instructions from it to the first use of what it
-    loads, at most once round the loop. `widths`: how many accesses of each kind (`LDS`, `STS`, `LDG`, `STG`, `LDGSTS`)
-    have each width in bits. `spills`: the accesses to local memory in the whole kernel.
+    Products are FFMAs and those of tensor cores.
+
+    `instructions`: those of the body. `ffma`: the FFMAs among them. `hmma`: the products of warps. `conflicts`: the
+    issue slots that FFMAs lose to register banks. `lds_to_use`: for each shared load in order, the instructions from it
+    to the first use of what it loads, at most once round the loop. `widths`: how many accesses of each kind (`LDS`,
+    `STS`, `LDG`, `STG`, `LDGSTS`) have each width in bits. `spills`: the accesses to local memory in the whole kernel.
     """
 
     instructions: int
@@ -78,6 +80,7 @@ class LoopStatistics:
     widths: Mapping[str, Mapping[int, int]]
     spills: int
     is_loop: bool
+    hmma: int = 0
 
     @property
     def instructions_per_ffma(self) -> float:
@@ -106,6 +109,8 @@ class LoopStatistics:
                 f"{self.instructions_per_ffma:.2f} instructions + {self.conflicts_per_ffma:.2f} bank conflicts"
                 f" = {self.cycles_per_ffma:.2f} slots per FFMA"
             )
+        if self.hmma:
+            parts.append(f"{self.hmma} HMMA")
         for kind, widths in self.widths.items():
             parts.append(f"{kind} " + " + ".join(f"{count} x {bits} bit" for bits, count in widths.items()))
         if self.lds_to_use:
@@ -146,12 +151,12 @@ def parse_sass(text: str) -> dict[str, list[Instruction]]:
 
 
 def loop_statistics(code: Sequence[Instruction]) -> LoopStatistics:
-    """The statistics of a kernel's instructions: of the loop where FFMAs are many and dense.
+    """The statistics of a kernel's instructions: of the loop where products are many and dense.
 
     Divisions and `expf` of an unrolled epilogue have FFMAs too, and slow paths that jump back.
     """
     loops = _loops(code)
-    body = max(loops, key=lambda loop: _count_ffma(loop) ** 2 / len(loop), default=list(code))
+    body = max(loops, key=lambda loop: (_count_ffma(loop) + _count_hmma(loop)) ** 2 / len(loop), default=list(code))
     return LoopStatistics(
         instructions=len(body),
         ffma=_count_ffma(body),
@@ -160,6 +165,7 @@ def loop_statistics(code: Sequence[Instruction]) -> LoopStatistics:
         widths=_widths(body),
         spills=sum(instruction.opcode in _SPILLS for instruction in code),
         is_loop=bool(loops),
+        hmma=_count_hmma(body),
     )
 
 
@@ -222,6 +228,10 @@ def _loops(code: Sequence[Instruction]) -> list[list[Instruction]]:
 
 def _count_ffma(body: Sequence[Instruction]) -> int:
     return sum(instruction.opcode == "FFMA" for instruction in body)
+
+
+def _count_hmma(body: Sequence[Instruction]) -> int:
+    return sum(instruction.opcode == "HMMA" for instruction in body)
 
 
 def _lds_to_use(body: Sequence[Instruction]) -> Iterator[int]:

@@ -32,7 +32,11 @@ CONTRACTIONS = {
     "linear": "F.linear(torch.randn({m}, {k}), torch.randn({n}, {k}))",
     "matmul": "torch.matmul(torch.randn({m}, {k}), torch.randn({k}, {n}))",
 }
-EXPRESSIONS = {**CONTRACTIONS, "residual": CONTRACTIONS["linear"] + " + torch.randn({m}, {n})"}
+HALVES = {
+    "bf16_linear": "F.linear(torch.randn({m}, {k}, dtype=torch.bfloat16), torch.randn({n}, {k}, dtype=torch.bfloat16))",
+    "bf16_matmul": "torch.randn({m}, {k}, dtype=torch.bfloat16) @ torch.randn({k}, {n}, dtype=torch.bfloat16)",
+}
+EXPRESSIONS = {**CONTRACTIONS, **HALVES, "residual": CONTRACTIONS["linear"] + " + torch.randn({m}, {n})"}
 RMS_NORM = "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 REGISTERS = 65536
 """The registers of an SM (CUDA programming guide, compute capabilities)."""
@@ -100,6 +104,24 @@ def test_code_of_a_contraction(name: str, capsys: pytest.CaptureFixture[str]) ->
 )
 def test_code_of_a_contraction_does_not_spill(name: str, target: str) -> None:
     assert compiled(name, target).spilled == (0, 0, 0, 0)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("target", ["sm_80", "sm_120"])
+@pytest.mark.parametrize("name", ["bf16_linear", "bf16_matmul"])
+def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All products are HMMA, with nothing but reads of fragments, copies and their synchronisation beside them."""
+    code, function = compiled(name, target), function_of(lowered(name, target))
+    with capsys.disabled():
+        print(f"\n{name} 512x3584x3584, {target}: {code.report.registers} registers, {code.loop}")
+    assert any(isinstance(op, kernel.MmaOp) for op in function.walk())
+    assert code.report.spill_stores == code.report.spill_loads == 0
+    assert code.report.registers <= REGISTERS // (function.num_threads * function.occupancy.value.data)
+    assert code.loop.is_loop
+    assert code.loop.hmma >= 32
+    assert code.loop.ffma == 0
+    assert code.loop.instructions <= 7 * code.loop.hmma
+    assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
 
 
 @pytest.mark.parametrize("name", CONTRACTIONS)
