@@ -305,7 +305,7 @@ class MemoryUnit:
         # Subscripts of registers are mostly those of the last time: nothing is outside or misaligned then, either.
         known = self._in_registers.get(id(access))
         if known is not None and known[0] is subscripts:
-            return known[1]._replace(frame=frame)
+            return known[1]._replace(buffer=buffer, frame=frame)
         touch = self._placed(access, buffer, subscripts, frame, rank)
         if touch.inside is None and access.width == 1:
             self._in_registers[id(access)] = subscripts, touch
