@@ -53,7 +53,7 @@ OWN: Mapping[str, Mapping[str, Sequence[Value | None]]] = {
 """The values from which options are drawn, as often as they stand here; None is an option that is not given."""
 
 
-TENSOR_SHARE = 0.25
+TENSOR_SHARE = 0.1
 """The share of draws whose chunks tensor cores take, where the factors are of 16 bits."""
 
 
