@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 from deplodock.errors import CompileError
 
-_PURE = ("max.", "min.", "mapa.")
-"""How instructions start that touch no memory; all others must be volatile and clobber it, to stay where they are."""
+_PURE = ("max.", "min.", "mapa.", "mma.", "wgmma.mma_async.")
+"""How instructions start that touch no memory, or, as products of warpgroups, stand between fences and waits that do.
+
+All others must be volatile and clobber memory, to stay where they are.
+"""
 
 _REGISTERS = {".b64": "uint64_t", ".pred": "bool"}
 _START = re.compile(r"\basm( volatile)?\s*\(")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_OPERAND = re.compile(r'\s*"=?([a-z])"\s*\((.*)\)\s*', re.DOTALL)
+_OPERAND = re.compile(r'\s*"[=+]?([a-z])"\s*\((.*)\)\s*', re.DOTALL)
 _STATEMENT = re.compile(
     r"(?:(?P<label>\w+):\s*)?(?:@(?P<negated>!?)(?P<guard>\w+)\s+)?(?P<name>[.\w:]+)\s*(?P<rest>.*)"
 )
@@ -92,7 +95,7 @@ def _code(statement: _Statement, is_volatile: bool) -> str:
 def _operand(text: str, is_output: bool) -> str:
     """An operand as an argument of a call: a variable for an output, a value of its constraint for an input."""
     match = _OPERAND.fullmatch(text)
-    if match is None or ('"=' in text) != is_output:
+    if match is None or ('"=' in text or '"+' in text) != is_output:
         raise CompileError(f"the operand {text.strip()} of inline assembly has another form than the printer's")
     return match[2] if is_output else f"host::ptx::{match[1]}({match[2]})"
 
@@ -143,6 +146,8 @@ def _argument(text: str, operands: list[str]) -> str:
             return f"host::ptx::At{{{_argument(inner[0], operands)}}}"
         corner = ", ".join(_argument(part, operands) for part in _split(inner[1].strip("{}")))
         return f"host::ptx::box({_argument(inner[0], operands)}, {corner})"
+    if text.startswith("{") and text.endswith("}"):
+        return f"host::ptx::group({', '.join(_argument(part, operands) for part in _split(text[1:-1]))})"
     if text.startswith("%"):
         if not text[1:].isdigit() or int(text[1:]) >= len(operands):
             raise CompileError(f"inline assembly has no operand {text}")

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <memory>
@@ -491,6 +493,18 @@ uint64_t shuffle_xor(int line, uint64_t bits, unsigned mask) {
   return cta().warps[current->index / warp_lanes].values[turn][lane ^ mask];
 }
 
+// The values of all lanes of a warp, which take part together.
+void gather(uint64_t bits, uint64_t (&all)[32]) {
+  const unsigned lane = current->index % warp_lanes, turn = current->exchanges++ % 2;
+  std::fill(std::begin(all), std::end(all), bits);
+  if (machine.is_alone) return;
+  if (machine.threads % warp_lanes != 0) fault("a product of matrices by a warp that lacks lanes");
+  cta().warps[current->index / warp_lanes].values[turn][lane] = bits;
+  meet_warp(0, 3, "mma.sync");
+  const auto& values = cta().warps[current->index / warp_lanes].values[turn];
+  std::copy(std::begin(values), std::end(values), std::begin(all));
+}
+
 // The turn of a counter among CTAs. All threads have fenced what they stored before, and fence again before they read
 // what other CTAs stored (CUDA C++ Programming Guide, "Memory Fence Functions").
 unsigned atomic_inc(unsigned* counter, unsigned last) {
@@ -643,6 +657,69 @@ void mbarrier_try_wait_parity_shared_b64(bool& done, At at, unsigned parity) {
 void fence_proxy_async_shared_cta() {
   for (auto& [address, barrier] : cta().barriers)
     if (barrier.initialiser == (int)current->index) barrier.is_fenced = true;
+}
+
+namespace {
+
+// Half of a register of two 16-bit values.
+double factor(uint32_t bits, int half, bool is_bf16) {
+  const unsigned short one = (unsigned short)(bits >> 16 * half);
+  return is_bf16 ? bf16::__bfloat162float(bf16::__short_as_bfloat16((short)one))
+                 : fp16::__half2float(fp16::__short_as_half((short)one));
+}
+
+// A sum rounded toward zero, as tensor cores are observed to do (see the simulator's mma.py).
+float toward_zero(double exact) {
+  const float near = (float)exact;
+  return std::abs((double)near) > std::abs(exact) ? nextafterf(near, 0.0f) : near;
+}
+
+// An element of a tile that a descriptor says: of its row, and along k. See codegen/wgmma.py.
+double tile_factor(uint64_t descriptor, int row, int k, bool is_transposed, bool is_bf16) {
+  const unsigned start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;
+  const unsigned stride = (descriptor >> 32 & 0x3fff) << 4, mode = descriptor >> 62;
+  if (mode == 0) fault("a tile without a swizzle");
+  const int span = 256 >> mode, units = span / 16;
+  const int line = is_transposed ? k : row, along = is_transposed ? row : k;
+  unsigned address = start + line / 8 * stride + line % 8 * span + along % (span / 2) * 2;
+  if (is_transposed) address += along / (span / 2) * leading;
+  address ^= (address >> 7) % units << 4;
+  check_shared(address, 2, 2, "wgmma");
+  uint16_t bits;
+  memcpy(&bits, cta().window + address, sizeof(bits));
+  return factor(bits, 0, is_bf16);
+}
+
+}  // namespace
+
+void mma(const Fragment& sums, const std::array<uint32_t, 4>& left, const std::array<uint32_t, 2>& right, bool is_bf16) {
+  uint64_t a[4][32], b[2][32];
+  for (int number = 0; number < 4; ++number) gather(left[number], a[number]);
+  for (int number = 0; number < 2; ++number) gather(right[number], b[number]);
+  const int group = current->index % warp_lanes / 4, lane = current->index % 4;
+  for (int place = 0; place < 4; ++place) {
+    double sum = *sums[place];
+    for (int k = 0; k < 16; ++k) {
+      const int step = k / 8, other = k % 8 / 2;
+      sum += factor((uint32_t)a[step * 2 + place / 2][group * 4 + other], k % 2, is_bf16) *
+             factor((uint32_t)b[step][(lane * 2 + place % 2) * 4 + other], k % 2, is_bf16);
+    }
+    *sums[place] = toward_zero(sum);
+  }
+}
+
+void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns) {
+  if (machine.is_alone) return;
+  if (machine.threads % 128 != 0) fault("a product of a warpgroup that lacks threads");
+  const int thread = current->index % 128;
+  for (int place = 0; place < columns / 2; ++place) {
+    const int row = thread / 32 * 16 + place / 2 % 2 * 8 + thread % 32 / 4;
+    const int column = place / 4 * 8 + thread % 4 * 2 + place % 2;
+    double sum = *sums[place];
+    for (int k = 0; k < 16; ++k)
+      sum += tile_factor(left, row, k, by_rows, is_bf16) * tile_factor(right, column, k, by_columns, is_bf16);
+    *sums[place] = toward_zero(sum);
+  }
 }
 
 void load_box(int rank, At to, const Box& box, At at) {

@@ -88,6 +88,7 @@ void sync_threads(int line);
 int sync_threads_or(int line, int predicate);
 void sync_warp(int line);
 uint64_t shuffle_xor(int line, uint64_t bits, unsigned mask);
+void gather(uint64_t bits, uint64_t (&all)[32]);
 unsigned atomic_inc(unsigned* counter, unsigned last);
 void fence();
 unsigned shared_address(const void* address);

@@ -1,12 +1,22 @@
 // The instructions of PTX that printed kernels hold as inline assembly, each a function named after the instruction.
 //
-// Operands keep their order; `[x]` is an At, and `[x, {a, b}]` a Box. Semantics: PTX ISA, "Data Movement and Conversion
-// Instructions: cp.async", "Parallel Synchronization and Communication Instructions: mbarrier, barrier.cluster".
+// Operands keep their order; `[x]` is an At, `[x, {a, b}]` a Box, and `{a, b}` a group of registers. Semantics: PTX ISA,
+// "Data Movement and Conversion Instructions: cp.async", "Parallel Synchronization and Communication Instructions:
+// mbarrier, barrier.cluster", "Warp Level Matrix Multiply-Accumulate Instructions", "Asynchronous Warpgroup Level Matrix
+// Multiply-Accumulate Instructions".
 #pragma once
 
+#include <array>
 #include <type_traits>
 
 #include "engine.h"
+
+namespace host {
+
+template <typename T>
+struct WideLocal;
+
+}  // namespace host
 
 namespace host::ptx {
 
@@ -18,6 +28,13 @@ template <typename T>
 inline uint32_t r(T value) {
   static_assert(std::is_integral_v<T> && sizeof(T) == 4, "the constraint r is for integers of 32 bits");
   return (uint32_t)value;
+}
+// A register of several narrow values, through one of several pointers: the extent is that of the last one.
+template <typename T>
+inline uint32_t r(const WideLocal<T>& value) {
+  uint32_t bits;
+  memcpy(&bits, value.place, sizeof(bits));
+  return bits;
 }
 template <typename T>
 inline uint64_t l(T value) {
@@ -34,6 +51,15 @@ inline double d(T) = delete;
 template <typename... Coordinates>
 inline Box box(uint64_t map, Coordinates... coordinates) {
   return {map, sizeof...(coordinates), {(int)coordinates...}};
+}
+
+template <typename... Rest>
+inline std::array<float*, 1 + sizeof...(Rest)> group(float& first, Rest&... rest) {
+  return {&first, &rest...};
+}
+template <typename... Rest>
+inline std::array<uint32_t, 1 + sizeof...(Rest)> group(uint32_t first, Rest... rest) {
+  return {first, rest...};
 }
 
 // With ".NaN" the canonical NaN where an operand is one, else the other operand.
@@ -77,6 +103,65 @@ HOST_LOAD(3)
 HOST_LOAD(4)
 HOST_LOAD(5)
 #undef HOST_LOAD
+
+using Fragment = std::array<float*, 4>;
+void mma(const Fragment& sums, const std::array<uint32_t, 4>& left, const std::array<uint32_t, 2>& right, bool is_bf16);
+inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(
+    Fragment to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Fragment) {
+  mma(to, left, right, true);
+}
+inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
+    Fragment to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Fragment) {
+  mma(to, left, right, false);
+}
+
+// The sums are there at once, where the hardware has them at the wait.
+void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns);
+inline void wgmma_fence_sync_aligned() {}
+inline void wgmma_commit_group_sync_aligned() {}
+inline void wgmma_wait_group_sync_aligned(unsigned) {}
+#define HOST_WGMMA(columns)                                                                                      \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_bf16_bf16(                                      \
+      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {         \
+    wgmma(sums.data(), columns, left, right, true, a, b);                                                        \
+  }                                                                                                              \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_f16_f16(                                        \
+      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {         \
+    wgmma(sums.data(), columns, left, right, false, a, b);                                                       \
+  }
+HOST_WGMMA(8)
+HOST_WGMMA(16)
+HOST_WGMMA(24)
+HOST_WGMMA(32)
+HOST_WGMMA(40)
+HOST_WGMMA(48)
+HOST_WGMMA(56)
+HOST_WGMMA(64)
+HOST_WGMMA(72)
+HOST_WGMMA(80)
+HOST_WGMMA(88)
+HOST_WGMMA(96)
+HOST_WGMMA(104)
+HOST_WGMMA(112)
+HOST_WGMMA(120)
+HOST_WGMMA(128)
+HOST_WGMMA(136)
+HOST_WGMMA(144)
+HOST_WGMMA(152)
+HOST_WGMMA(160)
+HOST_WGMMA(168)
+HOST_WGMMA(176)
+HOST_WGMMA(184)
+HOST_WGMMA(192)
+HOST_WGMMA(200)
+HOST_WGMMA(208)
+HOST_WGMMA(216)
+HOST_WGMMA(224)
+HOST_WGMMA(232)
+HOST_WGMMA(240)
+HOST_WGMMA(248)
+HOST_WGMMA(256)
+#undef HOST_WGMMA
 
 void barrier_cluster_arrive_release_aligned();
 void barrier_cluster_wait_acquire_aligned();
