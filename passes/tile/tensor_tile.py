@@ -59,7 +59,9 @@ class TensorTilePass(LaunchRule):
     after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
     engine: str = option(WARPS, OneOf((*engine_names(), WGMMA)), "what multiplies")
     m: int = option(
-        WARP_TILE, Integers((16, 32, 64), step=16), "rows of the output that a warp, or a warpgroup, computes, at most"
+        WARP_TILE,
+        Integers((16, 32, 64, 128), step=16),
+        "rows of the output that a warp, or a warpgroup, computes, at most",
     )
     n: int = option(
         WARP_TILE, Integers((8, 16, 32, 64, 128, 256), step=8), "columns that it computes, at most; wgmma takes all"

@@ -47,6 +47,8 @@ class WarpgroupMatch:
 def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
     """Raises Skip where the tile of a CTA is none of warpgroups of so many rows, and columns at most."""
     m, n = extent_or_one(match.m), extent_or_one(match.n)
+    if rows % ROWS:
+        raise Skip(f"a warpgroup computes a multiple of {ROWS} rows, not {rows}")
     if m % rows:
         raise Skip(f"the {m} rows of a CTA are no multiple of the {rows} of a warpgroup")
     if n not in COLUMNS:

@@ -2,13 +2,13 @@
 // RUN: deplodock-opt %s -p 'tensor-tile{engine=wgmma},verify-contract' --check-semantics
 // RUN: deplodock-opt %t.once -p 'double-buffer{depth=2},tma-copy,split-inner-for-swizzle,pipeline-k-outer,verify-rings' --check-semantics | filecheck %s --check-prefix RING
 // RUN: deplodock-opt %t.once -p 'tensor-tile{engine=wgmma}' 2>&1 | filecheck %s --check-prefix TWICE
-// RUN: not deplodock-opt %s -p 'tensor-tile{engine=wgmma m=48}' 2>&1 | filecheck %s --check-prefix ROWS
+// RUN: not deplodock-opt %s -p 'tensor-tile{engine=wgmma m=128}' 2>&1 | filecheck %s --check-prefix ROWS
 // RUN: not deplodock-opt %s -p 'tensor-tile{engine=wgmma n=16}' 2>&1 | filecheck %s --check-prefix WIDE
 // RUN: sed 's/64 : thread, %n_t = 32/64 : thread, %n_t = 20/' %s | not deplodock-opt -p 'tensor-tile{engine=wgmma}' 2>&1 | filecheck %s --check-prefix COLUMNS
 // RUN: sed 's/kernel.target<sm_90/kernel.target<sm_120/' %s | not deplodock-opt -p 'tensor-tile{engine=wgmma}' 2>&1 | filecheck %s --check-prefix TARGET
 
 // TWICE: tensor_tile skipped at @linear: the launch has axes of an engine already
-// ROWS: the 64 rows of a CTA are no multiple of the 48 of a warpgroup
+// ROWS: the 64 rows of a CTA are no multiple of the 128 of a warpgroup
 // COLUMNS: the 20 columns of a CTA are no multiple of 8 up to 256
 // WIDE: the 32 columns of a CTA are more than the 16 of a warpgroup
 // TARGET: sm_120 has no products of warpgroups

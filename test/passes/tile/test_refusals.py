@@ -122,26 +122,33 @@ TENSOR = """func.func @k(%x: memref<256x64xbf16>, %w: memref<256x64xbf16>, %out:
   func.return
 }
 """
-CHUNKED = """func.func @k(%x: memref<256x64xbf16>, %w: memref<256x64xbf16>, %out: memref<256x256xf32>) {
-  tile.launch (%m = 256 : thread, %n = 256 : thread) {
-    %acc = loop.reduce {arith.addf} %ko = 0 to 4 : f32 {
-      %xs = tile.stage %x[d0, %ko * 16 + d1] : memref<256x64xbf16> to memref<256x16xbf16, #tile.memory<shared>>
+
+
+def _chunked(m: int) -> str:
+    """A product of m rows and 256 columns, in chunks of k."""
+    return f"""func.func @k(%x: memref<{m}x64xbf16>, %w: memref<256x64xbf16>, %out: memref<{m}x256xf32>) {{
+  tile.launch (%m = {m} : thread, %n = 256 : thread) {{
+    %acc = loop.reduce {{arith.addf}} %ko = 0 to 4 : f32 {{
+      %xs = tile.stage %x[d0, %ko * 16 + d1] : memref<{m}x64xbf16> to memref<{m}x16xbf16, #tile.memory<shared>>
       %ws = tile.stage %w[d0, %ko * 16 + d1] : memref<256x64xbf16> to memref<256x16xbf16, #tile.memory<shared>>
-      %part = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
-        %a = loop.load %xs[%m, %k] : memref<256x16xbf16, #tile.memory<shared>>
+      %part = loop.reduce {{arith.addf}} %k = 0 to 16 : f32 {{
+        %a = loop.load %xs[%m, %k] : memref<{m}x16xbf16, #tile.memory<shared>>
         %af = arith.extf %a : bf16 to f32
         %b = loop.load %ws[%n, %k] : memref<256x16xbf16, #tile.memory<shared>>
         %bf = arith.extf %b : bf16 to f32
         %p = arith.mulf %af, %bf : f32
         loop.yield %p : f32
-      }
+      }}
       loop.yield %part : f32
-    }
-    loop.store %acc, %out[%m, %n] : memref<256x256xf32>
-  }
+    }}
+    loop.store %acc, %out[%m, %n] : memref<{m}x256xf32>
+  }}
   func.return
-}
+}}
 """
+
+
+CHUNKED = _chunked(256)
 USED = CHUNKED.replace("      loop.yield %part", "      %minus = arith.negf %part : f32\n      loop.yield %part")
 OUTSIDE = """func.func @k(%x: memref<64x64xbf16>, %w: memref<64x64xbf16>, %out: memref<64x64xf32>) {
   tile.launch (%m = 64 : thread, %n = 64 : thread) {
@@ -175,15 +182,16 @@ REFUSED = [
     (OUTSIDE, "tensor-tile", "%b is read outside the loop over %k"),
     (
         TENSOR,
-        "tensor-tile{engine=wgmma}",
+        "tensor-tile{engine=wgmma n=256}",
         "its chunk has several loops; run chunk-matmul-k with kv=1",
     ),
-    (USED, "tensor-tile{engine=wgmma}", "the sum of a chunk is used by something else than the sum of all"),
+    (USED, "tensor-tile{engine=wgmma n=256}", "the sum of a chunk is used by something else than the sum of all"),
     (
-        CHUNKED,
-        "tensor-tile{engine=wgmma m=16}",
+        _chunked(1024),
+        "tensor-tile{engine=wgmma n=256}",
         "warpgroups of so few rows make 2048 threads of a CTA, above 1024",
     ),
+    (CHUNKED, "tensor-tile{engine=wgmma m=16 n=256}", "a warpgroup computes a multiple of 64 rows, not 16"),
     (UNSTAGED, "tensor-tile", "%w is read from global memory; run stage-inputs first"),
     (TENSOR, "tensor-tile{m=16 n=8}", "warps of so few outputs make 16384 threads of a CTA, above 1024"),
     (
