@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel, loop
-from deplodock.interpreters.simulate import machine, simulate
+from deplodock.interpreters.simulate import launch, simulate
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.passes.tile.split_matmul_k import SplitMatmulKPass
@@ -132,7 +132,7 @@ def test_same_bits_in_any_order_of_ctas(over: str) -> None:
 @pytest.mark.parametrize("over", FORMS)
 def test_ctas_that_do_not_run_together(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One CTA, or one cluster, after the other, in a random order."""
-    monkeypatch.setattr(machine, "_LANES_AT_ONCE", 1)
+    monkeypatch.setattr(launch, "_LANES_AT_ONCE", 1)
     case = CASES["odd k"]
     x, w, r = case.draw(integers=True)
     for order in range(2):
