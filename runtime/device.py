@@ -20,15 +20,15 @@ from deplodock.analysis.machine.targets import (
     capability,
     card_named,
     nvcc_arch,
-    target_of,
+    target,
 )
-from deplodock.codegen.cuda import print_module
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime import tensor_maps
 from deplodock.runtime.cubins import Cubin, cubins
-from deplodock.runtime.nvcc import LIMIT
-from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan, program_plan
+from deplodock.runtime.nvcc import LIMIT, CompiledKernel
+from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
+from deplodock.runtime.planned import PlannedProgram, planned_program
 
 POISON = 0xFF
 """The byte that fills buffers before a run: NaN in floats, so that what nobody writes shows."""
@@ -56,7 +56,7 @@ class _Bound:
 
 
 class Executable:
-    """A program, compiled in at most `limit` seconds, and loaded.
+    """A program, compiled in at most `limit` seconds, if it comes without machine code, and loaded.
 
     Raises Error where it cannot be, CompileError if nvcc rejects its text or takes longer, DeviceError if the GPU
     rejects a kernel.
@@ -65,13 +65,16 @@ class Executable:
     plan: ProgramPlan
     cubin: Cubin
 
-    def __init__(self, module: ModuleOp, *, limit: float = LIMIT) -> None:
+    def __init__(self, program: ModuleOp | PlannedProgram, *, limit: float = LIMIT) -> None:
         self._driver = _context()
-        arch = target_of(module).arch.data
+        self.program = planned_program(program) if isinstance(program, ModuleOp) else program
+        self.plan, arch = self.program.plan, self.program.arch
         _check_arch(arch, self._driver)
-        self._parameters_start = tensor_maps.parameters_start(capability(target_of(module)))
-        self.plan = program_plan(module)
-        (self.cubin,) = cubins([print_module(module)], nvcc_arch(arch), limit=limit)
+        self._parameters_start = tensor_maps.parameters_start(capability(target(arch)))
+        if self.program.cubin is None:
+            (self.cubin,) = cubins([self.program.text], nvcc_arch(arch), limit=limit)
+        else:
+            self.cubin = Cubin(CompiledKernel(self.program.cubin, {}, ""), is_new=False)
         self._functions = self._load() if self.plan.launches else {}
         self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
         if counters := self.plan.counters:

@@ -1,0 +1,97 @@
+"""The plan of a program as JSON, the one form in which files keep it.
+
+An object has `buffers` (each a `shape`, a `dtype` by numpy's name, an `offset` or null), `inputs`, `outputs`,
+`launches` (each a `kernel`, its `arguments`, `blocks`, `threads` and bytes of `shared` memory), `scratch` and
+`counters`, as `ProgramPlan` has them. An argument is the number of a buffer, or an object for a tensor map.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from deplodock.dialects.elements import ELEMENTS
+from deplodock.errors import InvalidInputError
+from deplodock.interpreters.values import DType, dtype_of
+from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
+
+
+def write_plan(plan: ProgramPlan) -> str:
+    """A plan as JSON, a line."""
+    return json.dumps(asdict(plan), default=lambda dtype: dtype.name)
+
+
+def read_plan(text: str) -> ProgramPlan:
+    """The plan that `write_plan` wrote. Raises InvalidInputError for any other text."""
+    try:
+        return _plan(json.loads(text))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+        raise InvalidInputError(f"this is no plan of a program: {reason}") from None
+
+
+def natural(value: Any) -> int:
+    """A number of JSON that counts or numbers something. Raises ValueError for any other value."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"a number must be 0 or more, got {json.dumps(value)}")
+    return value
+
+
+def naturals(values: Any) -> tuple[int, ...]:
+    """A list of such numbers."""
+    return tuple(natural(value) for value in values)
+
+
+def _plan(facts: Mapping[str, Any]) -> ProgramPlan:
+    buffers = tuple(_buffer(buffer) for buffer in facts["buffers"])
+    launches = tuple(_launch(launch, buffers) for launch in facts["launches"])
+    inputs, outputs = (_numbers(facts[name], buffers) for name in ("inputs", "outputs"))
+    scratch, counters = natural(facts["scratch"]), natural(facts["counters"])
+    placed = (buffer for buffer in buffers if buffer.offset is not None)
+    if counters > scratch or any((buffer.offset or 0) + buffer.bytes > scratch for buffer in placed):
+        raise ValueError(f"scratch memory of {scratch} bytes does not hold its buffers")
+    return ProgramPlan(buffers, inputs, outputs, launches, scratch, counters)
+
+
+def _buffer(facts: Mapping[str, Any]) -> BufferPlan:
+    offset = facts["offset"]
+    return BufferPlan(naturals(facts["shape"]), _dtype(facts["dtype"]), None if offset is None else natural(offset))
+
+
+def _launch(facts: Mapping[str, Any], buffers: Sequence[BufferPlan]) -> LaunchPlan:
+    arguments = tuple(_argument(argument, buffers) for argument in facts["arguments"])
+    kernel = facts["kernel"]
+    if not isinstance(kernel, str) or not kernel.isidentifier():
+        raise ValueError(f"the name of a kernel must be an identifier, got {json.dumps(kernel)}")
+    blocks, threads, shared = (natural(facts[name]) for name in ("blocks", "threads", "shared"))
+    return LaunchPlan(kernel, arguments, blocks, threads, shared)
+
+
+def _argument(value: Any, buffers: Sequence[BufferPlan]) -> Argument:
+    if isinstance(value, int):
+        return _numbers([value], buffers)[0]
+    (buffer,) = _numbers([value["buffer"]], buffers)
+    shape, box = naturals(value["shape"]), naturals(value["box"])
+    return TensorMapPlan(buffer, shape, _dtype(value["dtype"]), box, natural(value["swizzle"]))
+
+
+def _numbers(values: Any, buffers: Sequence[BufferPlan]) -> tuple[int, ...]:
+    numbers = naturals(values)
+    if (beyond := next((number for number in numbers if number >= len(buffers)), None)) is not None:
+        raise ValueError(f"there is no buffer {beyond}")
+    return numbers
+
+
+def _dtype(name: Any) -> DType:
+    if name not in _dtypes():
+        raise ValueError(f"there is no element type {json.dumps(name)}")
+    return _dtypes()[name]
+
+
+@cache
+def _dtypes() -> dict[str, DType]:
+    """The dtypes of all element types by name."""
+    return {dtype_of(type).name: dtype_of(type) for type in ELEMENTS}
