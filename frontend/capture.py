@@ -38,7 +38,7 @@ from deplodock.frontend.importer import (
     overload_of,
     tensor_type,
 )
-from deplodock.frontend.program import CapturedGraph, CapturedProgram, output_values
+from deplodock.frontend.program import CapturedGraph, CapturedProgram, layout_error, output_values
 from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
 from deplodock.frontend.watch import MetadataChanged, Watch
@@ -115,7 +115,8 @@ def export(
         _refuse_writes(exported, source)
     leaves = pytree.tree_leaves(call)
     captured = _captured_graph(exported, leaves, names, rename, is_called, asks_layout)
-    if error := captured.layout_error([*given, *captured.originals[len(given) :]]):
+    whole = {number: captured.names[number] for number in captured.whole()}
+    if error := layout_error(whole, [*given, *captured.originals[len(given) :]]):
         raise located(UnsupportedError, error, source)
 
     @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -82,20 +82,23 @@ class CapturedGraph:
         graph.recompile()
         return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
 
-    def layout_error(self, inputs: Sequence[torch.Tensor]) -> str:
-        """Which of the tensors that a program is given it reads as memory that they are not; empty if none.
+    def whole(self) -> list[int]:
+        """The numbers of the inputs that must be all of their memory in order, as `as_strided` reads that.
 
-        as_strided reads the memory of a tensor, and the program is compiled for tensors that are all of their memory.
+        The program is compiled for such tensors.
         """
         strided = [node for node in self.graph.graph.nodes if node.target in AS_STRIDED]
         read = {source for node in strided if (source := memory_of(node.all_input_nodes[0])) is not None}
         names = {node.name for node in read}
-        for place, name, value in zip(self.placeholders, self.names, inputs, strict=False):
-            if place in names and not is_whole(value):
-                return (
-                    f"aten.as_strided reads the memory of {name}, of which it is a part or not in order: pass a clone"
-                )
-        return ""
+        return [number for number, place in enumerate(self.placeholders) if place in names]
+
+
+def layout_error(whole: Mapping[int, str], inputs: Sequence[torch.Tensor]) -> str:
+    """Which of the inputs that must be all of their memory, given with their names, is not; empty if none."""
+    for number, name in whole.items():
+        if not is_whole(inputs[number]):
+            return f"aten.as_strided reads the memory of {name}, of which it is a part or not in order: pass a clone"
+    return ""
 
 
 def _laid_out(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, overload
 
 import torch
@@ -21,11 +20,12 @@ from xdsl.utils.exceptions import DiagnosticException
 from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.capture import Call, export
-from deplodock.frontend.program import CapturedGraph, CapturedProgram, output_values, results_of
+from deplodock.frontend.program import results_of
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.artifacts import Artifacts, new_name
 from deplodock.pytorch.options import MANY_SHAPES, BackendOptions
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
+from deplodock.pytorch.signature import CallSignature, shown, signature_of, sorted_call
 from deplodock.runtime.device import device_target, missing
 
 _LOG = logging.getLogger("deplodock")
@@ -113,7 +113,7 @@ def _compile(
     function: Callable[..., Any], call: Call, options: BackendOptions, device: str | torch.device | None
 ) -> CompiledProgram:
     """Compile for the arguments of a call; see `compile`."""
-    call = _sorted(call)
+    call = sorted_call(call)
     captured = export(function, *call, is_called=True)
     place = _device(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
     try:
@@ -122,7 +122,19 @@ def _compile(
         raise
     except DiagnosticException as error:
         raise UnsupportedError(str(error)) from error
-    return CompiledProgram(captured, call, function if isinstance(function, nn.Module) else None, runner)
+    signature = signature_of(captured, call)
+    owner = function if isinstance(function, nn.Module) else None
+    values = captured.originals[len(captured.originals) - len(signature.paths) :]
+    state = [
+        value if owner is None or path is None else _Slot(owner, path)
+        for value, path in zip(values, signature.paths, strict=True)
+    ]
+    return CompiledProgram(signature, state, runner, learns=_learns(owner))
+
+
+def _learns(owner: nn.Module | None) -> bool:
+    """Whether the parameters of a module are there to be trained."""
+    return owner is not None and owner.training and not isinstance(owner, fx.GraphModule)
 
 
 def _device(name: str | torch.device) -> torch.device:
@@ -197,11 +209,11 @@ class CompiledFunction:
         start = time.perf_counter()
         program = _compile(self._function, call, self._options, self._device)
         # The offset of a tensor decides as its strides do, but only few programs ask for it.
-        self._with_offsets |= program.asks_layout
+        self._with_offsets |= program.signature.asks_layout
         name = getattr(self._function, "__qualname__", type(self._function).__name__)
         count, seconds = len(self.programs) + 1, time.perf_counter() - start
-        shown = ", ".join(map(_shown, pytree.tree_leaves(call)))
-        message = f"deplodock: compiled {name} for {shown} in {seconds:.1f} s, its set {count} of shapes"
+        arguments = ", ".join(map(shown, pytree.tree_leaves(call)))
+        message = f"deplodock: compiled {name} for {arguments} in {seconds:.1f} s, its set {count} of shapes"
         _LOG.info(message)
         if count == MANY_SHAPES:
             _LOG.warning("%s; each takes a compilation, so pad to fewer", message)
@@ -209,14 +221,8 @@ class CompiledFunction:
 
     def _key(self, call: Call) -> Any:
         register_caches()
-        leaves, form = pytree.tree_flatten(_sorted(call))
+        leaves, form = pytree.tree_flatten(sorted_call(call))
         return form, tuple(_kind(leaf, self._with_offsets) for leaf in leaves)
-
-
-def _sorted(call: Call) -> Call:
-    """A call with its keywords in the order of their names."""
-    args, kwargs = call
-    return args, dict(sorted(kwargs.items()))
 
 
 def _kind(leaf: Any, with_offset: bool) -> Any:
@@ -224,17 +230,6 @@ def _kind(leaf: Any, with_offset: bool) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf), repr(leaf)
     return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.storage_offset() if with_offset else 0
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What a tensor that a program is given must be."""
-
-    name: str
-    shape: torch.Size
-    dtype: torch.dtype
-    strides: tuple[int, ...]
-    offset: int
 
 
 class CompiledProgram:
@@ -248,36 +243,16 @@ class CompiledProgram:
     does to it is left out.
     """
 
-    def __init__(self, captured: CapturedProgram, call: Call, owner: nn.Module | None, runner: Runner) -> None:
-        """`call` has the arguments that were captured, keywords sorted; none of its tensors is kept."""
-        self.runner = runner
-        facts = {field.name: getattr(captured, field.name) for field in fields(CapturedGraph)}
-        self._captured = CapturedGraph(**(facts | {"inputs": (), "originals": ()}))
-        leaves, self._form = pytree.tree_flatten(call)
-        # Tensors without values stand for those of the arguments.
-        self._example = pytree.tree_map_only(torch.Tensor, lambda x: x.new_empty(x.shape, device="meta"), leaves)
-        values = output_values(captured.graph)
-        results = values[len(captured.writes) : len(values) - len(captured.checks)]
-        self._layouts = [None if value is None else _layout(value) for value in results]
-        self._wanted = [
-            _Wanted(name, value.shape, value.dtype, value.stride(), value.storage_offset())
-            for name, value in zip(captured.names, captured.originals, strict=True)
-        ]
-        count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
-        state = list(zip(captured.paths, captured.originals, strict=True))[count:]
-        self._state: list[_Slot | torch.Tensor] = [
-            value if owner is None or path is None else _Slot(owner, path) for path, value in state
-        ]
-        self._learns = owner is not None and owner.training and not isinstance(owner, fx.GraphModule)
+    def __init__(
+        self, signature: CallSignature, state: Sequence[_Slot | torch.Tensor], runner: Runner, *, learns: bool = False
+    ) -> None:
+        """`state` are the inputs that no call gives; `learns` says whether they are those of a module in training."""
+        self.signature, self.runner = signature, runner
+        self._state, self._learns = state, learns
         self._has_warned = False
 
-    @property
-    def asks_layout(self) -> bool:
-        """Whether the program asks where its arguments lie in memory."""
-        return self._captured.asks_layout
-
     def __repr__(self) -> str:
-        wanted = ", ".join(f"{own.name}: {own.dtype}{list(own.shape)}" for own in self._wanted)
+        wanted = ", ".join(f"{own.name}: {own.dtype}{list(own.shape)}" for own in self.signature.inputs)
         return f"<CompiledProgram of ({wanted}) on {self.runner.device}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -295,29 +270,34 @@ class CompiledProgram:
 
     def run(self, call: Call, *, callers: int) -> Any:
         """`__call__`; a warning points so many frames up."""
-        inputs = self._inputs(call)
+        own = self.signature
+        inputs = [*own.tensors(call), *(one.value() if isinstance(one, _Slot) else one for one in self._state)]
+        own.check(inputs)
         if not self._has_warned and torch.is_grad_enabled():
             self._warn_of_gradients(inputs, callers + 2)
         with torch.no_grad():
-            if self._captured.writes and (conflict := self._conflict(inputs)):
+            if own.writes and (conflict := self._conflict(inputs)):
                 raise InvalidInputError(conflict)
             device = self.runner.device
             results = self.runner([value.to(device) for value in inputs])
-            results, asserted = self._split(results)
-            for message, holds in zip(self._captured.checks, asserted, strict=True):
+            results, asserted = results[: len(results) - len(own.checks)], results[len(results) - len(own.checks) :]
+            for message, holds in zip(own.checks, asserted, strict=True):
                 assert_holds(holds, message)
-            count = len(self._captured.writes)
-            for number, value in zip(self._captured.writes, results[:count], strict=True):
+            count = len(own.writes)
+            for number, value in zip(own.writes, results[:count], strict=True):
                 inputs[number].copy_(value)
             home = inputs[0].device if inputs else device
-            moved = distinct([value.to(home) for value in results[count:]], inputs)
-            given = iter(moved)
-            leaves = [None if layout is None else laid_out(next(given), *layout) for layout in self._layouts]
-            return pytree.tree_unflatten(leaves, self._captured.result_spec)
+            given = iter(distinct([value.to(home) for value in results[count:]], inputs))
+            leaves = [
+                None if facts is None else laid_out(next(given), facts.shape, facts.strides, range(len(facts.shape)))
+                for facts in own.results
+            ]
+            return pytree.tree_unflatten(leaves, own.result_form)
 
     def _warn_of_gradients(self, inputs: Sequence[torch.Tensor], callers: int) -> None:
         own = len(inputs) if self._learns else len(inputs) - len(self._state)
-        names = [wanted.name for wanted, value in zip(self._wanted[:own], inputs, strict=False) if value.requires_grad]
+        wanted = self.signature.inputs[:own]
+        names = [facts.name for facts, value in zip(wanted, inputs, strict=False) if value.requires_grad]
         if names:
             self._has_warned = True
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -327,59 +307,14 @@ class CompiledProgram:
                 stacklevel=callers,
             )
 
-    def _split(self, results: Sequence[Any]) -> tuple[Sequence[Any], Sequence[torch.Tensor]]:
-        """What a run gives, and what it asserts."""
-        count = len(results) - len(self._captured.checks)
-        return results[:count], results[count:]
-
     def _conflict(self, inputs: Sequence[torch.Tensor]) -> str:
         """Which input shares memory with one that the program writes into; empty if none does."""
         for pair in sorted(overlaps_of(inputs)):
-            written, read = sorted(pair[:2], key=lambda number: number not in self._captured.writes)
-            if written in self._captured.writes:
-                names = self._captured.names
-                return (
-                    f"the program writes into {names[written]}, which shares memory with {names[read]}: "
-                    "pass a clone of one"
-                )
+            written, read = sorted(pair[:2], key=lambda number: number not in self.signature.writes)
+            if written in self.signature.writes:
+                one, other = (self.signature.inputs[number].name for number in (written, read))
+                return f"the program writes into {one}, which shares memory with {other}: pass a clone of one"
         return ""
-
-    def _inputs(self, call: Call) -> list[torch.Tensor]:
-        """The arguments of `@main`: the tensors given, then parameters, buffers and constants."""
-        leaves, form = pytree.tree_flatten(_sorted(call))
-        if form != self._form:
-            raise InvalidInputError(f"the program was compiled for {_nest(self._form)}, got {_nest(form)}")
-        given = [value for value, own in zip(leaves, self._example, strict=True) if self._is_tensor(value, own)]
-        inputs = [*given, *(own.value() if isinstance(own, _Slot) else own for own in self._state)]
-        for own, value in zip(self._wanted, inputs, strict=True):
-            if value.shape != own.shape or value.dtype != own.dtype:
-                raise InvalidInputError(
-                    f"{own.name} must be {own.dtype} of shape {tuple(own.shape)}, "
-                    f"got {value.dtype} of shape {tuple(value.shape)}: compile again for it"
-                )
-        if self._captured.asks_layout:
-            self._check_layout(inputs)
-        if error := self._captured.layout_error(inputs):
-            raise InvalidInputError(error)
-        return inputs
-
-    def _check_layout(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Raise InvalidInputError where a tensor lies in memory in another way than that of the compiled program."""
-        for own, value in zip(self._wanted, inputs, strict=True):
-            if (value.stride(), value.storage_offset()) != (own.strides, own.offset):
-                raise InvalidInputError(
-                    f"{own.name} must have strides {own.strides} and offset {own.offset}, for which the program asks, "
-                    f"got {value.stride()} and {value.storage_offset()}: compile again for it"
-                )
-
-    def _is_tensor(self, value: Any, own: Any) -> bool:
-        """Whether an argument is a tensor; any other must be what it was when the program was compiled."""
-        if isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor):
-            return True
-        # Numbers are compared by their text, which tells 0.0 from -0.0, and NaN from nothing but itself.
-        if type(value) is not type(own) or repr(value) != repr(own):
-            raise InvalidInputError(f"the program was compiled for the argument {_shown(own)}, got {_shown(value)}")
-        return False
 
 
 class _Slot:
@@ -401,29 +336,9 @@ class _Slot:
         raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
 
 
-def _layout(value: Any) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """The shape and strides of a result, and the order of its dimensions, for `laid_out`."""
-    assert isinstance(value, fx.Node)
-    found = value.meta["val"]
-    return found.shape, found.stride(), range(found.dim())
-
-
 def assert_holds(holds: torch.Tensor, message: str) -> None:
     """Raise CheckError where a boolean is false; on a GPU its driver does, without a wait here."""
     if holds.is_cuda:
         torch.ops.aten._assert_async.msg(holds, message)
     elif not holds:
         raise CheckError(message)
-
-
-def _nest(form: pytree.TreeSpec) -> str:
-    """The nest of arguments as one line, such as `(*, {x: *})`."""
-    args, kwargs = pytree.tree_unflatten(["*"] * form.num_leaves, form)
-    return f"the arguments {args}{f' and {kwargs}' if kwargs else ''}".replace("'*'", "*")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"a {type(value).__module__}.{type(value).__qualname__}"
