@@ -43,13 +43,13 @@ class Artifacts:
         """Note the program as it was captured."""
         level = level_of(module)
         if self._dump is not None:
-            self._dump.module(f"input_{level}", f"{module}\n")
+            self._dump.module(f"input_{level}", str(module) + "\n")
         self._trace(level, module)
 
     def __call__(self, run: StageRun, module: ModuleOp) -> None:
         """Note the program after a pass: an observer of `driver.lower`."""
         if self._dump is not None:
-            self._dump.module(run.stage.label.replace(":", ""), f"{module}\n")
+            self._dump.module(run.stage.label.replace(":", ""), str(module) + "\n")
         if _LAST[run.level] is run.stage:
             self._trace(run.level, module)
 
@@ -64,5 +64,5 @@ class Artifacts:
             trace_structured(
                 "artifact",
                 metadata_fn=lambda: {"name": f"deplodock_{self._name}_{level}", "encoding": "string"},
-                payload_fn=lambda: print_module(module) if level is Level.CUDA else f"{module}\n",
+                payload_fn=lambda: print_module(module) if level is Level.CUDA else str(module) + "\n",
             )

@@ -72,6 +72,7 @@ def test_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = sorted(path.name for path in part.iterdir())
     assert names[0] == "00_input_torch.mlir"
     assert any(name.endswith(".cu") for name in names)
+    assert (part / names[0]).read_text().startswith("builtin.module {\n")
     assert "aten.softmax.int" in (part / names[0]).read_text()
     monkeypatch.setenv(DUMP, str(tmp_path / "two"))
     torch._dynamo.reset()
