@@ -33,9 +33,9 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
+from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.tools.aliases import AliasesParser
 from deplodock.tools.diagnostics import decode
-from deplodock.tools.float_literals import FloatLiteralsParser
 
 MAX_CONSTANT = 1 << 26
 """The most elements of a constant in text: they take half a gigabyte while they are read."""
