@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from deplodock.dialects import loop, tile
 
@@ -36,7 +36,7 @@ class Dependence:
 
     def _compute(self, value: SSAValue) -> dict[SSAValue, None]:
         if isinstance(value, BlockArgument):
-            return {value: None} if is_coordinate(value) else {}
+            return {value: None} if is_coordinate(value) else self._of_argument(value)
         op = value.owner
         assert isinstance(op, Operation)
         match op:
@@ -46,13 +46,22 @@ class Dependence:
                 return without(self.of(*op.lhs, *op.rhs, *op.place_axes), {*op.axes, *op.moved})
             case loop.ReduceOp():
                 conditions = [v for where in wheres(op.body.block) for v in where.indices]
-                return without(self.of(*op.yielded, *op.bound_operands, *conditions), {op.iv})
+                yielded = [op.yielded[place] for place in _folded_into(op, op.results.index(value))]
+                return without(self.of(*yielded, *op.bound_operands, *conditions), {op.iv})
             case loop.LoadOp() if isinstance(op.source.owner, tile.StageOp):
                 return self.of(*op.indices, *op.source.owner.indices)
             case loop.LoadOp() if isinstance(op.source.owner, tile.AllocOp):
                 return self.of(*op.indices) | self._of_copies(op)
             case _:
                 return self.of(*(operand for operand in op.operands))
+
+    def _of_argument(self, value: BlockArgument) -> dict[SSAValue, None]:
+        """What an accumulator of a reduction's combiner, or a value that it takes, depends on."""
+        op = value.block.parent_op()
+        if not isinstance(op, loop.ReduceOp) or value.block is not op.combiner.block:
+            return {}
+        count = len(op.results)
+        return self.of(op.results[value.index] if value.index < count else op.yielded[value.index - count])
 
     def _of_copies(self, op: loop.LoadOp) -> dict[SSAValue, None]:
         """What the copies that fill the slots read by a load depend on, less the variables of loops of their own."""
@@ -70,6 +79,23 @@ class Dependence:
                     found += where.indices
             parent = parent.parent_op()
         return found
+
+
+def _folded_into(op: loop.ReduceOp, result: int) -> list[int]:
+    """The places of the values that a reduction folds into a result, as its combiner computes it from them."""
+    block, count, found = op.combiner.block, len(op.results), {result}
+    if count == 1 or block.last_op is None:
+        return [result]
+    folded = block.last_op.operands
+    pending = [folded[result]]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, OpResult) and value.op.parent is block:
+            pending += value.op.operands
+        elif isinstance(value, BlockArgument) and value.block is block and (place := value.index % count) not in found:
+            found.add(place)
+            pending.append(folded[place])
+    return sorted(found)
 
 
 def varying_bound(op: loop.LoopLike) -> loop.LoopLike | None:

@@ -189,12 +189,17 @@ class Emitter(ThreadBuilder):
             self.block.add_op(op.clone(mapping))
         raise AssertionError("a combiner yields")
 
-    def accumulators(self, op: loop.ReduceOp | tile.CombineOp, axes: Sequence[SSAValue]) -> list[Array]:
-        """Allocate what the values of a fold are folded into along these axes, set to its identities."""
-        arrays = [self.register(result.type, axes, result.name_hint) for result in op.results]
-        with self.nest(axes):
-            for array, identity in zip(arrays, op.identities, strict=True):
-                self.store(self.literal(identity), array)
+    def accumulators(self, op: loop.ReduceOp | tile.CombineOp, axes: Sequence[SSAValue] | None = None) -> list[Array]:
+        """Allocate what a fold's values are folded into, set to its identities, along these axes or those of each."""
+        arrays = [
+            self.register(result.type, self.axes_of([result]) if axes is None else axes, result.name_hint)
+            for result in op.results
+        ]
+        for along in dict.fromkeys(array.axes for array in arrays):
+            with self.nest(along):
+                for array, identity in zip(arrays, op.identities, strict=True):
+                    if array.axes == along:
+                        self.store(self.literal(identity), array)
         return arrays
 
     def fold_into(self, arrays: Sequence[Array], combiner: Region, values: Sequence[SSAValue]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike, is_side_effect_free
 
@@ -50,10 +51,11 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
             emitter.location = op.location
             lower_load(emitter, op)
             continue
-        if group and not (_is_scalar(op) and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
+        is_scalar = _is_scalar(op) and not _is_apart(op, fold)
+        if group and not (is_scalar and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
             _lower_scalars(emitter, group, fold)
             group = []
-        if _is_scalar(op):
+        if is_scalar:
             group.append(op)
         else:
             emitter.location = op.location
@@ -118,7 +120,8 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case tile.RingOp() | tile.AllocOp() | tile.WaitOp() | tile.ReleaseOp():
             emitter.keep(op)
         case loop.YieldOp():
-            return
+            if fold is not None and _is_apart(op, fold):
+                _fold_apart(emitter, op, fold)
         case _:
             hint = "; loop.where says which points count" if isinstance(op, loop.GuardOp) else ""
             raise failure(op, f"it cannot stand in a launch{hint}")
@@ -205,6 +208,40 @@ def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
     emitter.fold_into(fold.accumulators, fold.reduction.combiner, values)
 
 
+def _is_apart(op: Operation, fold: Fold | None) -> bool:
+    """Whether an operation is a yield that no one nest folds: of values along different register axes, or no fold."""
+    return isinstance(op, loop.YieldOp) and (fold is None or len({array.axes for array in fold.accumulators}) > 1)
+
+
+def _fold_apart(emitter: Emitter, op: loop.YieldOp, fold: Fold) -> None:
+    """Fold the values of one iteration into accumulators of different axes: each of the combiner's operations in a nest
+    of its own axes.
+    """
+    block = fold.reduction.combiner.block
+    arguments = list(block.args)
+    for argument, array in zip(arguments, fold.accumulators, strict=False):
+        emitter.arrays[argument] = array
+    taken = zip(arguments[len(fold.accumulators) :], op.operands, fold.reduction.identities, strict=True)
+    for argument, value, identity in taken:
+        if fold.conditions:
+            array = emitter.register(value.type, emitter.axes_of([argument]), value.name_hint)
+            with emitter.nest(array.axes):
+                values = emitter.select_active(fold.conditions, [emitter.value(value)], ArrayAttr([identity]))
+                emitter.store(values[0], array)
+            emitter.arrays[argument] = array
+        elif (held := emitter.arrays.get(value)) is not None:
+            emitter.arrays[argument] = held
+        else:
+            emitter.values[argument] = emitter.value(value)
+    lower_block(emitter, block)
+    results = [*zip(block.last_op.operands, fold.accumulators, strict=True)] if block.last_op else []
+    for axes in dict.fromkeys(array.axes for array in fold.accumulators):
+        with emitter.nest(axes):
+            for value, array in results:
+                if array.axes == axes:
+                    emitter.store(emitter.value(value), array)
+
+
 def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Condition]]:
     """The activity conditions of a body that can fail: those that are uniform over a CTA, and the others.
 
@@ -273,7 +310,7 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     """Emit a reduction as a loop over register accumulators; one that the outer reduction yields shares the outer's."""
     parent = op.parent_op()
     shared = outer_fold if isinstance(parent, loop.ReduceOp) and shares_accumulator(op, parent) else None
-    accumulators = shared.accumulators if shared is not None else emitter.accumulators(op, emitter.axes_of(op.results))
+    accumulators = shared.accumulators if shared is not None else emitter.accumulators(op)
     uniform, varying = (
         [condition for condition in conditions if not adds_zero(op, condition)]
         for conditions in activity(emitter, op.body.block)
