@@ -57,6 +57,7 @@ Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
 _ATEN = torch.ops.aten
 _TORCH_FOLDERS = tuple(f"{Path(torch.__file__).parent.with_name(name)}{os.sep}" for name in ("torch", "functorch"))
 _OWN_FOLDERS = tuple(f"{init.parent}{os.sep}" for init in Path(__file__).parents[1].glob("*/__init__.py"))
+_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 def tensor_type(value: Any, what: str) -> TensorType[Attribute]:
@@ -381,7 +382,7 @@ def _results(node: fx.Node) -> list[torch.Tensor]:
 
 def is_users(filename: str) -> bool:
     """Whether a file is none of PyTorch's, of Python's library or of deplodock, so that messages may point into it."""
-    is_library = filename.startswith(f"{sysconfig.get_path('stdlib')}{os.sep}") and "site-packages" not in filename
+    is_library = filename.startswith(_LIBRARY) and "site-packages" not in filename
     return not is_library and not filename.startswith((*_TORCH_FOLDERS, *_OWN_FOLDERS, "<eval_with_key>", "<frozen "))
 
 
