@@ -40,8 +40,7 @@ def _float(parser: AttrParser, span: Span, type: AnyFloat) -> float:
     """
     text = span.text
     match = _NUMBER.fullmatch(text)
-    if match is None:
-        parser.raise_error(f"{text} is not a number of type {type}", span)
+    assert match is not None, text
     sign, digits = match.groups()
     if digits is None:
         value = float({"true": "1", "false": "0"}.get(text, text.replace(" ", "")))

@@ -141,8 +141,10 @@ def _value(leaf: object) -> Value:
 
 
 def _result(node: Any) -> TensorFacts:
+    """The facts of a result, which lies in memory of its own: the offset of a view in the graph may be data."""
     assert isinstance(node, fx.Node)
-    return TensorFacts.of(node.name, node.meta["val"])
+    value = node.meta["val"]
+    return TensorFacts(node.name, tuple(value.shape), value.dtype, tuple(value.stride()))
 
 
 def _nest(form: pytree.TreeSpec) -> str:

@@ -22,9 +22,19 @@
 // -----
 
 %0 = arith.constant dense<-0xff800000> : tensor<2xf32>
-// CHECK: -0xff800000: the bits of a float have no sign before them
+// CHECK: -0xff800000: the bits of a float have no sign before them, their first one is the sign
 
 // -----
 
 %0 = arith.constant dense<[1.0, 7.0e4]> : tensor<2xf16>
 // CHECK: 7.0e4 is beyond the largest number of type f16
+
+// -----
+
+"test.op"() {a = array<f64 1.0>} : () -> ()
+// CHECK: ':' expected in dense array
+
+// -----
+
+"test.op"() {a = array f64} : () -> ()
+// CHECK: '<' expected in dense array
