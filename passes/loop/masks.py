@@ -24,8 +24,10 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, form_of, form_of_value, subscripts_of
+from deplodock.analysis.affine.linear import Linear, condition_of, form_of, form_of_value, subscripts_of
+from deplodock.analysis.shape.alike import alike
 from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.streaming import streams, weighing
 from deplodock.dialects import loop, scalar_regions
 from deplodock.passes.loop.buffers import Buffers
 
@@ -109,9 +111,7 @@ class Masks:
 
     def _product(self, op: arith.MulfOp, mask: Mask) -> float | None:
         """0 where a factor is, if the product says that NaN and the sign of a zero do not matter."""
-        flags = op.fastmath.data
-        is_lax = FastMathFlag.NO_NANS in flags and FastMathFlag.NO_SIGNED_ZEROS in flags
-        return 0.0 if is_lax and any(self.constant(factor, mask) == 0 for factor in (op.lhs, op.rhs)) else None
+        return 0.0 if _is_lax(op) and any(self.constant(factor, mask) == 0 for factor in (op.lhs, op.rhs)) else None
 
     def _is_below(self, op: arith.SubfOp, mask: Mask) -> bool:
         """Whether -inf less the maximum of its row, or less a finite number, is taken wherever an element is hidden."""
@@ -152,7 +152,7 @@ class Masks:
             and isinstance(around, loop.LoopLike)
             and op.bound == around.bound
             and tuple(op.bound_operands) == tuple(around.bound_operands)
-            and _same(op.yielded[0], element, op.iv, mask.along)
+            and alike(op.yielded[0], element, {op.iv: mask.along})
             and self.is_whole(op)
         )
 
@@ -162,9 +162,14 @@ class Masks:
         return all(self.is_identity(op, mask) for mask in conditions)
 
     def is_identity(self, op: loop.ReduceOp, mask: Mask) -> bool:
-        """Whether the elements of a reduction that do not count are the identity of its combiner, or all are NaN."""
-        (identity, *others), (value, *_) = op.identities, op.yielded
-        return not others and isinstance(identity, FloatAttr) and self.constant(value, mask) == identity.value.data
+        """Whether the elements of a reduction that do not count are the identity of its combiner, or all are NaN.
+
+        In a streaming reduction it is the score that counts: the weight of -inf is 0.
+        """
+        (identity, *others), (score, *_) = op.identities, op.yielded
+        if others and not (streams(op) and all(_is_lax(by) or _number(value) == 1 for value, by in weighing(op))):
+            return False
+        return isinstance(identity, FloatAttr) and self.constant(score, mask) == identity.value.data
 
     def _forms(self, op: Operation) -> Iterator[Linear]:
         """The forms of the masks that an operation may bring in."""
@@ -198,6 +203,11 @@ class Masks:
             expr, value = over_subscripts(mask.form, subscripts), self.constant(store.value, mask)
             if expr is not None and value is not None:
                 yield Fact(expr, value, row)
+
+
+def _is_lax(op: arith.MulfOp) -> bool:
+    """Whether a product says that NaN and the sign of a zero do not matter."""
+    return FastMathFlag.NO_NANS in op.fastmath.data and FastMathFlag.NO_SIGNED_ZEROS in op.fastmath.data
 
 
 def _is_row(along: SSAValue, subscripts: Subscripts, row: int) -> bool:
@@ -296,24 +306,3 @@ def _coordinate(value: SSAValue) -> Linear | None:
         return None
     limit = 1 << cast(IntegerType, value.type).width.data - 1
     return form if -limit <= bounds[0] and bounds[1] < limit else None
-
-
-def _same(a: SSAValue, b: SSAValue, a_along: SSAValue, b_along: SSAValue) -> bool:
-    """Whether two values are the same function of the loop variables along which they are taken."""
-    if isinstance(a.type, IndexType) and isinstance(b.type, IndexType):
-        return _same_forms([form_of_value(a)], [form_of_value(b)], a_along, b_along)
-    if a is b or not (isinstance(a.owner, Operation) and isinstance(b.owner, Operation)):
-        return a is b
-    one, other = a.owner, b.owner
-    if type(one) is not type(other) or one.regions or other.regions or one.results.index(a) != other.results.index(b):
-        return False
-    if isinstance(one, loop.LoadOp) and isinstance(other, loop.LoadOp):
-        forms, others = (subscripts_of(op) for op in (one, other))
-        return one.source is other.source and _same_forms(forms, others, a_along, b_along)
-    alike = one.properties == other.properties and len(one.operands) == len(other.operands)
-    return alike and all(_same(x, y, a_along, b_along) for x, y in zip(one.operands, other.operands, strict=True))
-
-
-def _same_forms(a: Subscripts, b: Subscripts, a_along: SSAValue, b_along: SSAValue) -> bool:
-    renamed = [form.substitute(a_along, Linear.of(b_along)) for form in a]
-    return all(equal(x, y) for x, y in zip(renamed, b, strict=True))

@@ -45,6 +45,7 @@ from deplodock.analysis.affine.linear import (
 )
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.nest import kernels
+from deplodock.analysis.shape.streaming import streams
 from deplodock.dialects import loop
 from deplodock.passes.loop.buffers import Buffers
 from deplodock.passes.loop.masks import Mask, Masks, over_subscripts
@@ -77,8 +78,8 @@ class _Skipping:
         """Add conditions to sums of products, then to what they read, until there are no more."""
         reductions = [op for kernel in self.kernels for op in kernel.walk() if isinstance(op, loop.ReduceOp)]
         stores = [op for kernel in self.kernels for op in kernel.walk() if isinstance(op, loop.StoreOp)]
-        products = [op for op in reductions if isinstance(op.yielded[0].owner, arith.MulfOp)]
-        changed = any([*map(self._skip_identities, products)])
+        first = [op for op in reductions if isinstance(op.yielded[0].owner, arith.MulfOp) or streams(op)]
+        changed = any([*map(self._skip_identities, first)])
         while changed:
             near = [op for op in reductions if any(isinstance(inner, loop.WhereOp) for inner in _kernel(op).walk())]
             changed = any([*map(self._skip_unread, stores), *map(self._skip_identities, near)])

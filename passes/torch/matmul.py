@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from xdsl.dialects import arith
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.einsum import einsum_labels
 from deplodock.dialects.shapes import broadcast_shape
-from deplodock.dialects.tensor import ElementwiseOp
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import filling
 from deplodock.passes.torch.tensors import Tensor
 
-SKIPS_ZEROS = arith.FastMathFlagsAttr([FastMathFlag.NO_NANS, FastMathFlag.NO_SIGNED_ZEROS])
+SKIPS_ZEROS = (FastMathFlag.NO_NANS, FastMathFlag.NO_SIGNED_ZEROS)
 """What LLVM asks of a product for `x * 0 -> 0`."""
 
 
@@ -95,10 +93,8 @@ def product(a: Tensor, b: Tensor, *, skips_zeros: bool = False) -> Tensor:
 def contract(a: Tensor, b: Tensor, *, skips_zeros: bool = False) -> Tensor:
     """The sum over the last dimension of a * b; `skips_zeros` allows that a factor 0 leaves out the other, NaN too."""
     value = (a * b).named("product")
-    if skips_zeros and isinstance(op := value.ssa.owner, ElementwiseOp):
-        for scalar in op.body.block.ops:
-            if isinstance(scalar, arith.MulfOp):
-                scalar.fastmath = SKIPS_ZEROS
+    if skips_zeros:
+        value = value.allowing(*SKIPS_ZEROS)
     return value.sum([value.rank - 1], None)
 
 

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from math import inf, prod
 
 from xdsl.dialects.builtin import f32
+from xdsl.dialects.utils import FastMathFlag
 
 from deplodock.dialects.shapes import wrap_dims
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.reductions import Dims, dims_of, squared_deviations, with_dims
 from deplodock.passes.torch.tensors import Ints, Tensor, exp, log, rsqrt, where
+
+REASSOCIATES = FastMathFlag.REASSOC
+"""What LLVM asks of functions and quotients for `exp(a) * exp(b) -> exp(a + b)` and `x / z + y / z -> (x + y) / z`."""
 
 
 @lowers("softmax.int")
@@ -18,7 +22,7 @@ def softmax(self: Tensor, dim: int) -> Tensor:
     """`e / sum(e)` with `e = exp(x - max(x))`, along `dim`."""
     dims = wrap_dims([dim], self.rank)
     _, e, total = _exponentials(self, self.max(dims), dims)
-    return e / total.spread(dims, self.shape)
+    return _share(e, total, dims)
 
 
 @lowers("log_softmax.int")
@@ -97,14 +101,19 @@ def safe_softmax(x: Tensor, dims: Sequence[int]) -> Tensor:
     maximum = where(dead, 0, maximum).named("max")
     _, e, total = _exponentials(x, maximum, dims)
     total = where(dead, 1, total).named("sum")
-    return e / total.spread(dims, x.shape)
+    return _share(e, total, dims)
 
 
 def _exponentials(x: Tensor, maximum: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """`x - maximum`, its exponential, and the sum of that."""
+    """`x - maximum`, its exponential, and the sum of that; sums of the exponentials may be scaled as a whole."""
     shifted = (x - maximum.spread(dims, x.shape)).named("shifted")
-    e = exp(shifted).named("exp")
+    e = exp(shifted).named("exp").allowing(REASSOCIATES)
     return shifted, e, e.sum(dims)
+
+
+def _share(e: Tensor, total: Tensor, dims: Sequence[int]) -> Tensor:
+    """`e / total`; sums of shares may be divided as a whole."""
+    return (e / total.spread(dims, e.shape)).allowing(REASSOCIATES)
 
 
 def _inverse_root(mean: Tensor, eps: float) -> Tensor:

@@ -16,6 +16,7 @@ from typing import TypeAlias, cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, LocationAttr, TensorType, i1, i64
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
@@ -100,6 +101,14 @@ class Tensor:
     def named(self, name: str) -> Tensor:
         """The tensor, whose value was just computed and is printed under this name."""
         self.ssa.name_hint = name
+        return self
+
+    def allowing(self, *flags: FastMathFlag) -> Tensor:
+        """The tensor, which was just computed by an operation that may be rewritten as these flags of LLVM say."""
+        if isinstance(op := self.ssa.owner, tensor.ElementwiseOp):
+            for scalar in op.body.block.ops:
+                if isinstance(scalar, arith.MulfOp | arith.DivfOp | math.ExpOp):
+                    scalar.fastmath = arith.FastMathFlagsAttr(flags)
         return self
 
     def in_steps(self) -> Tensor:
