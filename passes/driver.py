@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.machine.targets import ATTRIBUTE, DEFAULT, target
@@ -86,6 +86,7 @@ def lower(
     *,
     target: str | TargetAttr | None = None,
     schedule: str | None = None,
+    stream: str | None = None,
     observer: Observer | None = None,
     verify: bool = True,
     verifiers: bool = False,
@@ -98,6 +99,7 @@ def lower(
         to_level: where to stop; `cuda` runs the same stages as `kernel`.
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
         schedule: the schedule of every kernel, as a pass pipeline; by default its own, else the heuristics' choice.
+        stream: the option of form-kernels of this name; by default the pass's own.
         observer: called after each stage.
         verify: whether the op verifiers run after each stage that is no check.
         verifiers: whether the passes that check facts across ops run after each stage.
@@ -110,9 +112,10 @@ def lower(
     # The first rule makes launches: why it skipped a kernel is why the kernel level finds none.
     skipped: dict[str, Remark] = {}
     changes = Changes(module)
+    given = {name: value for name, value in (("schedule", schedule), ("stream", stream)) if value is not None}
     for stage in stages(level_of(module), to_level):
         try:
-            run = _run(stage, schedule, changes, ctx, verify, verifiers)
+            run = _run(stage, given, changes, ctx, verify, verifiers)
         except DiagnosticException as error:
             error.add_note(f"note: in pass {stage.name}")
             if _LEVEL_AFTER[stage.letter] is Level.KERNEL:
@@ -185,20 +188,23 @@ def _level_of_op(op: Operation) -> Level | None:
             return None
 
 
-def _pass(stage: Stage, schedule: str | None) -> ModulePass:
-    """The pass of a stage, given the schedule if it has such an option."""
+def _pass(stage: Stage, given: Mapping[str, str]) -> ModulePass:
+    """The pass of a stage, with those of the given options that it has."""
     cls = stage.load()
-    if schedule is None or all(option.name != "schedule" for option in fields(cls)):
-        return cls()
-    return cls.from_pass_spec(ArgSpec(stage.name, {"schedule": (schedule,)}))
+    own: dict[str, ParameterListType] = {
+        option.name: (given[option.name],) for option in fields(cls) if option.name in given
+    }
+    return cls.from_pass_spec(ArgSpec(stage.name, own)) if own else cls()
 
 
-def _run(stage: Stage, schedule: str | None, changes: Changes, ctx: Context, verify: bool, verifiers: bool) -> StageRun:
+def _run(
+    stage: Stage, given: Mapping[str, str], changes: Changes, ctx: Context, verify: bool, verifiers: bool
+) -> StageRun:
     start, module = time.perf_counter(), changes.module
     if (left_out := _left_out(stage, module)) is not None:
         return StageRun(stage, time.perf_counter() - start, tuple(left_out))
     with collect() as remarks:
-        (run := _pass(stage, schedule)).apply(ctx, module)
+        (run := _pass(stage, given)).apply(ctx, module)
     if not isinstance(run, CheckPass):
         _follow_up(changes, ctx, verify)
     for verifier in VERIFIERS if verifiers else ():

@@ -17,6 +17,10 @@ it. A kernel keeps to these limits:
 * its parameters fit in 4096 bytes, and its text has at most 2048 instructions for an element, so that nvcc ends soon;
 * the kernels of a function do not wait for each other in a circle.
 
+With `stream=always`, or `cheaper` where that costs less, a sum that is weighted by a softmax is one kernel with the
+softmax and its scores (`passes/tensor/streaming.py`): its reductions stand in each other's loops until
+stream-reductions makes one loop of them, and nothing of the row is stored.
+
 `deplodock.fuse = "never" | "always"` on an operation overrides the cost. Kernels that are there already stay as
 they are. A function may return an argument; it returns a constant through a kernel that writes it.
 """
@@ -32,7 +36,6 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.machine.cost import Rates
@@ -43,29 +46,35 @@ from deplodock.passes import remarks
 from deplodock.passes.failures import failure
 from deplodock.passes.locations import location_of
 from deplodock.passes.names import Symbols
+from deplodock.passes.options import OptionsPass, option
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping
 from deplodock.passes.tensor.prepare import prepare
+from deplodock.passes.tensor.streaming import Streams, stream_groups
 
 
 @dataclass(frozen=True)
-class FormKernelsPass(ModulePass):
+class FormKernelsPass(OptionsPass):
     """Wrap the tensor operations of every function into kernels."""
 
     name = "form-kernels"
+    stream: Streams = option(
+        "never", Streams, "where a sum that is weighted by a softmax is one kernel with the softmax and its scores"
+    )
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names, rates = Symbols(op), Rates.of(target_of(op))
+        streams = self.with_defaults(self.given()).stream
         for function in op.walk():
             if isinstance(function, func.FuncOp) and any(map(_on_tensors, function.body.blocks)):
-                _form_kernels(function, names, rates)
+                _form_kernels(function, names, rates, streams)
 
 
 def _on_tensors(block: Block) -> bool:
     return any(isinstance(value.type, TensorType) for op in block.ops for value in (*op.operands, *op.results))
 
 
-def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates) -> None:
+def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates, streams: Streams) -> None:
     if len(function.body.blocks) != 1:
         raise failure(function, "form-kernels takes functions of one block")
     block = function.body.block
@@ -81,9 +90,8 @@ def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates) -> None:
     stored: dict[SSAValue, SSAValue] = {}
     last = block.last_op
     assert last is not None
-    for step in _ordered(
-        Grouping(block, rates).groups, [op for op in block.ops if isinstance(op, KernelOp)], positions
-    ):
+    groups = stream_groups(Grouping(block, rates).groups, block, rates, streams)
+    for step in _ordered(groups, [op for op in block.ops if isinstance(op, KernelOp)], positions):
         if isinstance(step, KernelOp):
             step.detach()
             kernel = step

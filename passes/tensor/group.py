@@ -67,11 +67,11 @@ class Group:
     def around(number: int, op: TensorOp, demand: Demand) -> Group:
         """The kernel that computes and stores `op`."""
         group = Group(number)
-        index = _new_index(op.results[0])
+        index = new_index(op.results[0])
         group.axes = tuple(axes_in(index))
         group.outputs = dict.fromkeys(op.results, index)
         if isinstance(op, ConcatOp):
-            group.parts = tuple(map(_new_index, op.inputs))
+            group.parts = tuple(map(new_index, op.inputs))
         if isinstance(op, ReduceOp):
             group.rows = frozenset(group.axes)
         group.add(op, [demand.normal(op.results[0], index)], demand)
@@ -119,7 +119,7 @@ class Group:
 
     def nanoseconds(self, rates: Rates) -> float:
         """What the kernel costs, its launch included."""
-        return rates.kernel_ns(*self.traffic(rates), self._ctas())
+        return rates.kernel_ns(*self.traffic(rates), self.ctas())
 
     def traffic(self, rates: Rates) -> tuple[int, Work]:
         """The bytes that the kernel moves, and its work."""
@@ -156,7 +156,7 @@ class Group:
         rows = [_volume(axes) for op, axes in self.reduction_axes.items() if op is not self.contraction]
         return max(rows, default=0) * WORD > rates.shared_bytes
 
-    def _ctas(self) -> int:
+    def ctas(self) -> int:
         """How many CTAs the kernel is likely to have: those of a CTA share a row only along contiguous memory."""
         if self.rows is None:
             spaces = [axes_in(part) for part in self.parts] or [self.axes]
@@ -258,7 +258,7 @@ class Group:
         self.reads = {value: indices for value, indices in self.reads.items() if value.owner not in self.indices}
 
 
-def _new_index(value: SSAValue) -> Index:
+def new_index(value: SSAValue) -> Index:
     """An index with an axis of its own along each dimension that is not 1."""
     return tuple(ZERO if extent == 1 else Linear.of(new_loop(extent).iv) for extent in shape_of(value))
 

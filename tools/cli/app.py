@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -54,6 +54,10 @@ Schedule = Annotated[
     str | None,
     typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
 ]
+Stream = Annotated[
+    Literal["never", "cheaper", "always"] | None,
+    typer.Option(help="where attention is one kernel, which stores no scores  [default: never]"),
+]
 Verbose = Annotated[
     int,
     typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
@@ -61,6 +65,12 @@ Verbose = Annotated[
 Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
 DumpDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
+    ),
 ]
 RandomWeights = Annotated[
     bool, typer.Option("--random-weights", help="of a model, draw the weights instead of reading them")
@@ -98,6 +108,7 @@ def compile_command(
     ir: Annotated[Level, typer.Option(help="level to print")] = Level.CUDA,
     target: Target = None,
     schedule: Schedule = None,
+    stream: Stream = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
@@ -113,7 +124,9 @@ def compile_command(
     """
     if schedule is not None and ir in (Level.TORCH, Level.TENSOR, Level.LOOP):
         raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
-    options = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
+    options = Options(
+        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
+    )
     session = _session(context, options)
     program = _read(session, file, expression, weights="none")
     module = program.module
@@ -152,12 +165,7 @@ def run_command(
     profile: Annotated[
         bool, typer.Option("--profile", help="time each kernel on the GPU, with ncu's counters if it is there")
     ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
-        ),
-    ] = False,
+    as_json: Json = False,
     limit: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="time that nvcc, a run on the GPU, or --bench, may take")
     ] = 300.0,
@@ -165,6 +173,7 @@ def run_command(
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: TargetOfRun = None,
     schedule: Schedule = None,
+    stream: Stream = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
     print_op_generic: Generic = False,
@@ -181,7 +190,9 @@ def run_command(
     is compared. The exit code is 1 if an output is wrong or the simulator finds a mistake such as a data race, and 3
     ("not run") if no CTA of some kernel could run.
     """
-    given = Options(target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len)
+    given = Options(
+        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
+    )
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
     if missing is None and target is None:

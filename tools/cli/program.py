@@ -61,6 +61,7 @@ class Options:
     schedule: str | None = None
     layer: int | None = None
     seq_len: int | None = None
+    stream: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,14 @@ class Session:
                 self._dump.module(run.stage.label.replace(":", ""), self.text(changed, Level.KERNEL))
 
         with contextlib.nullcontext() if self._is_long else working("compiling"):
-            lower(module, self.ctx, level, schedule=self.options.schedule, observer=observe)
+            lower(
+                module,
+                self.ctx,
+                level,
+                schedule=self.options.schedule,
+                stream=self.options.stream,
+                observer=observe,
+            )
 
     def text(self, module: ModuleOp, level: Level) -> str:
         """The text of a module: CUDA, or IR as `deplodock-opt` prints it."""

@@ -1,0 +1,192 @@
+"""Puts a sum that is weighted by a softmax into one kernel with that softmax and its scores, as attention is.
+
+Grouping leaves several kernels: of the scores, of the softmax, and of the sum of products with its shares. Together
+they are one whose reductions stand in each other's loops; stream-reductions makes one loop of those, in which each
+score is computed once. Here is the choice between the two, by their price, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.func import ReturnOp
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import Block, Operation, SSAValue
+
+from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.machine.cost import Rates, Work
+from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
+from deplodock.analysis.shape.fusion_index import Index, new_loop
+from deplodock.dialects import scalar_regions
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp, shape_of
+from deplodock.passes.tensor.group import Group, new_index
+
+Streams = Literal["never", "cheaper", "always"]
+"""Where a weighted sum joins its softmax: nowhere, where that is cheaper, or wherever it can."""
+
+STREAM_SHARE = 0.5
+"""The share of the rate at which kernels of their own multiply that one kernel is taken to reach: it holds the tiles of
+two products and of the scores at once."""
+
+
+def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: Streams) -> list[Group]:
+    """The groups of a block with each weighted sum in one group with its softmax and scores, as `streams` says."""
+    left = list(groups)
+    if streams == "never":
+        return left
+    demand = Demand(dependence(block))
+    for op in block.ops:
+        if not isinstance(op, ReduceOp) or (softmax := _softmax_of(op, demand)) is None:
+            continue
+        total, *others = _groups_of(softmax, left)
+        refusal = _refusal([total, *others], left)
+        if refusal is None and streams == "cheaper":
+            joined, apart = (
+                _joined_ns(total, others, rates),
+                sum(group.nanoseconds(rates) for group in (total, *others)),
+            )
+            price = f"one kernel costs {joined / 1000:.3f} us, {len(others) + 1} kernels {apart / 1000:.3f} us"
+            refusal = None if joined <= apart else price
+        if refusal is not None:
+            total.refusals.append(f"its softmax is stored, not streamed: {refusal}")
+        elif others:
+            left = [group for group in left if group is not total and group not in others]
+            left.append(_merged(total, others))
+    return left
+
+
+@dataclass(frozen=True)
+class _Softmax:
+    """The softmax whose shares a reduction adds up: the maximum of its scores, and what needs that on the way."""
+
+    total: ReduceOp
+    scores: SSAValue
+    inside: frozenset[Operation]
+
+
+def _softmax_of(op: ReduceOp, demand: Demand) -> _Softmax | None:
+    """The softmax that weighs the elements which a reduction adds, each with the share of its own place; or None."""
+    if not _folds(op, "addf") or len(along := long_axes(op)) != 1:
+        return None
+    axis = new_loop(shape_of(op.inputs[0])[along[0]]).iv
+    (start,) = demand.operands(op, new_index(op.results[0]), [axis])
+    found = _exponential(*start, demand)
+    if found is None or found[0] is op.inputs[0]:
+        return None
+    exponential, index = found
+    shift = exponential.owner.operands[0].owner if isinstance(exponential.owner, Operation) else None
+    if not isinstance(shift, ElementwiseOp) or not isinstance(shift.body.block.first_op, arith.SubfOp):
+        return None
+    scores = shift.inputs[0]
+    maxima = [use.operation for use in scores.uses if isinstance(use.operation, ReduceOp)]
+    maxima = [maximum for maximum in maxima if _folds(maximum, "maximumf")]
+    walked = [d for d, form in enumerate(index) if form.depends_on(axis)]
+    if len(maxima) != 1 or long_axes(maxima[0]) != walked or index[walked[0]] != Linear.of(axis):
+        return None
+    inside = _reached([maxima[0]], _users) & _reached([op], _sources)
+    return _Softmax(op, scores, frozenset(inside)) if op in inside else None
+
+
+def _exponential(value: SSAValue, index: Index, demand: Demand) -> tuple[SSAValue, Index] | None:
+    """The exponentials that a value is a multiple of, and the index of the one that an element is a multiple of."""
+    op = value.owner
+    if isinstance(op, IndexMapOp):
+        ((value, index),) = demand.operands(op, index, ())
+        return _exponential(value, index, demand)
+    if not isinstance(op, ElementwiseOp) or len(list(op.body.block.ops)) != 2:
+        return None
+    match op.body.block.first_op:
+        case math.ExpOp() as scalar if _reassociates(scalar):
+            return value, index
+        case arith.DivfOp() as scalar if _reassociates(scalar):
+            sides = op.inputs[:1]
+        case arith.MulfOp():
+            sides = op.inputs
+        case _:
+            return None
+    found = (_exponential(side, demand.normal(side, index), demand) for side in sides)
+    return next((one for one in found if one is not None), None)
+
+
+def _reassociates(op: arith.DivfOp | math.ExpOp) -> bool:
+    return FastMathFlag.REASSOC in op.fastmath.data
+
+
+def _folds(op: ReduceOp, name: str) -> bool:
+    return scalar_regions.short_combiner(op.combiner, op.identities) == [f"arith.{name}"]
+
+
+def _users(op: Operation) -> Iterable[Operation]:
+    return (use.operation for result in op.results for use in result.uses)
+
+
+def _sources(op: Operation) -> Iterable[Operation]:
+    return (value.owner for value in op.operands if isinstance(value.owner, Operation))
+
+
+def _reached(roots: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
+    """The operations that lie on paths from the roots."""
+    found, pending = set[Operation](), list(roots)
+    while pending:
+        if (op := pending.pop()) not in found:
+            found.add(op)
+            pending += following(op)
+    return found
+
+
+def _groups_of(softmax: _Softmax, groups: Sequence[Group]) -> list[Group]:
+    """The groups of a softmax, that of the sum first, with the one that computes the scores as sums."""
+    total = next(group for group in groups if softmax.total in group.indices)
+    found = [group for group in groups if group is not total and not softmax.inside.isdisjoint(group.indices)]
+    scores = softmax.scores.owner
+    behind = _reached([scores], _sources) if isinstance(scores, Operation) else set[Operation]()
+    sums = [
+        group
+        for group in groups
+        if group not in (total, *found)
+        and any(isinstance(op, ReduceOp) and op in behind for op in group.indices)
+        and any(value in reader.reads for value in group.outputs for reader in (total, *found))
+    ]
+    alone = sums if len(sums) == 1 and _stays_inside(sums[0], [total, *found], groups) else []
+    return [total, *found, *alone]
+
+
+def _refusal(chain: Sequence[Group], groups: Sequence[Group]) -> str | None:
+    """Why groups cannot be one, or None."""
+    total, *others = chain
+    if not all(_stays_inside(group, chain, groups) for group in others):
+        return "others need what it computes, too"
+    if total.parts or len(total.outputs) > 1:
+        return "the kernel of the sum stores more than that"
+    return None
+
+
+def _stays_inside(group: Group, chain: Sequence[Group], groups: Sequence[Group]) -> bool:
+    """Whether only some groups need what a group stores."""
+    if any(isinstance(use.operation, ReturnOp | KernelOp) for value in group.outputs for use in value.uses):
+        return False
+    return all(value not in other.reads for other in groups if other not in chain for value in group.outputs)
+
+
+def _joined_ns(total: Group, others: Sequence[Group], rates: Rates) -> float:
+    """The nanoseconds of the one kernel: the work of all, and the bytes that do not stay inside."""
+    moved, work = 0, Work()
+    inner = {value for group in others for value in group.outputs}
+    for group in (total, *others):
+        bytes, share = group.traffic(rates)
+        work += share
+        moved += bytes - sum(bytes_of(value) for value in (*group.reads, *group.outputs) if value in inner)
+    slower = replace(rates, instructions=rates.instructions * STREAM_SHARE)
+    return slower.kernel_ns(max(0, moved), work, total.ctas())
+
+
+def _merged(total: Group, others: Sequence[Group]) -> Group:
+    """One group of all operations, which stores what the sum's does."""
+    chain = (total, *others)
+    indices = {op: found for group in chain for op, found in group.indices.items()}
+    reads = {value: found for group in chain for value, found in group.reads.items() if value.owner not in indices}
+    refusals = [text for group in chain for text in group.refusals]
+    return replace(total, indices=indices, reads=reads, refusals=refusals)

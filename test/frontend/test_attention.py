@@ -1,0 +1,76 @@
+"""Attention as one kernel on the simulator: right beside float64, and it writes its output and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.dialects.kernel import FuncOp
+from deplodock.frontend.arrays import to_array
+from deplodock.frontend.capture import export
+from deplodock.interpreters.simulate import simulate
+from deplodock.passes import remarks
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.runtime.compare import compare
+
+Tensor = torch.Tensor
+CONTEXT = new_context()
+
+
+def heads(count: int, length: int, size: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(1, count, length, size, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def qkv(q: tuple[int, int], k: tuple[int, int], size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+    """A query, keys and values of heads and lengths."""
+    return heads(*q, size, 1, dtype), heads(*k, size, 2, dtype), heads(*k, size, 3, dtype)
+
+
+def window(length: int, keys: int) -> Tensor:
+    """A mask in which a query sees the three keys up to its own, and the first one none."""
+    distance = torch.arange(length)[:, None] - torch.arange(keys)
+    return (distance >= 0) & (distance < 3) & (torch.arange(length)[:, None] > 0)
+
+
+FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "plain, fewer queries than keys": (F.scaled_dot_product_attention, qkv((2, 7), (2, 64), 40)),
+    "causal, shared keys": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+        qkv((4, 65), (2, 65), 16),
+    ),
+    "one query": (F.scaled_dot_product_attention, qkv((2, 1), (2, 130), 8)),
+    "boolean window": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=window(33, 40)),
+        qkv((1, 33), (1, 40), 16),
+    ),
+    "additive mask": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        (*qkv((1, 17), (1, 33), 24), heads(1, 17, 33, 4)),
+    ),
+    "bf16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 32, torch.bfloat16)),
+    "f16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 32, torch.float16)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_kernel_writes_its_output_and_nothing_else(form: str) -> None:
+    program, args = FORMS[form]
+    captured = export(program, args)
+    inputs = [to_array(value) for value in captured.inputs]
+    (reference,), (eager,) = ([to_array(x) for x in outputs] for outputs in (captured.reference(), captured.eager()))
+    with remarks.collect():
+        lower(captured.module, CONTEXT, Level.TENSOR, stream="always")
+        extent = longest_reduction(captured.module)
+        lower(captured.module, CONTEXT, Level.KERNEL)
+    assert sum(isinstance(op, FuncOp) for op in captured.module.ops) == 1
+    simulation = simulate(captured.module, inputs)
+    assert not simulation.findings
+    verdict = compare(np.asarray(simulation.outputs[0]), reference, eager, extent)
+    assert verdict.passed, str(verdict)
+    assert [counts.global_bytes_written for counts in simulation.counters.values()] == [eager.nbytes]
