@@ -6,10 +6,11 @@ The roles of axes follow from what the factors vary along, and from the lanes th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import AnyFloat
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, extent_or_one, forms_of, subscripts_of
 from deplodock.analysis.machine.targets import WARP
@@ -142,29 +143,39 @@ class _Atoms:
                 raise NoAtomError(f"the {side} factor varies along {label(axis)}, where its lanes hold one value")
 
 
-def narrow_factors(found: Contraction, name: str) -> tuple[Engine, tuple[loop.LoadOp, loop.LoadOp]]:
+def narrow_factors(found: Contraction, name: str) -> tuple[Engine, list[tuple[loop.LoadOp, loop.LoadOp]]]:
     """The instruction of an engine for a contraction that is not one of its own yet, and the reads of its factors.
+
+    The reads are pairs, one for each product.
 
     Raises NoAtomError for factors that are computed, of other types, or not read along k in one dimension.
     """
-    k, reads = found.innermost.iv, [(factor, read_of(factor)) for factor in found.factors]
-    loads = [read for _, read in reads if read is not None]
-    if len(loads) < len(reads):
-        computed = next(factor for factor, read in reads if read is None)
-        raise NoAtomError(f"the factor {label(computed)} is computed, not read")
-    types = [memref_of(load.source).element_type for load in loads]
-    row = engine(name, types[0].name if isinstance(types[0], AnyFloat) else str(types[0]))
-    result = found.reduction.results[0].type
-    if row is None or types[0] != types[1] or str(result) != row.result:
-        raise NoAtomError(f"{name} does not multiply {types[0]} by {types[1]} to {result}")
-    for load in loads:
+    k, pairs = found.innermost.iv, [(_read(left), _read(right)) for left, right in found.factors]
+    results = [result.type for result in found.reduction.results]
+    row, *_ = (_row(name, pair, type) for pair, type in zip(pairs, results, strict=True))
+    for load in (load for pair in pairs for load in pair):
         if load.parent is not found.innermost.body.block:
             raise NoAtomError(f"{label(load.result)} is read outside the loop over {label(k)}")
         along = [form.coefficient(k) for form in subscripts_of(load) if form.depends_on(k)]
         if along != [1]:
             raise NoAtomError(f"{label(k)} does not walk {label(load.source)} along one dimension")
-    left, right = loads
-    return row, (left, right)
+    return row, pairs
+
+
+def _read(factor: SSAValue) -> loop.LoadOp:
+    """The read that gives a factor. Raises NoAtomError where it is computed."""
+    if (read := read_of(factor)) is None:
+        raise NoAtomError(f"the factor {label(factor)} is computed, not read")
+    return read
+
+
+def _row(name: str, loads: Sequence[loop.LoadOp], result: Attribute) -> Engine:
+    """The instruction of an engine for factors that are read. Raises NoAtomError where there is none."""
+    left, right = (memref_of(load.source).element_type for load in loads)
+    found = engine(name, left.name if isinstance(left, AnyFloat) else str(left))
+    if found is None or left != right or str(result) != found.result:
+        raise NoAtomError(f"{name} does not multiply {left} by {right} to {result}")
+    return found
 
 
 def walks_neighbours(load: loop.LoadOp, k: SSAValue) -> bool:

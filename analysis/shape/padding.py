@@ -8,19 +8,18 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, form_of, forms_of, subscripts_of
-from deplodock.analysis.shape.roles import factors_of, read_of, summed_product
+from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile.ring import AllocOp, CopyOp, depth_of
 
 
 def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
-    """Whether a sum of products adds 0 * 0 in the iterations where `condition` is not below 0.
+    """Whether sums of products add 0 * 0 in the iterations where `condition` is not below 0.
 
-    Both factors must be reads, widened or not, whose subscripts leave the buffer there; such reads give zero once they
+    All factors must be reads, widened or not, whose subscripts leave the buffer there; such reads give zero once they
     are lowered, and the identity of the sum is zero. One factor does not suffice: the other may be infinite.
     """
-    product = summed_product(reduction)
-    factors = [factor for pair in factors_of(product) for factor in pair] if product is not None else []
+    factors = [factor for product in summed_products(reduction) for pair in factors_of(product) for factor in pair]
     return bool(factors) and all(_is_outside(factor, condition) for factor in factors)
 
 

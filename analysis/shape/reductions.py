@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import value_range
 from deplodock.analysis.host.arguments import Function, callee, entry_function, parameters
-from deplodock.analysis.shape.roles import accumulating_loops, adds_in_place, innermost_reduction, summed_product
+from deplodock.analysis.shape.roles import accumulating_loops, adds_in_place, innermost_reduction, summed_products
 from deplodock.dialects import loop, tensor, tile
 from deplodock.errors import UnsupportedError
 
@@ -76,8 +76,9 @@ class _Paths:
                 sources = () if last is None else last.operands
             case loop.ReduceOp():
                 self._block(op.body.block)
-                added = _contract_of(op)
-                sources = innermost_reduction(op).yielded if added is None else [*added.lhs, *added.rhs]
+                added = _contracts_of(op)
+                factors = [factor for contract in added for factor in (*contract.lhs, *contract.rhs)]
+                sources = factors or innermost_reduction(op).yielded
             case _:
                 for block in (block for region in op.regions for block in region.blocks):
                     self._block(block)
@@ -90,10 +91,9 @@ class _Paths:
         self._lengths[value] = max(length, self.length(value))
 
 
-def _contract_of(op: loop.ReduceOp) -> tile.ContractOp | None:
-    """The contract that adds to the accumulators of a reduction, or None."""
-    product = summed_product(op)
-    return product if isinstance(product, tile.ContractOp) and adds_in_place(product) else None
+def _contracts_of(op: loop.ReduceOp) -> list[tile.ContractOp]:
+    """The contracts that add to the accumulators of a reduction, one for each, if there are any."""
+    return [op for op in summed_products(op) if isinstance(op, tile.ContractOp) and adds_in_place(op)]
 
 
 def _contract_extents(op: tile.ContractOp) -> list[int | None]:
@@ -107,19 +107,22 @@ def _extent(op: Operation) -> int:
             shape = tensor.shape_of(op.inputs[0])
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
         case loop.ReduceOp():
-            added = _contract_of(op)
             extents = [_greatest(each.iv) for each in accumulating_loops(op)]
-            extents += [] if added is None else _contract_extents(added)
+            extents += max(map(_contract_extents, _contracts_of(op)), key=_folded, default=[])
         case tile.CombineOp():
             extents = [_greatest(axis) for axis in op.axes]
         case tile.ContractOp():
             extents = _contract_extents(op)
         case _:
             return 0
-    known = [max(1, extent) for extent in extents if extent is not None]
-    if len(known) < len(extents):
+    if None in extents:
         raise UnsupportedError(f"{op.name}: the extent of a reduction is not constant")
-    return math.prod(known)
+    return _folded(extents)
+
+
+def _folded(extents: Sequence[int | None]) -> int:
+    """How many values loops of these extents fold; one that is empty or not known counts as 1."""
+    return math.prod(extent or 1 for extent in extents)
 
 
 def _greatest(root: SSAValue) -> int | None:

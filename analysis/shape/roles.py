@@ -23,7 +23,9 @@ WIDENING_CASTS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp, arith.SIToFPOp, ar
 class Contraction:
     """A reduction of a product: `m` axes only the left factor varies along, `n` only the right one, `batch` both.
 
-    `reduction` is the outermost of the loops that run through k together.
+    `reduction` is the outermost of the loops that run through k together. It may add up several products, each a
+    result, whose factors vary along the same axes: contractions in one loop, such as those of a gate and what it lets
+    through.
     """
 
     reduction: loop.ReduceOp
@@ -37,11 +39,14 @@ class Contraction:
         return innermost_reduction(self.reduction)
 
     @property
-    def factors(self) -> tuple[SSAValue, SSAValue]:
-        """The two factors of the product, in their order in the program; the first ones where there are several."""
-        product = summed_product(self.reduction)
-        assert product is not None
-        return factors_of(product)[0]
+    def products(self) -> list[Product]:
+        """The products, one for each result."""
+        return summed_products(self.reduction)
+
+    @property
+    def factors(self) -> list[tuple[SSAValue, SSAValue]]:
+        """The two factors of each product, in their order in the program; the first ones where there are several."""
+        return [factors_of(product)[0] for product in self.products]
 
 
 def contraction_of(launch: tile.LaunchOp) -> Contraction | None:
@@ -50,21 +55,27 @@ def contraction_of(launch: tile.LaunchOp) -> Contraction | None:
 
 
 def contraction(nest: Nest) -> Contraction | None:
-    """The contraction among a nest's reductions, or None.
+    """The first contraction among a nest's reductions, or None."""
+    return next(iter(contractions(nest)), None)
+
+
+def contractions(nest: Nest) -> list[Contraction]:
+    """The contractions among a nest's reductions, in order.
 
     A contraction adds products of two values, each of which varies along a free axis that the other does not. The
     factor that varies along the nest's later axis is the right one, so that n walks the output's contiguous dimension.
     """
     dependence = Dependence()
-    for reduction in nest.reductions():
-        if (found := _as_contraction(reduction, nest, dependence)) is not None:
-            return found
-    return None
+    found = (_as_contraction(reduction, nest, dependence) for reduction in nest.reductions())
+    return [contraction for contraction in found if contraction is not None]
 
 
 def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence) -> Contraction | None:
-    if (product := summed_product(reduction)) is None:
-        return None
+    found = [_roles(reduction, product, nest, dependence) for product in summed_products(reduction)]
+    return found[0] if found and all(roles == found[0] for roles in found) else None
+
+
+def _roles(reduction: loop.ReduceOp, product: Product, nest: Nest, dependence: Dependence) -> Contraction | None:
     found = [_varies(product, value, dependence) for value in factors_of(product)[0]]
     sides = [[axis for axis in nest.axes if axis in axes] for axes in found]
     only = [tuple(without(sides[i], set(sides[1 - i]))) for i in (0, 1)]
@@ -90,12 +101,18 @@ def factors_of(product: Product) -> list[tuple[SSAValue, SSAValue]]:
     return product.pairs if isinstance(product, tile.ContractOp) else [(product.lhs, product.rhs)]
 
 
-def summed_product(reduction: loop.ReduceOp) -> Product | None:
-    """The product that a reduction adds up, all its loops together; None where it folds anything else."""
+def summed_products(reduction: loop.ReduceOp) -> list[Product]:
+    """The products that a reduction adds up, all its loops together, one for each result.
+
+    None at all where it folds anything else, or products of unlike kinds.
+    """
     innermost = innermost_reduction(reduction)
-    ops, value = scalar_regions.combiner_ops(innermost.combiner), innermost.yielded[0].owner
-    is_sum = ops is not None and len(ops) == 1 and isinstance(ops[0], arith.AddfOp | arith.AddiOp)
-    return value if is_sum and isinstance(value, arith.MulfOp | arith.MuliOp | tile.ContractOp) else None
+    ops = scalar_regions.combiner_ops(innermost.combiner)
+    if ops is None or not all(isinstance(op, arith.AddfOp | arith.AddiOp) for op in ops):
+        return []
+    owners = [value.owner for value in innermost.yielded]
+    found = [owner for owner in owners if isinstance(owner, arith.MulfOp | arith.MuliOp | tile.ContractOp)]
+    return found if len(found) == len(owners) and len({type(product) for product in found}) == 1 else []
 
 
 def read_of(factor: SSAValue) -> loop.LoadOp | None:
@@ -152,6 +169,15 @@ def yields_inner_reduction(op: loop.YieldOp) -> bool:
 
 
 def adds_in_place(op: tile.ContractOp) -> bool:
-    """Whether a contract adds to the accumulators of a sum, which is all that each iteration around it yields."""
+    """Whether a contract adds to the accumulators of a sum, as do all others that the iterations around it yield."""
+    return bool(in_place_with(op))
+
+
+def in_place_with(op: tile.ContractOp) -> list[tile.ContractOp]:
+    """A contract and all others that its iteration adds to the same sum, in order; none if it adds to no sum."""
     parent = op.parent_op()
-    return isinstance(parent, loop.ReduceOp) and op.result.has_one_use() and summed_product(parent) is op
+    products = summed_products(parent) if isinstance(parent, loop.ReduceOp) else []
+    if op not in products or not all(product.result.has_one_use() for product in products):
+        return []
+    assert isinstance(parent, loop.ReduceOp)
+    return [each for each in parent.body.block.ops if isinstance(each, tile.ContractOp) and each in products]

@@ -20,7 +20,7 @@ from xdsl.traits import ConstantLike
 from deplodock.analysis.affine.linear import form_of_value
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.roles import contraction_of, summed_product
+from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -74,7 +74,7 @@ class Emitter(ThreadBuilder):
 
     def _register_tile(self) -> set[SSAValue]:
         roles = contraction_of(self.launch)
-        if roles is None or isinstance(summed_product(roles.reduction), tile.ContractOp):
+        if roles is None or isinstance(roles.products[0], tile.ContractOp):
             return set()
         if not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):
             return set()

@@ -17,7 +17,7 @@ from deplodock.analysis.affine.linear import bounds_of, condition_of, implied_co
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.padding import adds_zero
-from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, yields_inner_reduction
+from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, summed_products, yields_inner_reduction
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -135,7 +135,7 @@ def _lower_contract(emitter: Emitter, op: tile.ContractOp, fold: Fold | None) ->
     assert fold is not None
     if fold.conditions:
         raise failure(op, "it adds to accumulators at points that a loop.where of its loop leaves out")
-    lower_contract(emitter, op, fold.accumulators[0])
+    lower_contract(emitter, op, fold.accumulators[summed_products(fold.reduction).index(op)])
 
 
 def _check_source(emitter: Emitter, op: tile.StageOp | tile.CopyOp) -> None:

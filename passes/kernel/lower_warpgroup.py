@@ -8,6 +8,8 @@ loop.for %step = 0 to 4 unroll {
 }
 kernel.wgmma_commit
 kernel.wgmma_wait 0
+
+Contracts that one iteration adds to its sums are one group.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError
 from deplodock.analysis.machine.warpgroups import WarpgroupTile, warpgroup_tile
+from deplodock.analysis.shape.roles import in_place_with
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.wgmma import DEPTH, ROWS, Factor
 from deplodock.dialects.tile import Memory
@@ -43,15 +46,18 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
         if tile.memory_of(load.source) is not Memory.SHARED:
             raise failure(op, f"{load.name} reads no slab in shared memory")
     block, known = emitter.block, dict(emitter.coordinates)
-    emitter.run(kernel.WgmmaFenceOp())
+    together = in_place_with(op) or [op]
+    if op is together[0]:
+        emitter.run(kernel.WgmmaFenceOp())
     first = Linear()
     if found.steps > 1:
         first = Linear.of(emitter.enter_loop(found.steps, "step"), DEPTH)
     with emitter.nest(outer):
         emitter.run(_product(emitter, found, sums, first))
     emitter.block, emitter.coordinates = block, known
-    emitter.run(kernel.WgmmaCommitOp())
-    emitter.run(kernel.WgmmaWaitOp(0))
+    if op is together[-1]:
+        emitter.run(kernel.WgmmaCommitOp())
+        emitter.run(kernel.WgmmaWaitOp(0))
 
 
 def _product(emitter: Emitter, found: WarpgroupTile, sums: Array, first: Linear) -> kernel.WgmmaOp:

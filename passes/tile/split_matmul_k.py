@@ -136,22 +136,26 @@ def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
     depends = Dependence().of(*reduction.results)
     varying = [axis.index for axis in launch.axes if axis in depends]
     shape = [parts, *(launch.extent(launch.axes[i]) or 0 for i in varying)]
-    workspace = memref.AllocOp.get(reduction.results[0].type, shape=shape)
-    workspace.memref.name_hint = f"{reduction.results[0].name_hint or 'acc'}_part"
-    Rewriter.insert_op(workspace, InsertPoint.before(launch))
+    workspaces = [memref.AllocOp.get(result.type, shape=shape) for result in reduction.results]
+    for workspace, result in zip(workspaces, reduction.results, strict=True):
+        workspace.memref.name_hint = f"{result.name_hint or 'acc'}_part"
+    Rewriter.insert_op(workspaces, InsertPoint.before(launch))
 
     position = list(launch.body.block.ops).index(reduction)
     twin = list(second.body.block.ops)[position]
     assert isinstance(twin, loop.ReduceOp)
-    _add_parts(twin, workspace.memref, [second.axes[i] for i in varying])
+    _add_parts(twin, [workspace.memref for workspace in workspaces], [second.axes[i] for i in varying])
     _erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
 
     axes = [launch.axes[i] for i in varying]
     axis = append_axis(launch, Axis(parts, Binding.THREAD, "s"))
     partial = share_loop(reduction, axis, parts)
-    store = loop.StoreOp(partial.results[0], workspace.memref, _part_map(shape), [axis, *axes])
-    Rewriter.insert_op(store, InsertPoint.after(partial))
-    _erase_unneeded(launch.body.block, [store])
+    stores = [
+        loop.StoreOp(result, workspace.memref, _part_map(shape), [axis, *axes])
+        for result, workspace in zip(partial.results, workspaces, strict=True)
+    ]
+    Rewriter.insert_op(stores, InsertPoint.after(partial))
+    _erase_unneeded(launch.body.block, stores)
     reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
 
 
@@ -166,15 +170,16 @@ def _part_map(shape: Sequence[int]) -> AffineMap:
     return AffineMap(len(shape), 0, (*outer, last))
 
 
-def _add_parts(reduction: loop.ReduceOp, workspace: SSAValue, axes: list[SSAValue]) -> None:
+def _add_parts(reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: list[SSAValue]) -> None:
     """Replace a reduction by one over its stored parts, in their order."""
-    type = loop.memref_of(workspace)
+    shape = loop.memref_of(workspaces[0]).get_shape()
     body = Block(arg_types=[IndexType()])
     body.args[0].name_hint = "s"
-    load = loop.LoadOp(workspace, _part_map(type.get_shape()), [body.args[0], *axes])
-    body.add_ops([load, loop.YieldOp(load.result)])
-    total = loop.ReduceOp(type.get_shape()[0], Region(body), reduction.identities, reduction.combiner.clone())
-    total.results[0].name_hint = reduction.results[0].name_hint
+    loads = [loop.LoadOp(workspace, _part_map(shape), [body.args[0], *axes]) for workspace in workspaces]
+    body.add_ops([*loads, loop.YieldOp(*(load.result for load in loads))])
+    total = loop.ReduceOp(shape[0], Region(body), reduction.identities, reduction.combiner.clone())
+    for result, old in zip(total.results, reduction.results, strict=True):
+        result.name_hint = old.name_hint
     Rewriter.replace_op(reduction, total)
 
 

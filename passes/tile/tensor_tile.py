@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -47,7 +47,7 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
-from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups
+from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups, contracts_of
 from deplodock.schedule.choose.sizes import WARP_TILE, WARPS
 
 
@@ -85,8 +85,8 @@ class _Match:
     """The loop whose iterations yield the products."""
     m: BlockArgument
     n: BlockArgument
-    left: loop.LoadOp
-    right: loop.LoadOp
+    pairs: Sequence[tuple[loop.LoadOp, loop.LoadOp]]
+    """The factors of each product, the left one first."""
     masks: Sequence[loop.WhereOp]
     """The conditions on k, beyond which both factors are zero."""
     warp_m: int
@@ -111,34 +111,38 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     if not FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch):
         raise Skip(f"sm_{arch} has no {feature}")
     try:
-        row, loads = narrow_factors(roles, WARPS)
+        row, found = narrow_factors(roles, WARPS)
     except NoAtomError as error:
         raise Skip(str(error)) from error
     m, n = _thread_axis(launch, roles.m, "rows"), _thread_axis(launch, roles.n, "columns")
     others = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in (m, n) and launch.extent(axis) != 1]
     if others:
         raise Skip(f"threads share the tile along {label(others[0])} too")
-    is_left = any(form.depends_on(m) for form in subscripts_of(loads[0]))
-    left, right = loads if is_left else reversed(loads)
+    pairs = [(one, other) if _is_along(one, m) else (other, one) for one, other in found]
     masks = _masks(roles)
-    _check_body(roles.innermost, [left, right])
-    for load in (left, right):
+    loads = [load for pair in pairs for load in pair]
+    _check_body(roles.innermost, loads)
+    for load in loads:
         _check_slab(load)
         if rule.engine == WGMMA and not walks_neighbours(load, roles.innermost.iv):
             k = label(roles.innermost.iv)
             raise Skip(f"{k} walks {label(load.source)} with a stride; warpgroups take rows along k")
-    return WarpgroupMatch(m, n, roles.innermost, left, right, masks), row
+    return WarpgroupMatch(m, n, roles.innermost, pairs, masks), row
+
+
+def _is_along(load: loop.LoadOp, axis: SSAValue) -> bool:
+    return any(form.depends_on(axis) for form in subscripts_of(load))
 
 
 def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: TensorTilePass) -> _Match:
     """What the rule rewrites for the tensor cores of warps. Raises Skip where it cannot."""
-    is_near = all(walks_neighbours(load, found.inner.iv) for load in (found.left, found.right))
-    most = ACCESS_BYTES // element_bytes(found.left.result.type) if is_near else row.packed
+    is_near = all(walks_neighbours(load, found.inner.iv) for pair in found.pairs for load in pair)
+    most = ACCESS_BYTES // element_bytes(found.pairs[0][0].result.type) if is_near else row.packed
     depth = _depth(found.inner, row, most)
     warp_m = _warp_side(launch, found.m, rule.m, row.m)
     warp_n = _warp_side(launch, found.n, rule.n, row.n)
     _check_threads(launch, (found.m, warp_m), (found.n, warp_n))
-    return _Match(row, found.inner, found.m, found.n, found.left, found.right, found.masks, warp_m, warp_n, depth)
+    return _Match(row, found.inner, found.m, found.n, found.pairs, found.masks, warp_m, warp_n, depth)
 
 
 def _thread_axis(launch: tile.LaunchOp, axes: Sequence[SSAValue], what: str) -> BlockArgument:
@@ -279,7 +283,7 @@ def _hint(value: SSAValue, suffix: str) -> str:
 def _apply(launch: tile.LaunchOp, match: _Match) -> None:
     """Replace the axes of the tile and the loop along k."""
     kept = [axis for axis in launch.axes if axis not in (match.m, match.n)]
-    forms = {load: subscripts_of(load) for load in (match.left, match.right)}
+    forms = {load: subscripts_of(load) for pair in match.pairs for load in pair}
     axes = _Axes(launch, match)
     rows = recompute(match.m, axes.rows, launch.body.block)
     columns = recompute(match.n, axes.columns, launch.body.block)
@@ -288,27 +292,40 @@ def _apply(launch: tile.LaunchOp, match: _Match) -> None:
     Rewriter.insert_op(right_columns, InsertPoint.after(columns))
     for mask in match.masks:
         Rewriter.erase_op(mask)
-    inner, product = match.inner, match.inner.yielded[0].owner
-    assert isinstance(product, Operation)
+    Rewriter.replace_op(match.inner, _steps(match, axes, forms, (rows, right_columns)))
+    for axis in (match.m, match.n):
+        drop_axis(launch, axis)
+    reorder(launch, [*kept, *axes.order])
+
+
+def _steps(
+    match: _Match,
+    axes: _Axes,
+    forms: Mapping[loop.LoadOp, Sequence[Linear]],
+    places: tuple[loop.IndexOp, loop.IndexOp],
+) -> loop.ReduceOp:
+    """The loop along k that yields a contract for each product, with rows and the right factors' columns at places."""
+    inner = match.inner
     body = Block(arg_types=[IndexType()])
     body.args[0].name_hint = f"{axes.k_hint}s"
     lane, *near = axes.k
     k = _index([lane, (body.args[0], axes.step), *near], axes.k_hint)
-    left = _moved(match.left, forms[match.left], {match.m: rows, match.n: columns, inner.iv: k})
-    right = _moved(match.right, forms[match.right], {match.m: rows, match.n: right_columns, inner.iv: k})
-    at = tile.Places([axes.moved], axes.place, axes.place_axes)
-    pairs = [(left.result, right.result)]
-    contract = tile.ContractOp(match.engine.name, pairs, axes.folded, at, inner.results[0].type)
-    contract.location = product.location
-    body.add_ops([k, left, right, contract, loop.YieldOp(contract.result)])
+    at: dict[SSAValue, loop.IndexOp] = dict(zip((match.m, match.n, inner.iv), (*places, k), strict=True))
+    moved = {load: _moved(load, form, at) for load, form in forms.items()}
+    contracts = contracts_of(
+        match.engine.name,
+        inner,
+        [(moved[left], moved[right]) for left, right in match.pairs],
+        axes.folded,
+        tile.Places([axes.moved], axes.place, axes.place_axes),
+    )
+    body.add_ops([k, *moved.values(), *contracts, loop.YieldOp(*(contract.result for contract in contracts))])
     made = loop.ReduceOp(axes.steps, Region(body), inner.identities, inner.combiner.clone())
     made.properties["unroll"] = UnitAttr()
     made.location = inner.location
-    made.results[0].name_hint = inner.results[0].name_hint
-    Rewriter.replace_op(inner, made)
-    for axis in (match.m, match.n):
-        drop_axis(launch, axis)
-    reorder(launch, [*kept, *axes.order])
+    for result, old in zip(made.results, inner.results, strict=True):
+        result.name_hint = old.name_hint
+    return made
 
 
 def _index(parts: Sequence[Part], name: str) -> loop.IndexOp:

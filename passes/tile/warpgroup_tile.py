@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -27,6 +27,7 @@ from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, ROWS, WARPGROUP
 from deplodock.dialects.tile import Binding
+from deplodock.passes.locations import location_of
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder
 from deplodock.passes.tile.rule import Skip
 
@@ -38,8 +39,8 @@ class WarpgroupMatch:
     m: BlockArgument
     n: BlockArgument
     inner: loop.ReduceOp
-    left: loop.LoadOp
-    right: loop.LoadOp
+    pairs: Sequence[tuple[loop.LoadOp, loop.LoadOp]]
+    """The factors of each product, the left one first."""
     masks: Sequence[loop.WhereOp]
     """The conditions on k, beyond which both factors are zero."""
 
@@ -60,7 +61,8 @@ def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
     outer = match.inner.parent_op()
     if not isinstance(outer, loop.ReduceOp) or not any(isinstance(op, tile.StageOp) for op in outer.body.block.ops):
         raise Skip("its chunk has several loops; run chunk-matmul-k with kv=1")
-    if outer.yielded[0] is not match.inner.results[0] or not match.inner.results[0].has_one_use():
+    sums = match.inner.results
+    if tuple(outer.yielded) != tuple(sums) or not all(total.has_one_use() for total in sums):
         raise Skip("the sum of a chunk is used by something else than the sum of all")
     if (threads := m // rows * WARPGROUP) > 1024:
         raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
@@ -90,7 +92,7 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     column = append_axis(launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
     rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
     columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
-    forms = {load: subscripts_of(load) for load in (match.left, match.right)}
+    forms = {load: subscripts_of(load) for pair in match.pairs for load in pair}
     places = recompute(m, rows_of, launch.body.block), recompute(n, columns_of, launch.body.block)
     for place, name in zip(places, names, strict=True):
         place.result.name_hint = f"{name}_c"
@@ -117,16 +119,31 @@ def _replace(
     places: Mapping[SSAValue, SSAValue],
     at: tile.Places,
 ) -> None:
-    """Put the loads of the engine and the contract where the loop over the chunk stands."""
-    inner, product = match.inner, match.inner.yielded[0].owner
-    assert isinstance(product, Operation)
-    loads = [_moved(load, forms[load], places) for load in (match.left, match.right)]
-    type, depth = inner.results[0].type, places[inner.iv]
-    contract = tile.ContractOp(NAME, [(loads[0].result, loads[1].result)], [depth], at, type)
-    contract.location = product.location
-    contract.result.name_hint = inner.results[0].name_hint
-    Rewriter.insert_op(loads, InsertPoint.before(inner))
-    Rewriter.replace_op(inner, contract)
+    """Put the loads of the engine and the contracts where the loop over the chunk stands."""
+    inner = match.inner
+    moved = {load: _moved(load, form, places) for load, form in forms.items()}
+    pairs = [(moved[left], moved[right]) for left, right in match.pairs]
+    contracts = contracts_of(NAME, inner, pairs, [places[inner.iv]], at)
+    for contract, total in zip(contracts, inner.results, strict=True):
+        contract.result.name_hint = total.name_hint
+    Rewriter.insert_op(list(moved.values()), InsertPoint.before(inner))
+    Rewriter.replace_op(inner, contracts, [contract.result for contract in contracts])
+
+
+def contracts_of(
+    engine: str,
+    inner: loop.ReduceOp,
+    pairs: Sequence[tuple[loop.LoadOp, loop.LoadOp]],
+    axes: Sequence[SSAValue],
+    at: tile.Places,
+) -> list[tile.ContractOp]:
+    """The contracts of pairs of factors over some axes, for the products that a loop along k yields."""
+    contracts: list[tile.ContractOp] = []
+    for (left, right), product, total in zip(pairs, inner.yielded, inner.results, strict=True):
+        contract = tile.ContractOp(engine, [(left.result, right.result)], axes, at, total.type)
+        contract.location = location_of(product)
+        contracts.append(contract)
+    return contracts
 
 
 def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue, SSAValue]) -> loop.LoadOp:

@@ -48,7 +48,7 @@ def contraction_options(
     tile = tiling.tile
     trips = found.reduction.trips
     steps = 1 if trips is None else -(-trips // CHUNK)
-    occupancy, depth = _ring(tile, steps, size, target)
+    occupancy, depth = _ring(tile, steps, size * len(found.products), target)
     kept = ("m", "n") if tile.is_boxed else _kept(found)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if steps > 1:
@@ -80,7 +80,7 @@ def contraction_options(
 def _kept(found: Contraction) -> tuple[str, ...]:
     """The operands, m or n, that walk k in memory in elements too narrow for asynchronous copies that transpose."""
     dependence, kept = Dependence(), set[str]()
-    for factor in found.factors:
+    for factor in (factor for pair in found.factors for factor in pair):
         load = read_of(factor)
         if load is None or element_bytes(memref_of(load.source).element_type) in ASYNC_BYTES:
             continue

@@ -8,7 +8,7 @@ taken to have the same ratios. Warpgroups, where there are any, multiply twice a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
@@ -16,9 +16,9 @@ from deplodock.analysis.affine.linear import extent_or_one, known_points, subscr
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
 from deplodock.analysis.machine.targets import FIRST_WITH, LAST_WITH, RESERVED, capability
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
-from deplodock.analysis.shape.dependence import is_coordinate, wheres
+from deplodock.analysis.shape.dependence import Dependence, is_coordinate, wheres
 from deplodock.analysis.shape.nest import Nest
-from deplodock.analysis.shape.roles import Contraction
+from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.interfaces import Feature
@@ -32,6 +32,9 @@ CHUNKS = (64, 32, 16)
 
 PAD = 8
 """Elements that pad-smem may add to a row of a slab."""
+
+COLUMNS = 8
+"""Columns of an instruction: parts have a multiple of them."""
 
 RASTER = 16
 """Row tiles that follow each other, as for other contractions."""
@@ -52,6 +55,11 @@ class TensorTile:
     alone: int
     shared: int
     behind: int = 2
+
+    def of_each(self, products: int) -> TensorTile:
+        """The tile of several products whose sums take the registers of this one, in as many parts."""
+        columns = self.part[1] // products // COLUMNS * COLUMNS
+        return replace(self, n=self.n // self.part[1] * columns, part=(self.part[0], columns))
 
 
 TILES = {
@@ -80,8 +88,9 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     chunk = next(size for size in CHUNKS if size <= trips)
     steps = -(-trips // chunk)
     is_boxed = capability(target) >= FIRST_WITH[Feature.BOXES] and takes_boxes(found)
-    engine, tile = min(_tiles(sides, target, is_boxed and steps > 1), key=lambda each: _time(each[1], found, target))
-    occupancy, depth = _ring(tile, chunk, steps, target)
+    tiles = _tiles(sides, target, is_boxed and steps > 1, len(found.products))
+    engine, tile = min(tiles, key=lambda each: _time(each[1], found, target))
+    occupancy, depth = _ring(_slab_rows(tile, found) * (chunk + PAD) * 2, tile, steps, target)
     m, n = min(tile.m, sides[0]), min(tile.n, sides[1])
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if steps > 1:
@@ -102,12 +111,15 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     return rules
 
 
-def _tiles(sides: tuple[int, int], target: TargetAttr, is_swizzled: bool) -> list[tuple[str, TensorTile]]:
-    """The tiles for so many rows and columns, with their engines; warpgroups read swizzled slabs alone."""
+def _tiles(
+    sides: tuple[int, int], target: TargetAttr, is_swizzled: bool, products: int
+) -> list[tuple[str, TensorTile]]:
+    """The tiles for so many rows, columns and products, with their engines; warpgroups read swizzled slabs alone."""
     arch, feature = capability(target), Feature.WARPGROUPS
     has_warpgroups = FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch) and is_swizzled
     fitting = [tile for tile in TILES[WARPGROUPS] if has_warpgroups and tile.m <= sides[0]]
-    return [*((WARPGROUPS, tile) for tile in fitting), *((WARPS, tile) for tile in TILES[WARPS])]
+    found = [*((WARPGROUPS, tile) for tile in fitting), *((WARPS, tile) for tile in TILES[WARPS])]
+    return [(engine, tile.of_each(products)) for engine, tile in found]
 
 
 def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None:
@@ -119,11 +131,12 @@ def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None
     if loops != [op] or wheres(op.body.block):
         return None
     try:
-        row, loads = narrow_factors(found, WARPS)
+        row, pairs = narrow_factors(found, WARPS)
     except NoAtomError:
         return None
-    sources = [load.source for load in loads]
-    is_staged = sources[0] is not sources[1] and all(map(_is_read_only, sources))
+    loads = [load for pair in pairs for load in pair]
+    is_staged = all(one.source is not other.source for one, other in pairs)
+    is_staged = is_staged and all(_is_read_only(load.source) for load in loads)
     roots = [root for load in loads for form in subscripts_of(load) for root in form.roots()]
     return row if is_staged and all(map(is_coordinate, roots)) and op.trips >= row.k else None
 
@@ -139,9 +152,18 @@ def _sides(found: Contraction, row: Engine) -> tuple[int, int] | None:
     return (m // row.m * row.m, n // row.n * row.n) if m >= row.m and n >= row.n else None
 
 
-def _ring(tile: TensorTile, chunk: int, steps: int, target: TargetAttr) -> tuple[int, int]:
-    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
-    slab = (tile.m + tile.n) * (chunk + PAD) * 2
+def _slab_rows(tile: TensorTile, found: Contraction) -> int:
+    """The rows of all slabs of a step: those of the tile for each buffer that is read along m, or n."""
+    dependence, rows = Dependence(), dict[SSAValue, int]()
+    for factor in (factor for pair in found.factors for factor in pair):
+        if (load := read_of(factor)) is not None:
+            is_left = any(axis in found.m for axis in dependence.of(factor))
+            rows[load.source] = tile.m if is_left else tile.n
+    return sum(rows.values())
+
+
+def _ring(slab: int, tile: TensorTile, steps: int, target: TargetAttr) -> tuple[int, int]:
+    """CTAs per SM and slabs of some bytes in flight: the most CTAs, then the most slabs, that shared memory holds."""
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
     for occupancy in range(tile.occupancy, 0, -1):
         for depth in range(min(tile.depth, steps), 1, -1):
@@ -155,7 +177,7 @@ def _time(tile: TensorTile, found: Contraction, target: TargetAttr) -> float:
     sms = target.fact("sms")
     m, n, batch = map(known_points, (found.m, found.n, found.batch))
     tiles = -(-m // tile.m) * -(-n // tile.n) * batch
-    occupancy, _ = _ring(tile, CHUNKS[0], tile.depth, target)
+    occupancy, _ = _ring(_slab_rows(tile, found) * (CHUNKS[0] + PAD) * 2, tile, tile.depth, target)
     waves, left = divmod(tiles, sms * occupancy)
     return waves * _step(tile, occupancy) + (_step(tile, -(-left // sms)) if left else 0.0)
 

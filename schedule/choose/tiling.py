@@ -82,7 +82,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
     """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
     problem = _Problem.of(found, size, target)
     boxed = capability(target) >= FIRST_BOXES and takes_boxes(found)
-    cells = 512 // size if has_registers else 1
+    cells = 512 // size // len(found.products) if has_registers else 1
     tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
     times = {option: problem.time(option) for option in options}
@@ -94,7 +94,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
 def takes_boxes(found: Contraction) -> bool:
     """Whether both factors are read from memory along k, in rows of whole units of a box."""
     k = found.innermost
-    return k is found.reduction and all(_is_boxable(factor, k.iv) for factor in found.factors)
+    return k is found.reduction and all(_is_boxable(factor, k.iv) for pair in found.factors for factor in pair)
 
 
 def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
@@ -150,13 +150,14 @@ class _Problem:
         """Nanoseconds of the contraction."""
         share = work_share(self.found, tile.m, tile.n, CHUNK)
         ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
-        operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts)
+        operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts) * len(self.found.products)
         return self.rates.grid_ns(ctas, operations, tile.occupancy, tile.rate, is_uneven=self.is_uneven)
 
     def _sum(self, tiling: Tiling) -> float:
         """Nanoseconds to store the parts, to read them and to add them."""
         parts = tiling.parts
-        moved = self.rates.moving_ns(2 * parts * self.batch * self.m * self.n * self.size)
+        size = self.size * len(self.found.products)
+        moved = self.rates.moving_ns(2 * parts * self.batch * self.m * self.n * size)
         if tiling.over == "block":
             return moved + SECOND_LAUNCH_NS
-        return moved + parts * tiling.tile.m * tiling.tile.n * self.size / LAST_CTA_RATE
+        return moved + parts * tiling.tile.m * tiling.tile.n * size / LAST_CTA_RATE

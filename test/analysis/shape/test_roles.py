@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.nest import launches, nests
+from deplodock.analysis.shape.nest import launches, nests, side_by_side
 from deplodock.analysis.shape.roles import contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.passes.driver import new_context
@@ -100,7 +100,7 @@ def test_a_contraction_in_chunks() -> None:
     chunked = contraction_of(launch)
     assert chunked is not None
     assert chunked.innermost.parent_op() is chunked.reduction
-    assert [factor.name_hint for factor in chunked.factors] == ["a", "b0"]
+    assert [factor.name_hint for pair in chunked.factors for factor in pair] == ["a", "b0"]
     assert (chunked.m, chunked.n) == (whole.m, whole.n)
 
 
@@ -174,4 +174,41 @@ def test_contract_has_the_roles_of_its_result() -> None:
     assert found is not None
     b, g, t, h, r, *_ = launch.axes
     assert (found.m, found.n, found.batch) == ((g, h), (t, r), (b,))
-    assert [value.name_hint for value in found.factors] == ["x0", "w0"]
+    assert [value.name_hint for pair in found.factors for value in pair] == ["x0", "w0"]
+
+
+SEVERAL = """
+func.func @k(%x: memref<8x16xf32>, %v: memref<4x16xf32>, %w: memref<{w}xf32>, %out: memref<8x4xf32>) {{
+  loop.for %m = 0 to 8 {{
+    loop.for %n = 0 to 4 {{
+      %g, %u = loop.reduce {{arith.addf, {fold}}} %k = 0 to 16 : f32, f32 {{
+        %a = loop.load %x[%m, %k] : memref<8x16xf32>
+        %b = loop.load %v[%n, %k] : memref<4x16xf32>
+        %c = loop.load %w[{at}] : memref<{w}xf32>
+        %p = arith.mulf %a, %b : f32
+        %q = arith.mulf %c, %a : f32
+        loop.yield %p, %q : f32, f32
+      }}
+      %y = arith.addf %g, %u : f32
+      loop.store %y, %out[%m, %n] : memref<8x4xf32>
+    }}
+  }}
+  func.return
+}}
+"""
+
+
+def test_a_contraction_of_several_products() -> None:
+    """Products of one loop whose factors vary along the same axes have the same roles."""
+    text = SEVERAL.format(w="4x16", at="%n, %k", fold="arith.addf")
+    assert roles(text) == ("m", "n", "")
+    (function,) = (op for op in parse(text).walk() if isinstance(op, func.FuncOp))
+    (nest,) = side_by_side(function)
+    found = contraction(nest)
+    assert found is not None
+    assert [[value.name_hint for value in pair] for pair in found.factors] == [["a", "b"], ["c", "a"]]
+
+
+@pytest.mark.parametrize(("w", "at", "fold"), [("8x16", "%m, %k", "arith.addf"), ("4x16", "%n, %k", "arith.maximumf")])
+def test_products_of_other_roles_or_folds_are_no_contraction(w: str, at: str, fold: str) -> None:
+    assert roles(SEVERAL.format(w=w, at=at, fold=fold)) is None

@@ -118,6 +118,39 @@ def test_split_contraction(name: str, over: str) -> None:
     np.testing.assert_array_equal(result.outputs[0], np.maximum(x @ w.T + r, 0))
 
 
+GATED = """
+func.func @k(%x: memref<20x77xf32>, %g: memref<24x77xf32>, %u: memref<24x77xf32>, %out: memref<20x24xf32>) {
+  loop.for %m = 0 to 20 {
+    loop.for %n = 0 to 24 {
+      %s, %t = loop.reduce {arith.addf, arith.addf} %k = 0 to 77 : f32, f32 {
+        %a = loop.load %x[%m, %k] : memref<20x77xf32>
+        %b = loop.load %g[%n, %k] : memref<24x77xf32>
+        %p = arith.mulf %a, %b : f32
+        %c = loop.load %u[%n, %k] : memref<24x77xf32>
+        %q = arith.mulf %a, %c : f32
+        loop.yield %p, %q : f32, f32
+      }
+      %y = arith.subf %s, %t : f32
+      loop.store %y, %out[%m, %n] : memref<20x24xf32>
+    }
+  }
+  func.return
+}
+"""
+
+
+@pytest.mark.parametrize("over", FORMS)
+def test_split_sums_of_two_products(over: str) -> None:
+    """Each sum has parts of its own, of small integers that add exactly; the epilogue has both."""
+    module = Parser(CONTEXT, GATED).parse_module()
+    lower(module, CONTEXT, Level.KERNEL, target="sm_90", schedule=CASES["odd k"].schedule(over))
+    generator = np.random.default_rng(0)
+    x, g, u = (generator.integers(-3, 4, (rows, 77)).astype(np.float32) for rows in (20, 24, 24))
+    result = simulate(module, [x, g, u], order=1)
+    assert not result.findings, result.findings[0]
+    np.testing.assert_array_equal(result.outputs[0], x @ g.T - x @ u.T)
+
+
 @pytest.mark.parametrize("over", FORMS)
 def test_same_bits_in_any_order_of_ctas(over: str) -> None:
     case = CASES["odd k"]

@@ -84,3 +84,56 @@ def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, ta
     result = simulate(module, [x, w], entry="run_k")
     assert not result.findings
     np.testing.assert_allclose(result.outputs[0], x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-4, atol=1e-4)
+
+
+GATED = """
+func.func @k(%x: memref<{m}x{k}xbf16>, %g: memref<{n}x{k}xbf16>, %u: memref<{n}x{k}xbf16>, %out: memref<{m}x{n}xf32>) {{
+  loop.for %i = 0 to {m} {{
+    loop.for %j = 0 to {n} {{
+      %s, %t = loop.reduce {{arith.addf, arith.addf}} %q = 0 to {k} : f32, f32 {{
+        %a = loop.load %x[%i, %q] : memref<{m}x{k}xbf16>
+        %af = arith.extf %a : bf16 to f32
+        %b = loop.load %g[%j, %q] : memref<{n}x{k}xbf16>
+        %bf = arith.extf %b : bf16 to f32
+        %p = arith.mulf %af, %bf : f32
+        %c = loop.load %u[%j, %q] : memref<{n}x{k}xbf16>
+        %cf = arith.extf %c : bf16 to f32
+        %r = arith.mulf %af, %cf : f32
+        loop.yield %p, %r : f32, f32
+      }}
+      %y = arith.mulf %s, %t : f32
+      loop.store %y, %out[%i, %j] : memref<{m}x{n}xf32>
+    }}
+  }}
+  func.return
+}}
+"""
+
+
+def gated(m: int, n: int, k: int, target: str = "sm_90") -> ModuleOp:
+    """The product of two products of x[m, k], with g[n, k] and u[n, k]."""
+    module = Parser(new_context(), GATED.format(m=m, n=n, k=k)).parse_module()
+    set_target(module, target)
+    return module
+
+
+def test_two_products_share_the_registers_of_one_tile() -> None:
+    """Both take half the columns, so that a step multiplies and copies as much as that of one product."""
+    assert chosen(linear(2048, 3584, 3584))["blockify-launch"] == {"m": 128, "n": 256, "occupancy": 1, "raster": 16}
+    schedule = chosen(gated(2048, 1792, 3584))
+    assert schedule["blockify-launch"] == {"m": 128, "n": 128, "occupancy": 1, "raster": 16}
+    assert schedule["tensor-tile"] == {"engine": "wgmma", "m": 64, "n": 128}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (130, 72, 200)])
+def test_two_products_of_one_loop_compute_the_same(m: int, n: int, k: int, target: str) -> None:
+    module = gated(m, n, k, target)
+    lower(module, new_context(), Level.KERNEL)
+    rng = np.random.default_rng(m)
+    x, g, u = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n, n))
+    result = simulate(module, [x, g, u], entry="run_k")
+    assert not result.findings
+    wide = x.astype(np.float64)
+    wanted = (wide @ g.astype(np.float64).T) * (wide @ u.astype(np.float64).T)
+    np.testing.assert_allclose(result.outputs[0], wanted, rtol=1e-4, atol=1e-3)
