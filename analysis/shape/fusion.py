@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear
-from deplodock.analysis.shape.fusion_index import ZERO, Index, compose
+from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, compose
 from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.tensor import (
@@ -135,6 +135,23 @@ class Demand:
                 return [(value, self.normal(value, index)) for value in op.indices]
             case IotaOp() | ConcatOp() | arith.ConstantOp():
                 return []
+
+    def factors(self, op: ReduceOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
+        """What a sum of products multiplies along its `axes`, as it lies in memory, at the element `index` of the sum.
+
+        Casts and index maps are looked through, and so are further products.
+        """
+        found: list[tuple[SSAValue, Index]] = []
+        pending = self.operands(op, index, axes)
+        while pending:
+            value, at = pending.pop()
+            source = value.owner
+            is_map = isinstance(source, IndexMapOp)
+            if is_map or (isinstance(source, ElementwiseOp) and _factors(value, self.varies) is not None):
+                pending += self.operands(source, at, ())
+            elif any(axis in axes for axis in axes_in(at)):
+                found.append((value, at))
+        return found
 
 
 def long_axes(op: ReduceOp) -> list[int]:

@@ -12,7 +12,8 @@ it. A kernel keeps to these limits:
 
 * its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of
   another reduction;
-* it holds one contraction, and its outputs have all the axes of its space or the rows;
+* it holds one contraction, or several that share a factor and run through the same k;
+* its outputs have all the axes of its space or the rows;
 * a concat is stored, its parts computed in place, and what a gather reads is in memory;
 * its parameters fit in 4096 bytes, and its text has at most 2048 instructions for an element, so that nvcc ends soon;
 * the kernels of a function do not wait for each other in a circle.
@@ -188,7 +189,7 @@ def _position(value: SSAValue, positions: dict[Operation, int]) -> tuple[int, in
 
 def _kind(group: Group) -> str:
     """What a kernel mainly does, for the name of one whose output has none."""
-    if group.contraction is not None:
+    if group.contractions:
         return "matmul"
     if any(isinstance(op, ReduceOp) for op in group.indices):
         return "reduce"

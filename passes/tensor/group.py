@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -23,8 +24,9 @@ from deplodock.analysis.shape.fusion_index import (
     substitute,
     walked_axes,
 )
+from deplodock.dialects.engines import engine
 from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, element_of, shape_of
-from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, THREAD_VALUES
+from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, THREAD_VALUES, WARPS
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
@@ -34,6 +36,12 @@ WORD = 4
 
 MAX_PARAMETERS = OLD_PARAMETER_BYTES // POINTER_BYTES
 """The pointers that fit in the parameters of a kernel with any CUDA."""
+
+FUSE = "deplodock.fuse"
+"""The attribute that overrides fusion: "never" stores the operation's results, "always" never does."""
+
+MAX_CONTRACTIONS = 4
+"""The contractions of one kernel, whose sums share the registers of its threads: more leave them too few columns."""
 
 MAX_INSTRUCTIONS = 2048
 """The instructions for one element that a kernel may have, as `code_size` counts them: nvcc takes a few seconds for so
@@ -59,7 +67,7 @@ class Group:
     work: dict[frozenset[SSAValue], Work] = field(default_factory=dict[frozenset[SSAValue], Work])
     instructions: int = 0
     reduction_axes: dict[Operation, tuple[SSAValue, ...]] = field(default_factory=dict[Operation, tuple[SSAValue, ...]])
-    contraction: ReduceOp | None = None
+    contractions: tuple[ReduceOp, ...] = ()
     parts: tuple[Index, ...] = ()
     refusals: list[str] = field(default_factory=list[str])
 
@@ -145,7 +153,7 @@ class Group:
             if axes.isdisjoint(reduced):
                 continue
             around = axes_in(self.indices[op][0])
-            lacks = [axis for axis in around if axis not in axes] if op is self.contraction else []
+            lacks = [axis for axis in around if axis not in axes] if op in self.contractions else []
             return _volume([*around, *reduced]) // max(1, min(CELLS, _volume(lacks)))
         if self.rows is not None and axes <= self.rows:
             return _volume(self.rows)
@@ -153,7 +161,7 @@ class Group:
 
     def _rows_overflow(self, rates: Rates) -> bool:
         """Whether a row is too long to stay on chip between the loops over it."""
-        rows = [_volume(axes) for op, axes in self.reduction_axes.items() if op is not self.contraction]
+        rows = [_volume(axes) for op, axes in self.reduction_axes.items() if op not in self.contractions]
         return max(rows, default=0) * WORD > rates.shared_bytes
 
     def ctas(self) -> int:
@@ -162,7 +170,7 @@ class Group:
             spaces = [axes_in(part) for part in self.parts] or [self.axes]
             return -(-sum(map(_volume, spaces)) // CTA_THREADS)
         threads = 1
-        if self.contraction is None:
+        if not self.contractions:
             threads = min(map(_row_threads, self.reduction_axes), default=1)
         return -(-_volume(self.rows) * threads // CTA_THREADS)
 
@@ -172,7 +180,7 @@ class Group:
         if self.rows is None:
             self.rows = frozenset(axes_in(index))
         if is_contraction(op, demand.varies):
-            self.contraction = op
+            self.contractions = (*self.contractions, op)
 
     def demands_on(self, user: TensorOp, value: SSAValue, demand: Demand) -> list[Index]:
         """The indices at which `user`, an operation of this kernel, needs its operand `value`."""
@@ -213,8 +221,25 @@ class Group:
             return "the kernel needs the reduction along a part of an axis and would compute it again"
         if self.rows is not None and self.rows != frozenset(rows):
             return "its free dimensions are not the rows of the kernel"
-        if self.contraction is not None and is_contraction(op, demand.varies):
-            return "a kernel holds one contraction"
+        if self.contractions and is_contraction(op, demand.varies):
+            return self._contraction_refusal(op, indices[0], demand)
+        return None
+
+    def _contraction_refusal(self, op: ReduceOp, index: Index, demand: Demand) -> str | None:
+        """Why a contraction cannot join those of this kernel, or should not."""
+        if len(self.contractions) == MAX_CONTRACTIONS:
+            return f"a kernel holds {MAX_CONTRACTIONS} contractions at most"
+        for other in self.contractions:
+            axes = self.reduction_axes[other]
+            is_along = [shape_of(op.inputs[0])[d] for d in long_axes(op)] == [extent_of(axis) for axis in axes]
+            factors = demand.factors(op, index, axes) if is_along else []
+            known = demand.factors(other, self.indices[other][0], axes)
+            if not any(factor in known for factor in factors):
+                return "a kernel holds one contraction, or several that share a factor and run through the same k"
+            types = {element_of(value) for value, _ in factors}
+            is_asked = op.attributes.get(FUSE) == StringAttr("always")
+            if not is_asked and any(engine(WARPS, str(type)) is None for type in types):
+                return "no tensor core takes the factors, and contractions in registers would halve each other's tile"
         return None
 
     def can_output(self, index: Index, shape: Sequence[int], reduces: bool) -> bool:
@@ -251,7 +276,7 @@ class Group:
             self.rows = frozenset(values[axis] for axis in other.rows)
         if self.rows is None and len(values) < len(self.axes):
             self.rows = frozenset(values.values())
-        self.contraction = self.contraction or other.contraction
+        self.contractions = self.contractions or other.contractions
         self.refusals += other.refusals
         for value, indices in other.reads.items():
             self.reads.setdefault(value, {}).update(dict.fromkeys(map(moved, indices)))

@@ -14,11 +14,8 @@ from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, reduci
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.dialects.tensor import GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
-from deplodock.passes.tensor.group import MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
+from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
 from deplodock.passes.tensor.pricing import Pricing
-
-FUSE = "deplodock.fuse"
-"""The attribute that overrides fusion: "never" stores the operation's results, "always" never does."""
 
 Needs = dict[Group, list[Index]]
 """The kernels that need an operation, each with the indices at which it does."""
@@ -203,7 +200,7 @@ def _too_large(base: Group, other: Group) -> bool:
     reads = {value for value in (*base.reads, *other.reads) if value.owner not in base.indices}
     shared = [op for op in other.indices if op in base.indices]
     return (
-        (base.contraction is not None and other.contraction is not None)
+        bool(base.contractions and other.contractions)
         or len(reads) + len(base.outputs) + len(other.outputs) > MAX_PARAMETERS
         or base.instructions + other.instructions > MAX_INSTRUCTIONS
         or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)

@@ -1,5 +1,7 @@
 """Narrow elements under default schedules: 16-byte accesses, and results as in float64."""
 
+from typing import Any
+
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
@@ -18,6 +20,11 @@ frontend = pytest.importorskip("deplodock.frontend.expression", reason="needs Py
 CONTEXT = new_context()
 MANY = "torch.randn(512, 1024, dtype=torch.{type})"
 
+
+GATED = (
+    "t = torch.{type}; x = torch.randn({m}, {k}, dtype=t); g = torch.randn({n}, {k}, dtype=t);"
+    "u = torch.randn({n}, {k}, dtype=t); F.silu(F.linear(x, g)) * F.linear(x, u)"
+)
 
 RING = (
     "tileify,chunk-matmul-k{bk=32 kv=4},blockify-launch{m=32 n=64},stage-inputs{transpose=never},"
@@ -69,6 +76,11 @@ def test_half_precision(expression: str, wanted: int, type: str) -> None:
     """
     module, kernels = lowered(expression.format(type=type))
     assert widest(kernels) == wanted
+    check(module, kernels)
+
+
+def check(module: ModuleOp, kernels: ModuleOp) -> None:
+    """The simulator computes what the program says, within the bar, and finds no fault."""
     inputs = draw_inputs(input_types(entry_function(module)), 0, "normal")
     reference = run(module, inputs, precision="float64").outputs
     result = simulate(kernels, inputs)
@@ -76,6 +88,24 @@ def test_half_precision(expression: str, wanted: int, type: str) -> None:
     for got, exact in zip(result.outputs, reference, strict=True):
         verdict = compare(got, exact, None, longest_reduction(module))
         assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    ("element", "m", "n", "k", "functions", "engine"),
+    [
+        ("bfloat16", 130, 72, 200, 1, kernel.WgmmaOp),
+        ("float16", 40, 88, 72, 1, kernel.MmaOp),
+        ("bfloat16", 8, 40, 72, 1, None),
+        ("float32", 40, 88, 72, 2, None),
+    ],
+)
+def test_gate_and_up(element: str, m: int, n: int, k: int, functions: int, engine: Any) -> None:
+    """One kernel where tensor cores take the factors, on ragged shapes and with few rows too; two of f32."""
+    module, kernels = lowered(GATED.format(type=element, m=m, n=n, k=k))
+    engines = {type(op) for op in kernels.walk() if isinstance(op, kernel.WgmmaOp | kernel.MmaOp)}
+    assert engines == ({engine} if engine else set())
+    assert sum(isinstance(op, kernel.FuncOp) for op in kernels.ops) == functions
+    check(module, kernels)
 
 
 @pytest.mark.parametrize("type", ["float16", "bfloat16"])

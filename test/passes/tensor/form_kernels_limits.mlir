@@ -37,8 +37,8 @@ func.func @norm_thin_matmul(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tens
 
 // -----
 
-// A kernel holds one contraction; what joins the two goes into the second.
-// REMARK:      at @k_out: %v is stored, not fused: a kernel holds one contraction
+// A kernel holds one contraction of f32 factors; what joins the two goes into the second.
+// REMARK:      at @k_out: %v is stored, not fused: no tensor core takes the factors, and contractions in registers would halve each other's tile
 // CHECK-LABEL: func.func @gate_up
 // CHECK-NEXT:    %[[V:.*]] = tensor_ext.kernel @k_v(
 // CHECK:         %{{.*}} = tensor_ext.kernel @k_out({{.*}} = %[[V]] : tensor<8x16xf32>)
