@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deplodock.errors import CompileError, Error, InvalidInputError, UnsupportedError
-    from deplodock.pytorch.compiled import compile
+    from deplodock.pytorch.function import compile
 
 __version__ = "0.1.0"
 
@@ -16,7 +16,7 @@ _MODULE_OF = {
     "Error": "deplodock.errors",
     "InvalidInputError": "deplodock.errors",
     "UnsupportedError": "deplodock.errors",
-    "compile": "deplodock.pytorch.compiled",
+    "compile": "deplodock.pytorch.function",
 }
 
 

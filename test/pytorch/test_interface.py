@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 import deplodock
-from deplodock.pytorch.compiled import CompiledFunction, CompiledProgram
+from deplodock.pytorch.compiled import CompiledProgram
+from deplodock.pytorch.function import CompiledFunction
 
 Tensor = torch.Tensor
 

@@ -23,7 +23,7 @@ from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import as_module, export, quiet
 from deplodock.frontend.program import CapturedProgram
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.pytorch.compiled import compile
+from deplodock.pytorch.function import compile
 from deplodock.runtime.compare import Verdict, compare
 
 _DIMS = {"topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0, "sort": 0, "argsort": 0}

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from deplodock.pytorch.compiled import compile
+from deplodock.pytorch.function import compile
 from deplodock.tools.opinfo.samples import SampleKind, SampleOutcome, judge, samples
 
 TYPES = ("float32", "bfloat16", "int64", "bool")
