@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from deplodock.pytorch.options import BackendOptions, read_options
 from deplodock.pytorch.partition import PartsRunner
 from deplodock.pytorch.report import GraphReport
 from deplodock.pytorch.runners import overlaps_of
+from deplodock.pytorch.shapes import Shapes
 
 _DIFFERENTIATES = ("autograd", "_functorch", "requires_grad", "vmap")
 """Words in the names of calls that derive other calls, for which these must be those that PyTorch can derive."""
@@ -120,8 +120,8 @@ class _ByShapes:
         self._options = options
         self._name = name
         self._is_static = is_static(graph)
-        self._compiled: dict[tuple[Any, ...], PartsRunner] = {}
-        self._compiling = threading.Lock()
+        self._compiled = Shapes[PartsRunner](options.max_shapes)
+        self._last: tuple[Any, ...] = ()
         # What PyTorch notes of a compilation, it notes of this one.
         self._context = CompileContext.try_get()
 
@@ -130,20 +130,21 @@ class _ByShapes:
         key = () if self._is_static else tuple(map(_key, args))
         run = self._compiled.get(key)
         if run is None:
-            with self._compiling, compile_context(self._context):
+            with self._compiled.lock, compile_context(self._context):
                 run = self._compiled.get(key) or self._compile(key, args)
-                self._compiled[key] = run
         return run(*args)
 
     def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> PartsRunner:
-        start, name = time.perf_counter(), self._name
-        if self._compiled:
-            count = len(self._compiled)
+        start, name, count = time.perf_counter(), self._name, self._compiled.count
+        self._compiled.check(name)
+        if count:
             name = f"{name}_{count}"
-            self._report.recompiles(self._name, list(self._compiled)[-1], key, count + 1)
+            self._report.recompiles(self._name, self._last, key, count + 1)
         graph = self._graph if self._is_static else at_shapes(self._graph, args)
         runner = PartsRunner(graph, self._options, name)
-        self._report.compiled(name, runner, time.perf_counter() - start)
+        kept = self._compiled.add(key, runner)
+        self._last = key
+        self._report.compiled(name, runner, time.perf_counter() - start, kept)
         return runner
 
 

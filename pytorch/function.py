@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
@@ -18,7 +17,8 @@ from deplodock.errors import InvalidInputError
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.capture import Call, export
 from deplodock.pytorch.compiled import CompiledProgram, compiled_program
-from deplodock.pytorch.options import MANY_SHAPES, BackendOptions
+from deplodock.pytorch.options import BackendOptions, check_max_shapes
+from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
 from deplodock.pytorch.signature import shown, sorted_call
 
 _LOG = logging.getLogger("deplodock")
@@ -38,17 +38,24 @@ def compile(
 
 @overload
 def compile(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | ExportedProgram,
+    example_args: Sequence[Any] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
     *,
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    max_shapes: int = MAX_SHAPES,
 ) -> CompiledFunction | CompiledProgram: ...
 
 
 @overload
 def compile(
-    *, target: str | None = None, device: str | torch.device | None = None, schedule: str | None = None
+    *,
+    target: str | None = None,
+    device: str | torch.device | None = None,
+    schedule: str | None = None,
+    max_shapes: int = MAX_SHAPES,
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
 
 
@@ -60,6 +67,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    max_shapes: int = MAX_SHAPES,
 ) -> Any:
     """Compile a function or module for arguments of the shapes, dtypes and other values of the examples.
 
@@ -81,83 +89,95 @@ def compile(
             `LANE_STEP_LIMIT` lane steps, numpy the loop IR, which one warning of the logger `deplodock` says.
             Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
+        max_shapes: how many sets of shapes a `CompiledFunction` keeps: the one that was not used for longest makes
+            place. Four times as many may be compiled in all.
 
     Raises:
         InvalidInputError: the program raises on the examples, or a device or target does not exist.
         UnsupportedError: the program uses something that deplodock does not support, or the schedule does not fit.
         CompileError: the generated code does not compile.
     """
-    options = BackendOptions(target, schedule)
+    check_max_shapes(max_shapes)
+    options = BackendOptions(target, schedule, max_shapes=max_shapes)
     if function is None:
-        return lambda function: compile(function, target=target, device=device, schedule=schedule)
+        return lambda function: CompiledFunction(function, options, device)
     if isinstance(function, ExportedProgram):
         if example_args is None and example_kwargs is None and function.example_inputs is not None:
             example_args, example_kwargs = function.example_inputs
         function = function.module(check_guards=False)
+    compiled = CompiledFunction(function, options, device)
     if example_args is None and example_kwargs is None:
-        return CompiledFunction(function, options, device)
+        return compiled
     args = () if example_args is None else example_args
     if not isinstance(args, tuple | list):
         raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(args).__name__}")
-    return _compile(function, (tuple(args), dict(example_kwargs or {})), options, device)
-
-
-def _compile(
-    function: Callable[..., Any], call: Call, options: BackendOptions, device: str | torch.device | None
-) -> CompiledProgram:
-    """Compile for the arguments of a call; see `compile`."""
-    call = sorted_call(call)
-    return compiled_program(function, call, export(function, *call, is_called=True), options, device)
+    return compiled.prepare((tuple(args), dict(example_kwargs or {})))
 
 
 class CompiledFunction:
     """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
 
-    `programs` are what it is compiled into.
+    `programs` are what it is compiled into, those that were used last.
     """
 
     def __init__(
-        self, function: Callable[..., Any], options: BackendOptions, device: str | torch.device | None = None
+        self,
+        function: Callable[..., Any],
+        options: BackendOptions,
+        device: str | torch.device | None = None,
     ) -> None:
         if not isinstance(function, nn.Module):
             functools.update_wrapper(self, function)
-        self.programs: dict[Any, CompiledProgram] = {}
+        self.programs = Shapes[CompiledProgram](options.max_shapes)
         self._function, self._options, self._device = function, options, device
         self._with_offsets = False
-        self._compiling = threading.Lock()
+        self._last: list[str] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program for these arguments. Raises what `compile` and `CompiledProgram` raise."""
-        key = self._key((args, kwargs))
-        program = self.programs.get(key)
+        return self.prepare((args, kwargs)).run((args, kwargs), callers=2)
+
+    def prepare(self, call: Call) -> CompiledProgram:
+        """The program for the arguments of a call, compiled if there is none yet.
+
+        Raises what `compile` raises, and InvalidInputError where too many were compiled.
+        """
+        program = self.programs.get(self._key(call))
         if program is None:
-            with self._compiling:
-                program = self.programs.get(key) or self._compile((args, kwargs))
-                self.programs[self._key((args, kwargs))] = program
-        return program.run((args, kwargs), callers=2)
+            with self.programs.lock:
+                program = self.programs.get(self._key(call)) or self._compile(call)
+        return program
 
     def _compile(self, call: Call) -> CompiledProgram:
-        start = time.perf_counter()
-        program = _compile(self._function, call, self._options, self._device)
+        start, name = time.perf_counter(), getattr(self._function, "__qualname__", type(self._function).__name__)
+        self.programs.check(name)
+        call = sorted_call(call)
+        shapes = [shown(leaf) for leaf in pytree.tree_leaves(call)]
+        captured = export(self._function, *call, is_called=True)
+        program = compiled_program(self._function, call, captured, self._options, self._device)
         # The offset of a tensor decides as its strides do, but only few programs ask for it.
         self._with_offsets |= program.signature.asks_layout
-        name = getattr(self._function, "__qualname__", type(self._function).__name__)
-        count, seconds = len(self.programs) + 1, time.perf_counter() - start
-        arguments = ", ".join(map(shown, pytree.tree_leaves(call)))
-        message = f"deplodock: compiled {name} for {arguments} in {seconds:.1f} s, its set {count} of shapes"
+        kept = self.programs.add(self._key(call), program)
+        message = f"deplodock: compiled {name} for {', '.join(shapes)} in {time.perf_counter() - start:.1f} s, {kept}"
+        pairs = enumerate(zip(shapes, self._last, strict=False))
+        reasons = [f"argument {number} was {old}" for number, (new, old) in pairs if new != old]
+        message += f": {'; '.join(reasons)}" if reasons else ""
+        self._last = shapes
         _LOG.info(message)
-        if count == MANY_SHAPES:
+        if self.programs.count == MANY_SHAPES:
             _LOG.warning("%s; each takes a compilation, so pad to fewer", message)
         return program
 
     def _key(self, call: Call) -> Any:
         register_caches()
         leaves, form = pytree.tree_flatten(sorted_call(call))
-        return form, tuple(_kind(leaf, self._with_offsets) for leaf in leaves)
+        return form, tuple(map(self._kind, leaves))
 
-
-def _kind(leaf: Any, with_offset: bool) -> Any:
-    """What a program is compiled for in an argument."""
-    if not isinstance(leaf, torch.Tensor):
-        return type(leaf), repr(leaf)
-    return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.storage_offset() if with_offset else 0
+    def _kind(self, leaf: Any) -> Any:
+        """What a program is compiled for in an argument."""
+        if not isinstance(leaf, torch.Tensor):
+            return type(leaf), repr(leaf)
+        if leaf.is_nested:
+            return type(leaf)  # It is refused, and has no shape.
+        offset = leaf.storage_offset() if self._with_offsets else 0
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, offset

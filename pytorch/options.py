@@ -13,10 +13,8 @@ from xdsl.utils.exceptions import DiagnosticException
 from deplodock.analysis.machine.targets import target
 from deplodock.errors import InvalidInputError
 from deplodock.passes.tile.rule import read_schedule
+from deplodock.pytorch.shapes import MAX_SHAPES
 from deplodock.runtime.dump import make_folder
-
-MANY_SHAPES = 8
-"""The sets of shapes of one program from which on a warning says that each takes a compilation."""
 
 DUMP = "DEPLODOCK_DUMP"
 """The environment variable that names the folder of what programs become where no option does."""
@@ -26,19 +24,26 @@ DUMP = "DEPLODOCK_DUMP"
 class BackendOptions:
     """How the programs of a call of `torch.compile` are compiled.
 
-    `target` and `schedule` are those of `deplodock.compile`; `dump` is a folder for what each graph becomes, by default
-    that of the environment variable `DEPLODOCK_DUMP`, if it is set.
+    `target`, `schedule` and `max_shapes` are those of `deplodock.compile`; `dump` is a folder for what each graph
+    becomes, by default that of the environment variable `DEPLODOCK_DUMP`, if it is set.
     """
 
     target: str | None = None
     schedule: str | None = None
     dump: str | None = None
+    max_shapes: int = MAX_SHAPES
 
     @property
     def folder(self) -> Path | None:
         """The folder of what each graph becomes, None without one."""
         name = os.environ.get(DUMP) if self.dump is None else self.dump
         return Path(name) if name else None
+
+
+def check_max_shapes(value: object) -> None:
+    """Raise InvalidInputError if a value is no number of sets of shapes to keep."""
+    if type(value) is not int or value < 1:
+        raise InvalidInputError(f"max_shapes must be a number of sets of shapes, 1 or more, got {value!r}")
 
 
 def read_options(mode: str | None, options: Mapping[str, Any] | None) -> BackendOptions:
@@ -49,9 +54,12 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Backend
     for name, value in (options or {}).items():
         if name not in names:
             raise InvalidInputError(f"deplodock has no option {name!r}; there are {', '.join(names)}")
-        if not isinstance(value, str | Path | None):
+        if name == "max_shapes":
+            check_max_shapes(value)
+        elif not isinstance(value, str | Path | None):
             raise InvalidInputError(f"the option {name} must be text, got {value!r}")
-    given = BackendOptions(**{name: None if value is None else str(value) for name, value in (options or {}).items()})
+    found = {name: str(value) if isinstance(value, Path) else value for name, value in (options or {}).items()}
+    given = BackendOptions(**found)
     if given.target is not None:
         target(given.target)
     if given.schedule is not None:

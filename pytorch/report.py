@@ -11,8 +11,8 @@ from torch import fx
 from torch._dynamo.guards import recompiles_log
 
 from deplodock.frontend.importer import place_of
-from deplodock.pytorch.options import MANY_SHAPES
 from deplodock.pytorch.partition import PartsRunner
+from deplodock.pytorch.shapes import MANY_SHAPES
 
 _LOG = logging.getLogger("deplodock")
 
@@ -25,12 +25,12 @@ class GraphReport:
         self._place = next((f" at {file}:{line}" for file, line in filter(None, places)), "")
         self._known: set[str] = set()
 
-    def compiled(self, name: str, runner: PartsRunner, seconds: float) -> None:
-        """Log what was compiled, and warn of what is left to PyTorch, of each operation once."""
+    def compiled(self, name: str, runner: PartsRunner, seconds: float, kept: str) -> None:
+        """Log what was compiled and is kept, and warn of what is left to PyTorch, of each operation once."""
         calls = runner.compiled + runner.left
         _LOG.info(
-            "deplodock: compiled %s%s: %d of %d operations, as %d programs, in %.1f s",
-            name, self._place, runner.compiled, calls, len(runner.parts), seconds,
+            "deplodock: compiled %s%s: %d of %d operations, as %d programs, in %.1f s, %s",
+            name, self._place, runner.compiled, calls, len(runner.parts), seconds, kept,
         )  # fmt: skip
         self.left(runner.reasons, runner.places)
 

@@ -104,6 +104,7 @@ def test_the_default_mode() -> None:
         (None, {"target": 90}, "the option target must be text, got 90"),
         (None, {"schedule": "tilefy"}, "tilefy"),
         (None, {"schedule": "tileify{"}, "malformed schedule"),
+        (None, {"max_shapes": 0}, "max_shapes must be a number of sets of shapes, 1 or more, got 0"),
     ],
 )
 def test_what_there_is_not(mode: str | None, options: dict[str, Any] | None, message: str) -> None:
@@ -129,6 +130,14 @@ def test_compilations_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert_matches(r"deplodock: compiled graph\d+/forward_1 ", third)
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([text for text in warned if "set 8 of shapes" in text and "pad to fewer" in text]) == 1
+
+
+def test_max_shapes() -> None:
+    step = torch.compile(torch.neg, backend="deplodock", dynamic=True, options={"max_shapes": 1})
+    for extent in range(2, 6):
+        step(torch.ones(extent))
+    with pytest.raises(InvalidInputError, match=r"forward was compiled for 4 sets .* larger max_shapes than 1"):
+        step(torch.ones(6))
 
 
 def assert_matches(pattern: str, text: str) -> None:
