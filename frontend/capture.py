@@ -25,6 +25,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Tenso
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.proxy import TracerBase
 from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
@@ -110,11 +111,11 @@ def export(
     _check_types(given, names, source)
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     call = pytree.tree_map_only(torch.Tensor, _fresh, call)
-    exported, original, asks_layout = _export(module, call, source)
+    exported, original, asks_layout = run_and_export(module, call, source)
     if not is_called:
         _refuse_writes(exported, source)
     leaves = pytree.tree_leaves(call)
-    captured = _captured_graph(exported, leaves, names, rename, is_called, asks_layout)
+    captured = captured_graph(exported, leaves, names, rename, is_called, asks_layout)
     whole = {number: captured.names[number] for number in captured.whole()}
     if error := layout_error(whole, [*given, *captured.originals[len(given) :]]):
         raise located(UnsupportedError, error, source)
@@ -123,10 +124,14 @@ def export(
     def as_written() -> CapturedGraph:
         return captured if original is exported else _as_written(original, captured, leaves, names, rename)
 
+    return CapturedProgram(**vars(captured), module=imported(captured, source), as_written=as_written)
+
+
+def imported(captured: CapturedGraph, source: Source | None) -> ModuleOp:
+    """The IR of a captured graph. Raises what `import_graph` raises."""
     nodes = {node.name: node for node in captured.graph.graph.find_nodes(op="placeholder")}
     arguments = [(nodes[place], name) for place, name in zip(captured.placeholders, captured.names, strict=True)]
-    ir = import_graph(captured.graph, arguments, source, captured.checks)
-    return CapturedProgram(**vars(captured), module=ir, as_written=as_written)
+    return import_graph(captured.graph, arguments, source, captured.checks)
 
 
 def _as_written(
@@ -145,7 +150,7 @@ def _as_written(
     with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
         known = decompositions()
         functional = original.run_decompositions({op: known[op] for op in _WITHOUT_REFERENCE if op in known})
-    written = _captured_graph(functional, leaves, names, rename, is_called=False, asks_layout=captured.asks_layout)
+    written = captured_graph(functional, leaves, names, rename, is_called=False, asks_layout=captured.asks_layout)
     if written.checks:
         output = written.graph.graph.output_node()
         output.args = (output_values(written.graph)[: -len(written.checks)],)
@@ -153,7 +158,7 @@ def _as_written(
     return replace(written, checks=())
 
 
-def _captured_graph(
+def captured_graph(
     exported: torch.export.ExportedProgram,
     leaves: Sequence[Any],
     names: Sequence[str] | None,
@@ -263,13 +268,14 @@ def describe(raised: BaseException) -> str:
     return f"{type(raised).__name__}: {text}" if text else type(raised).__name__
 
 
-def _export(
-    module: nn.Module, call: Call, source: Source | None
+def run_and_export(
+    module: nn.Module, call: Call, source: Source | None, dynamic_shapes: Any = None
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram, bool]:
     """Run the program once, so that its own errors are told from those of torch.export; then capture it.
 
     Returns the program in operations of the torch dialect, as it was before any was decomposed, and whether it asks
-    where tensors lie in memory.
+    where tensors lie in memory. For `dynamic_shapes`, as torch.export takes them, the first has the operations that the
+    program calls, but for those that write in place.
     """
     fresh: Call = pytree.tree_map_only(torch.Tensor, _fresh, call)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -286,20 +292,23 @@ def _export(
         _check_result(result, source)
         # The program has printed what it prints in the first run.
         with contextlib.redirect_stdout(io.StringIO()):
-            return *_captured(module, call, source, watch), watch.asks_layout
+            return *_captured(module, call, source, watch, dynamic_shapes), watch.asks_layout
 
 
 def _captured(
-    module: nn.Module, call: Call, source: Source | None, watch: Watch
+    module: nn.Module, call: Call, source: Source | None, watch: Watch, dynamic_shapes: Any
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
         with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module), _functions_in_traces():
-                original = torch.export.export(module, *call)
+                original = torch.export.export(module, *call, dynamic_shapes=dynamic_shapes)
             _refuse_layouts(original.graph, source)
             name_assertions(original.graph)
-            exported = original if _is_decomposed(original) else _decomposed(original, source)
+            if dynamic_shapes is not None:
+                exported = original.run_decompositions({}) if _writes_in_place(original.graph) else original
+            else:
+                exported = original if _is_decomposed(original) else _decomposed(original, source)
     except Error:
         raise
     except (GuardOnDataDependentSymNode, DataDependentOutputException) as raised:
@@ -396,6 +405,12 @@ def _refuse_effects(exported: torch.export.ExportedProgram, source: Source | Non
 def _is_decomposed(exported: torch.export.ExportedProgram) -> bool:
     """Whether all operations are the torch dialect's own: PyTorch takes longer to look for others than to capture."""
     return all(node.op != "call_function" or has_operation(node.target) for node in exported.graph.nodes)
+
+
+def _writes_in_place(graph: fx.Graph) -> bool:
+    """Whether operations of a graph write into their operands."""
+    targets = {node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    return any(target._schema.is_mutable for target in targets)
 
 
 def _check_result(result: object, source: Source | None) -> None:

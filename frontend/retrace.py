@@ -1,8 +1,9 @@
-"""Graphs of ATen operations traced once more: at the shapes of a call, and one call as PyTorch decomposes it."""
+"""Graphs of ATen operations traced once more: at the shapes of a call, and calls as PyTorch decomposes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,10 @@ from torch.fx.traceback import NodeSource
 
 from deplodock.frontend.capture import kept_composites, quiet, tracing_lock
 from deplodock.frontend.decompositions import decompositions, without_python_kernels
+from deplodock.frontend.importer import has_operation
+
+_ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
+"""Asserts what a graph says of an intermediate, which is computed anew."""
 
 
 def is_static(graph: fx.GraphModule) -> bool:
@@ -49,6 +54,8 @@ class _AtShapes(fx.Interpreter):
         return fx.GraphModule(self.module, self._copy)
 
     def run_node(self, n: fx.Node) -> Any:
+        if n.target is _ASSERT_METADATA:
+            return None
         value = super().run_node(n)
         is_number = isinstance(value, int | float)
         if n.op == "placeholder" or not is_number:
@@ -60,9 +67,12 @@ class _AtShapes(fx.Interpreter):
         return value
 
 
-def decomposed(node: fx.Node) -> fx.GraphModule | None:
-    """What `decompositions()` make of a call, as a graph of the call's tensors; None if they have nothing for it."""
-    if node.target not in decompositions():
+def decomposed(node: fx.Node, *, composites: bool = False) -> fx.GraphModule | None:
+    """What `decompositions()` make of a call, as a graph of the call's tensors; None if they have nothing for it.
+
+    With `composites`, also what PyTorch itself makes of a composite operation.
+    """
+    if node.target not in decompositions() and not (composites and _is_composite(node.target)):
         return None
     sources = node.all_input_nodes
 
@@ -89,3 +99,58 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
     for made in graph.graph.nodes:
         made.meta |= {"stack_trace": node.meta.get("stack_trace"), "from_node": [NodeSource(node)]}
     return graph
+
+
+def _is_composite(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target._can_decompose()
+
+
+def inlined(graph: fx.GraphModule) -> fx.GraphModule:
+    """The graph with what decomposes into operations of the torch dialect decomposed, equal calls once."""
+    copy, values = fx.Graph(), dict[fx.Node, Any]()
+    bodies: dict[Any, fx.GraphModule | None] = {}
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            values[node] = _copied(copy, node, values)
+            continue
+        if has_operation(node.target):
+            body = None
+        else:
+            key = _call_key(node)
+            body = bodies[key] = bodies[key] if key in bodies else decomposed(node, composites=True)
+        values[node] = _copied(copy, node, values) if body is None else _replayed(copy, node, body, values)
+    made = fx.GraphModule(graph, copy)
+    made.graph.eliminate_dead_code()
+    return made
+
+
+def _copied(copy: fx.Graph, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """A node in the copy; of an element of several results that were decomposed, the element."""
+    if node.target is operator.getitem and isinstance(values[node.all_input_nodes[0]], tuple | list):
+        return values[node.all_input_nodes[0]][node.args[1]]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return copy.node_copy(node, values.__getitem__)
+
+
+def _replayed(copy: fx.Graph, node: fx.Node, body: fx.GraphModule, values: Mapping[fx.Node, Any]) -> Any:
+    """The results of a decomposition in the copy, in the place of a call."""
+    given = [values[source] for source in node.all_input_nodes]
+    known: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), given, strict=True))
+    result: Any = None
+    for inner in body.graph.nodes:
+        if inner.op == "output":
+            result = fx.map_arg(inner.args[0], known.__getitem__)
+        elif inner.op != "placeholder":
+            known[inner] = copy.node_copy(inner, known.__getitem__)
+            known[inner].meta |= {"stack_trace": node.meta.get("stack_trace"), "from_node": [NodeSource(node)]}
+    return result
+
+
+def _call_key(node: fx.Node) -> Any:
+    """What a decomposition of a call depends on: the operation, the tensors' types and shapes, and the numbers."""
+    numbers = {source: number for number, source in enumerate(node.all_input_nodes)}
+    given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: f"%{numbers[source]}")
+    types = [
+        (v.shape, v.stride(), v.dtype, v.device, v.storage_offset()) if isinstance(v, torch.Tensor) else v
+        for v in (source.meta["val"] for source in numbers)
+    ]
+    return node.target, repr(given), repr(types)

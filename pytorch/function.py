@@ -16,6 +16,8 @@ from torch.utils import _pytree as pytree
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.capture import Call, export
+from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.symbolic import SymbolicProgram
 from deplodock.pytorch.compiled import CompiledProgram, compiled_program
 from deplodock.pytorch.options import BackendOptions, check_max_shapes
 from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
@@ -45,6 +47,8 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    dynamic: bool = False,
+    dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
 ) -> CompiledFunction | CompiledProgram: ...
 
@@ -55,6 +59,8 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    dynamic: bool = False,
+    dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
 
@@ -67,6 +73,8 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    dynamic: bool = False,
+    dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
 ) -> Any:
     """Compile a function or module for arguments of the shapes, dtypes and other values of the examples.
@@ -89,6 +97,10 @@ def compile(
             `LANE_STEP_LIMIT` lane steps, numpy the loop IR, which one warning of the logger `deplodock` says.
             Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
+        dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
+            each call that brings others; the result is a `CompiledFunction`, also with examples.
+        dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the
+            program does not ask to be some number.
         max_shapes: how many sets of shapes a `CompiledFunction` keeps: the one that was not used for longest makes
             place. Four times as many may be compiled in all.
 
@@ -99,25 +111,52 @@ def compile(
     """
     check_max_shapes(max_shapes)
     options = BackendOptions(target, schedule, max_shapes=max_shapes)
+    symbols = Symbols(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:
-        return lambda function: CompiledFunction(function, options, device)
+        return lambda function: CompiledFunction(function, options, device, symbols)
     if isinstance(function, ExportedProgram):
         if example_args is None and example_kwargs is None and function.example_inputs is not None:
             example_args, example_kwargs = function.example_inputs
         function = function.module(check_guards=False)
-    compiled = CompiledFunction(function, options, device)
+    compiled = CompiledFunction(function, options, device, symbols)
     if example_args is None and example_kwargs is None:
         return compiled
     args = () if example_args is None else example_args
     if not isinstance(args, tuple | list):
         raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(args).__name__}")
-    return compiled.prepare((tuple(args), dict(example_kwargs or {})))
+    program = compiled.prepare((tuple(args), dict(example_kwargs or {})))
+    return program if symbols is None else compiled
+
+
+class Symbols:
+    """What was captured of a function for tensors of all shapes, as torch.export's `dynamic_shapes` allows."""
+
+    def __init__(self, dynamic_shapes: Any) -> None:
+        self._dynamic_shapes = dynamic_shapes
+        self.programs: list[SymbolicProgram] = []
+
+    def at(self, function: Callable[..., Any], call: Call) -> tuple[CapturedProgram, str]:
+        """A function for the shapes of a call, and why it was captured anew; empty if it was not.
+
+        Raises InvalidInputError where `dynamic_shapes` are given that do not allow the call.
+        """
+        refusals = [program.refusal(call) for program in self.programs]
+        allowed = next((program for program, refusal in zip(self.programs, refusals, strict=True) if not refusal), None)
+        if allowed is not None:
+            return allowed.at(call), ""
+        if refusals and self._dynamic_shapes is not None:
+            raise InvalidInputError(
+                f"dynamic_shapes do not allow these arguments: {refusals[0]}; compile again for them, or allow more"
+            )
+        self.programs.append(SymbolicProgram.of(function, call, self._dynamic_shapes))
+        return self.programs[-1].at(call), refusals[-1] if refusals else ""
 
 
 class CompiledFunction:
     """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
 
-    `programs` are what it is compiled into, those that were used last.
+    `programs` are what it is compiled into, those that were used last. With `symbols` it is captured for all shapes at
+    once, of contiguous tensors; arguments that are not contiguous are copied.
     """
 
     def __init__(
@@ -125,11 +164,12 @@ class CompiledFunction:
         function: Callable[..., Any],
         options: BackendOptions,
         device: str | torch.device | None = None,
+        symbols: Symbols | None = None,
     ) -> None:
         if not isinstance(function, nn.Module):
             functools.update_wrapper(self, function)
         self.programs = Shapes[CompiledProgram](options.max_shapes)
-        self._function, self._options, self._device = function, options, device
+        self._function, self._options, self._device, self._symbols = function, options, device, symbols
         self._with_offsets = False
         self._last: list[str] = []
 
@@ -152,15 +192,19 @@ class CompiledFunction:
         start, name = time.perf_counter(), getattr(self._function, "__qualname__", type(self._function).__name__)
         self.programs.check(name)
         call = sorted_call(call)
-        shapes = [shown(leaf) for leaf in pytree.tree_leaves(call)]
-        captured = export(self._function, *call, is_called=True)
+        shapes, reasons = [shown(leaf) for leaf in pytree.tree_leaves(call)], list[str]()
+        if self._symbols is None:
+            captured = export(self._function, *call, is_called=True)
+        else:
+            captured, refusal = self._symbols.at(self._function, call)
+            reasons += [f"captured anew, as {refusal}"] if refusal else []
         program = compiled_program(self._function, call, captured, self._options, self._device)
         # The offset of a tensor decides as its strides do, but only few programs ask for it.
         self._with_offsets |= program.signature.asks_layout
         kept = self.programs.add(self._key(call), program)
         message = f"deplodock: compiled {name} for {', '.join(shapes)} in {time.perf_counter() - start:.1f} s, {kept}"
         pairs = enumerate(zip(shapes, self._last, strict=False))
-        reasons = [f"argument {number} was {old}" for number, (new, old) in pairs if new != old]
+        reasons[:0] = [f"argument {number} was {old}" for number, (new, old) in pairs if new != old]
         message += f": {'; '.join(reasons)}" if reasons else ""
         self._last = shapes
         _LOG.info(message)
@@ -179,5 +223,7 @@ class CompiledFunction:
             return type(leaf), repr(leaf)
         if leaf.is_nested:
             return type(leaf)  # It is refused, and has no shape.
-        offset = leaf.storage_offset() if self._with_offsets else 0
-        return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, offset
+        kind = leaf.shape, leaf.dtype, leaf.device
+        if self._symbols is not None:
+            return kind
+        return *kind, leaf.stride(), leaf.storage_offset() if self._with_offsets else 0
