@@ -111,7 +111,7 @@ def compile(
     """
     check_max_shapes(max_shapes)
     options = BackendOptions(target, schedule, max_shapes=max_shapes)
-    symbols = Symbols(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
+    symbols = SymbolicCapture(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:
         return lambda function: CompiledFunction(function, options, device, symbols)
     if isinstance(function, ExportedProgram):
@@ -121,14 +121,18 @@ def compile(
     compiled = CompiledFunction(function, options, device, symbols)
     if example_args is None and example_kwargs is None:
         return compiled
-    args = () if example_args is None else example_args
-    if not isinstance(args, tuple | list):
-        raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(args).__name__}")
-    program = compiled.prepare((tuple(args), dict(example_kwargs or {})))
+    program = compiled.prepare(_example_call(example_args, example_kwargs))
     return program if symbols is None else compiled
 
 
-class Symbols:
+def _example_call(args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Call:
+    """The call that examples give. Raises InvalidInputError where the positional ones are no sequence."""
+    if not isinstance(args, tuple | list | None):
+        raise InvalidInputError(f"example_args must be a tuple of arguments, not {type(args).__name__}")
+    return tuple(args or ()), dict(kwargs or {})
+
+
+class SymbolicCapture:
     """What was captured of a function for tensors of all shapes, as torch.export's `dynamic_shapes` allows."""
 
     def __init__(self, dynamic_shapes: Any) -> None:
@@ -164,7 +168,7 @@ class CompiledFunction:
         function: Callable[..., Any],
         options: BackendOptions,
         device: str | torch.device | None = None,
-        symbols: Symbols | None = None,
+        symbols: SymbolicCapture | None = None,
     ) -> None:
         if not isinstance(function, nn.Module):
             functools.update_wrapper(self, function)
