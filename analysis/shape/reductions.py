@@ -108,7 +108,7 @@ def _extent(op: Operation) -> int:
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
         case loop.ReduceOp():
             extents = [_greatest(each.iv) for each in accumulating_loops(op)]
-            extents += max(map(_contract_extents, _contracts_of(op)), key=_folded, default=[])
+            extents += max(([], *map(_contract_extents, _contracts_of(op))), key=_folded)
         case tile.CombineOp():
             extents = [_greatest(axis) for axis in op.axes]
         case tile.ContractOp():

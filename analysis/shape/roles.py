@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,10 +57,10 @@ def contraction_of(launch: tile.LaunchOp) -> Contraction | None:
 
 def contraction(nest: Nest) -> Contraction | None:
     """The first contraction among a nest's reductions, or None."""
-    return next(iter(contractions(nest)), None)
+    return next(contractions(nest), None)
 
 
-def contractions(nest: Nest) -> list[Contraction]:
+def contractions(nest: Nest) -> Iterator[Contraction]:
     """The contractions among a nest's reductions, in order.
 
     A contraction adds products of two values, each of which varies along a free axis that the other does not. The
@@ -67,7 +68,7 @@ def contractions(nest: Nest) -> list[Contraction]:
     """
     dependence = Dependence()
     found = (_as_contraction(reduction, nest, dependence) for reduction in nest.reductions())
-    return [contraction for contraction in found if contraction is not None]
+    return (contraction for contraction in found if contraction is not None)
 
 
 def _as_contraction(reduction: loop.ReduceOp, nest: Nest, dependence: Dependence) -> Contraction | None:

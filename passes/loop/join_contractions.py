@@ -43,8 +43,9 @@ class JoinContractionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in kernels(op):
-            for nest in side_by_side(function):
-                _join_all(contractions(nest))
+            if sum(isinstance(inner, loop.ReduceOp) for inner in function.walk()) > 1:
+                for nest in side_by_side(function):
+                    _join_all(list(contractions(nest)))
 
 
 def _join_all(found: Sequence[Contraction]) -> None:

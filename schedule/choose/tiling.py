@@ -120,6 +120,7 @@ class _Problem:
     batch: int
     steps: int | None
     size: int
+    products: int
     rates: Rates
     found: Contraction
     is_uneven: bool
@@ -130,9 +131,8 @@ class _Problem:
         is_single = found.innermost is found.reduction
         trips = found.reduction.trips if is_single else None
         is_uneven = bool(wheres(found.reduction.body.block))
-        return _Problem(
-            m, n, batch, None if trips is None else -(-trips // CHUNK), size, Rates.of(target), found, is_uneven
-        )
+        steps, products = None if trips is None else -(-trips // CHUNK), len(found.reduction.results)
+        return _Problem(m, n, batch, steps, size, products, Rates.of(target), found, is_uneven)
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen."""
@@ -150,13 +150,13 @@ class _Problem:
         """Nanoseconds of the contraction."""
         share = work_share(self.found, tile.m, tile.n, CHUNK)
         ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
-        operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts) * len(self.found.products)
+        operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts) * self.products
         return self.rates.grid_ns(ctas, operations, tile.occupancy, tile.rate, is_uneven=self.is_uneven)
 
     def _sum(self, tiling: Tiling) -> float:
         """Nanoseconds to store the parts, to read them and to add them."""
         parts = tiling.parts
-        size = self.size * len(self.found.products)
+        size = self.size * self.products
         moved = self.rates.moving_ns(2 * parts * self.batch * self.m * self.n * size)
         if tiling.over == "block":
             return moved + SECOND_LAUNCH_NS
