@@ -21,7 +21,7 @@ from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.machine.resources import alignment_of, buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import position_of
-from deplodock.codegen import cluster, copies, grid, mbarrier, mma, scalars, tma, wgmma
+from deplodock.codegen import cluster, copies, grid, mbarrier, mma, roles, scalars, tma, wgmma
 from deplodock.codegen.indices import forms
 from deplodock.codegen.names import declared_names, identifier
 from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
@@ -30,7 +30,7 @@ from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
-_PARTS = (cluster, copies, grid, mbarrier, mma, tma, wgmma)
+_PARTS = (cluster, copies, grid, mbarrier, mma, roles, tma, wgmma)
 """The kinds of operations with a file of their own: their device functions and how they are written."""
 
 _POOL = "shared_memory"
@@ -122,8 +122,8 @@ class _KernelPrinter:
         if name in declared_names():
             raise UnsupportedError(f"CUDA or the C library declares '{name}'; rename the kernel")
         bounds = str(function.num_threads)
-        if function.occupancy is not None:
-            bounds += f", {function.occupancy.value.data}"
+        if function.occupancy is not None or any(role.registers for role in function.roles):
+            bounds += f", {function.ctas_per_sm}"
         roles = argument_roles(function)
         pairs = zip(function.parameters, roles, strict=True)
         parameters = ", ".join(self._parameter(parameter, role) for parameter, role in pairs)
@@ -151,8 +151,18 @@ class _KernelPrinter:
                 case loop.GuardOp():
                     with self.to.braces(f"if ({self.to.indices.conditions(op.conditions.data, op.indices)})"):
                         self._block(op.body.block)
+                case kernel.RolesOp():
+                    self._roles(op)
                 case _:
                     _TEXTS.get(type(op), _scalar)(self.to, op)
+
+    def _roles(self, op: kernel.RolesOp) -> None:
+        for role in op.roles:
+            self.current = self.to.team = role
+            with self.to.braces(roles.head(self.to, role)):
+                roles.enter(self.to, role)
+                self._block(role.body.block)
+        self.to.team = self.function
 
     def _for(self, op: loop.ForOp) -> None:
         type, iv = c_type_of(op.iv), self.to.names.define(op.iv, "i")
@@ -195,10 +205,6 @@ def _alloc(to: KernelWriter, op: kernel.AllocOp) -> None:
         to.line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOL} + {first});")
 
 
-def _barrier(to: KernelWriter, op: kernel.BarrierOp) -> None:
-    to.line("__syncthreads();")
-
-
 def _shuffle(to: KernelWriter, op: kernel.ShuffleXorOp) -> None:
     value, mask = to.names[op.value], op.mask.value.data
     to.define(op.result, f"__shfl_xor_sync(0xffffffff, {value}, {mask})")
@@ -216,7 +222,7 @@ def _scalar(to: KernelWriter, op: Operation) -> None:
 
 _TEXTS: Texts = {
     **{loop.IndexOp: _index, loop.InsideOp: _inside, loop.LoadOp: _load, loop.StoreOp: _store},
-    **{kernel.AllocOp: _alloc, kernel.BarrierOp: _barrier, kernel.ShuffleXorOp: _shuffle, arith.ConstantOp: _constant},
+    **{kernel.AllocOp: _alloc, kernel.ShuffleXorOp: _shuffle, arith.ConstantOp: _constant},
     **{op: text for part in _PARTS for op, text in part.TEXTS.items()},
 }
 """How each operation without a body is written; any other is a scalar operation."""

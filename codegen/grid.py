@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel.grid import FenceOp, TicketOp
+from deplodock.errors import UnsupportedError
 
 HELPERS = {
     "take_ticket": """\
@@ -25,6 +26,8 @@ def _fence(to: KernelWriter, op: FenceOp) -> None:
 
 
 def _ticket(to: KernelWriter, op: TicketOp) -> None:
+    if to.team.role_name is not None:
+        raise UnsupportedError("a kernel.ticket in a role has no CUDA form; all threads of the CTA take it")
     counter = to.element(op.counter, op.map.data, op.indices)
     to.define(op.result, f"take_ticket(&{counter}, {op.ctas.value.data})")
 

@@ -23,6 +23,8 @@ class KernelWriter:
 
     def __init__(self, function: kernel.FuncOp, reserved: frozenset[str]) -> None:
         self.function = function
+        self.team: kernel.Team = function
+        """What has the threads that run what is written."""
         self.names = Identifiers(reserved)
         self.indices = IndexWriter(self.names)
         self.lines: list[str] = []
@@ -31,8 +33,8 @@ class KernelWriter:
 
     @property
     def thread(self) -> str:
-        """The name of the thread's number in its CTA."""
-        return self.names[self.function.thread_id]
+        """The name of the thread's number in its CTA, or role."""
+        return self.names[self.team.thread_id]
 
     def line(self, text: str) -> None:
         """Write a line."""

@@ -125,11 +125,11 @@ class MakesZeros(OpTrait):
 
 
 class Collective(OpTrait):
-    """All threads of a CTA must reach the op, or none."""
+    """All threads of a CTA, or of a role of it, must reach the op, or none."""
 
 
 class GivesUniform(OpTrait):
-    """The results are the same for all threads of a CTA."""
+    """The results are the same for all threads of a CTA, or of a role of it."""
 
 
 class Feature(StrEnum):
@@ -143,6 +143,7 @@ class Feature(StrEnum):
     CLUSTERS = "operations of clusters"
     MMA = "products of matrices by warps"
     WARPGROUPS = "products of warpgroups"
+    ROLE_REGISTERS = "registers of roles"
 
 
 class NeedsFeature:

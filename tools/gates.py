@@ -199,7 +199,7 @@ def _asked_bytes(op: Operation, function: kernel.FuncOp) -> int:
         if access.memory is None and not (access.by_proxy or access.is_atomic)
     )
     size = sum(sizes)
-    return size * math.prod(_trips(op)) * function.num_blocks * function.num_threads if size else 0
+    return size * math.prod(_trips(op)) * function.num_blocks * kernel.team_of(op).num_threads if size else 0
 
 
 def _size(buffer: SSAValue) -> int:

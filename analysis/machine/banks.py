@@ -275,7 +275,7 @@ def kernel_wavefronts(function: kernel.FuncOp) -> dict[Operation, Wavefronts]:
             around, guards = _context(op, function)
             conditions = () if access.where is None else condition_forms(*access.where)
             forms = tuple(forms_of(access.map, access.indices))
-            lanes = Lanes((function.thread_id,), forms, (*conditions, *guards), (function.block_id, *around))
+            lanes = Lanes((kernel.team_of(op).thread_id,), forms, (*conditions, *guards), (function.block_id, *around))
             if (wavefronts := lanes.wavefronts(loop.memref_of(access.buffer), access.width)) is not None:
                 found[op] = found.get(op, Wavefronts()) + wavefronts
     return found

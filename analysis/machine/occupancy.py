@@ -9,8 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deplodock.analysis.machine.targets import PARTITIONS, REGISTER_UNIT, RESERVED, SHARED_UNIT, WARP
+from deplodock.analysis.machine.targets import (
+    FIRST_WITH,
+    LAST_WITH,
+    PARTITIONS,
+    REGISTER_UNIT,
+    RESERVED,
+    SHARED_UNIT,
+    WARP,
+    capability,
+)
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.roles import REGISTERS
 
 THREAD_UNIT = REGISTER_UNIT // WARP
 """The registers in which a thread is given them."""
@@ -47,6 +58,26 @@ def register_limit(target: TargetAttr, threads: int, ctas: int) -> int:
     each = target.fact("registers_per_sm") // PARTITIONS // warps
     limit = min(each // REGISTER_UNIT * THREAD_UNIT, target.fact("registers_per_thread"))
     return limit if _by_registers(target, threads, limit) >= ctas else 0
+
+
+def role_registers(target: TargetAttr, readers: int, producers: int, ctas: int) -> tuple[int, int] | None:
+    """The registers of a thread that copies and of one that reads, where `ctas` CTAs of both share an SM.
+
+    The producers keep the fewest there are, the readers get what is left of what the CTA starts with. None where the
+    target gives roles no registers of their own, or the readers would not have more than without.
+    """
+    if not FIRST_WITH[Feature.ROLE_REGISTERS] <= capability(target) <= LAST_WITH[Feature.ROLE_REGISTERS]:
+        return None
+    threads = readers + producers
+    start = start_registers(target, threads, ctas)
+    left = (start * threads - REGISTERS[0] * producers) // readers // THREAD_UNIT * THREAD_UNIT
+    most = min(left, target.fact("registers_per_thread") // THREAD_UNIT * THREAD_UNIT)
+    return (REGISTERS[0], most) if most > start else None
+
+
+def start_registers(target: TargetAttr, threads: int, ctas: int) -> int:
+    """The registers that a thread starts with where roles change them: as many as `ctas` CTAs leave to each."""
+    return register_limit(target, threads, ctas) // THREAD_UNIT * THREAD_UNIT
 
 
 def threads_of_sm(threads: int) -> int:

@@ -70,11 +70,16 @@ FIRST_WITH = {
     Feature.CLUSTERS: FIRST_CLUSTERS,
     Feature.MMA: FIRST_MMA,
     Feature.WARPGROUPS: 90,
+    Feature.ROLE_REGISTERS: 90,
 }
 """The first compute capability with what an operation needs (PTX ISA, "Target ISA Notes")."""
 
-LAST_WITH = {Feature.WARPGROUPS: 90}
-"""The last one, where there is one (ibid., `wgmma.mma_async`: sm_90a alone)."""
+LAST_WITH = {Feature.WARPGROUPS: 90, Feature.ROLE_REGISTERS: 90}
+"""The last one, where there is one (ibid., `wgmma.mma_async`: sm_90a alone; `setmaxnreg`: of ours, sm_90a alone)."""
+
+PRODUCT_REGISTERS = 26
+"""The registers that a product of a warpgroup takes besides its accumulators: with fewer at the start of a kernel ptxas
+gives up, even where a role gets more later (ptxas of CUDA 13.0, error C7602, for 64 and 128 accumulators)."""
 
 FIRST_TRY_WAIT = 90
 """The first compute capability on which a wait for a phase suspends the thread (PTX ISA, `mbarrier.try_wait`)."""

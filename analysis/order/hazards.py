@@ -19,10 +19,9 @@ meet. So is a loop with arrivals at phases and waits for them, once for each len
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TypeAlias
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -35,13 +34,13 @@ from deplodock.analysis.access.shared_accesses import (
     slot_of,
 )
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Atom, Linear, bounds_of, forms_of, value_range
-from deplodock.analysis.affine.ranges import Range
+from deplodock.analysis.affine.linear import Linear, bounds_of, forms_of, value_range
 from deplodock.analysis.machine.targets import WARP
-from deplodock.analysis.operations import ancestors
-from deplodock.analysis.order.ownership import Path, thread_of
+from deplodock.analysis.operations import ancestors, label
+from deplodock.analysis.order.meetings import Meetings
 from deplodock.analysis.order.phases import PhaseFault, Slot, period, phase_forms, threads_where
 from deplodock.analysis.order.state import State
+from deplodock.analysis.order.turns import Cursor, Fault, LoopPosition, Pause, Turn, Walk, deadlock, next_turn, skip
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import Landing, accesses_of
@@ -62,13 +61,11 @@ from deplodock.dialects.kernel.order import (
     order_of,
 )
 
-Fault: TypeAlias = Hazard | MissingFence | PhaseFault
-"""What is wrong with the order of a kernel's accesses of shared memory."""
-
 
 def first_hazard(function: kernel.FuncOp) -> Fault | None:
     """The first pair of accesses of a kernel that nothing orders, or use of a phase that is wrong, or None."""
-    return next(_Walk(function).block(function.body.block, State()), None)
+    found = _Walk(function).block(function.body.block, State())
+    return next((fault for fault in found if not isinstance(fault, Pause)), None)
 
 
 class _Walk:
@@ -76,8 +73,13 @@ class _Walk:
 
     def __init__(self, function: kernel.FuncOp) -> None:
         self._function = function
-        self._thread = function.thread_id
-        self._threads = function.num_threads
+        self._meetings = Meetings(function)
+        self._at = LoopPosition()
+        """Where the walk is, in the role that is walked now."""
+        self._turns: Sequence[Turn] = ()
+        """The roles that are walked."""
+        self._changed = 0
+        """How often a guard has changed in a loop of a role."""
         ops = list(function.walk())
         self._orders = {op: found for op in ops if (found := order_of(op)) is not None}
         products = [access for op in ops for access in accesses_of(op) if access.lands is Landing.PRODUCT]
@@ -90,26 +92,18 @@ class _Walk:
         self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[SharedAccess]] = {}
         self._repeats: dict[Operation, int | None] = {}
-        self._fixed: dict[SSAValue, int] = {}
         self._endless: set[SSAValue] = set()
-        """The variables among them of loops without a known end."""
+        """The variables of loops without a known end that are walked iteration by iteration."""
         self._lengths: list[tuple[Linear, int]] = []
         """The bounds of the loops with phases around whose length varies from CTA to CTA, and the length now."""
-        self._around: list[SSAValue] = []
-        """The variables of the loops around that are taken for all iterations at once, since the last fixed one."""
-        self._issued: set[SharedAccess] = set()
-        """The copies issued in those loops so far."""
         self._most_pending: dict[Landing, int] = dict.fromkeys((Landing.GROUP, Landing.PRODUCT), 0)
         """The groups that waits leave in flight at most."""
         for order in self._orders.values():
             if isinstance(order, WaitGroups):
                 self._most_pending[order.of] = max(order.pending, self._most_pending[order.of])
         self._relevant: dict[Block, list[Operation]] = {}
-        self._owners: dict[SharedAccess, Path | None] = {}
-        self._told: dict[tuple[SharedAccess, SSAValue], bool] = {}
-        self._ranges: dict[SharedAccess, list[Range | None]] = {}
 
-    def block(self, block: Block, state: State) -> Iterator[Fault]:
+    def block(self, block: Block, state: State) -> Walk:
         """The hazards of a block after `state`, which becomes what it leaves."""
         for op in self._relevant_ops(block):
             match op:
@@ -120,13 +114,31 @@ class _Walk:
                     yield from self._all(op, state) if period is None else self._stepwise(op, period, state)
                 case loop.GuardOp():
                     yield from self._guard(op, state)
+                case kernel.RolesOp():
+                    yield from self._roles(op, state)
                 case _:
                     if op in self._accesses:
                         yield from self._access(op, state)
                     if op in self._orders:
                         yield from self._order(op, self._orders[op], state)
 
-    def _access(self, op: Operation, state: State) -> Iterator[Fault]:
+    def _roles(self, op: kernel.RolesOp, state: State) -> Walk:
+        """Walk the roles in turns."""
+        states = state.split(len(op.roles))
+        turns = [Turn(role, self.block(role.body.block, own)) for role, own in zip(op.roles, states, strict=True)]
+        self._turns, outer, turn = turns, self._at, None
+        while (turn := next_turn(turns, turn)) is not None:
+            self._at = turn.place
+            step = next(turn.walk, None)
+            while step is not None and not isinstance(step, Pause):
+                yield step
+                step = next(turn.walk, None)
+            turn.pause, turn.is_done = step, step is None
+        self._turns, self._at = (), outer
+        if not all(turn.is_done for turn in turns):
+            yield deadlock(turns)
+
+    def _access(self, op: Operation, state: State) -> Walk:
         accesses = self._accesses_now(op)
         is_by_proxy = any(access.by_proxy for access in accesses)
         for access in accesses:
@@ -134,33 +146,37 @@ class _Walk:
                 yield from self._sum(access, state)
                 continue
             for other in state.copies_in_flight():
-                if self._meet(other, access) and not (other in self._issued and self._is_repeated(other, access)):
+                if self._meetings.meet(other, access) and not self._is_of_another_step(other, access):
                     yield Hazard(other, access, is_in_flight=True)
-            for other in state.products:
-                if access.writes and self._meet(other, access):
+            for other in state.products_in_flight():
+                if access.writes and self._meetings.meet(other, access):
                     yield Hazard(other, access, is_in_flight=True)
-            for other in state.pending:
-                if self._conflict(other, access):
+            for other in state.unknown():
+                if self._meetings.conflict(other, access):
                     yield Hazard(other, access)
-            for other in (*state.unfenced, *state.exposed):
-                if is_by_proxy and self._meet(other, access):
+            for other in state.unseen():
+                if is_by_proxy and self._meetings.meet(other, access):
                     yield MissingFence(other, access)
         for access in accesses:
             if access.lands is None:
                 self._happen(access, state)
             elif access.lands is not Landing.PHASE:
                 state.groups(access.lands).opened[access] = None
-                if self._around and access.lands is Landing.GROUP:
-                    self._issued.add(access)
+                if self._at.around and access.lands is Landing.GROUP:
+                    self._at.issued.add(access)
 
-    def _sum(self, access: SharedAccess, state: State) -> Iterator[Fault]:
+    def _is_of_another_step(self, first: SharedAccess, second: SharedAccess) -> bool:
+        """Whether an access is the same one of another iteration of the loops around, which are walked at once."""
+        return first in self._at.issued and self._meetings.is_repeated(first, second, self._at.around)
+
+    def _sum(self, access: SharedAccess, state: State) -> Walk:
         """An access of accumulators, which products add to one after the other."""
         is_product = access.lands is Landing.PRODUCT
         for other in state.unready if is_product else state.products:
-            if self._meet(other, access):
+            if self._meetings.meet(other, access):
                 yield MissingFence(other, access) if is_product else Hazard(other, access, is_in_flight=True)
 
-    def _order(self, op: Operation, order: Order, state: State) -> Iterator[Fault]:
+    def _order(self, op: Operation, order: Order, state: State) -> Walk:
         """What an operation orders."""
         match order:
             case Meet():
@@ -196,7 +212,7 @@ class _Walk:
             access: None for access in state.unfenced if not is_all and access.since.parent is not op.parent
         }
 
-    def _phase(self, op: Operation, use: UsesPhase, state: State) -> Iterator[PhaseFault]:
+    def _phase(self, op: Operation, use: UsesPhase, state: State) -> Walk:
         """Arrive at a phase, with bytes or copies, or wait for one."""
         place = self._now(forms_of(*use.slot)[0])
         slot = state.slots.get((mbarrier_of(use.barrier), place.constant))
@@ -207,45 +223,54 @@ class _Walk:
         if count is None:
             yield PhaseFault(op, "stands under a condition that leaves open how many threads reach it")
             return
+        completed = slot.completed
         match use:
             case CompleteBytes():
                 if count != 1:
-                    yield PhaseFault(op, f"is issued by {count} threads; guard it with `%thread < 1`")
+                    thread = label(self._meetings.team(op).thread_id)
+                    yield PhaseFault(op, f"is issued by {count} threads; guard it with `{thread} < 1`")
                 slot.arrive(0, copies=[box for box in self._accesses_now(op) if box.writes], bytes=-use.bytes)
             case ArriveCopies():
                 copies = state.copies.take()
                 state.exposed |= dict.fromkeys(copy for copy in copies if copy.buffer in self._boxed)
                 slot.arrive(count, copies=copies)
             case Arrive():
-                is_all = use.is_warp or count == self._threads
-                slot.arrive(count, state.now if is_all else -1, bytes=use.bytes * count)
+                is_all = use.is_warp or count == self._meetings.team(op).num_threads
+                slot.arrive(count, state.known() if is_all else None, bytes=use.bytes * count)
                 state.now += 1
                 state.hand_over()
             case WaitPhase():
                 parity = self._now(forms_of(*use.parity)[0])
                 if parity.terms:
                     yield PhaseFault(op, "must have a parity that loops determine")
-                elif (reason := slot.wait(op, parity.constant)) is not None:
+                    return
+                if state.others and not slot.is_over(parity.constant):
+                    yield Pause(op, slot, parity.constant)
+                is_all = count == self._meetings.team(op).num_threads
+                if (reason := slot.wait(op, parity.constant, is_all)) is not None:
                     yield PhaseFault(op, reason)
-                state.forget(slot.known)
+                state.learn(slot.known)
+        if state.others and slot.completed > completed:
+            yield Pause(op, slot)
 
     def _arrivals(self, op: Operation, use: UsesPhase) -> int | None:
         """How many arrivals or threads reach an operation, None if that is not known.
 
-        Only single arrivals and copies of boxes may leave threads out.
+        Single arrivals, copies of boxes and waits may leave threads out.
         """
+        team = self._meetings.team(op)
         made = mbarrier_of(use.barrier)
         inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
         guards = [around for around in inside if isinstance(around, loop.GuardOp)]
         conditions = [self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard)]
-        count = threads_where(conditions, self._thread, self._threads)
-        if isinstance(use, CompleteBytes) or (isinstance(use, Arrive) and not use.is_warp):
+        count = threads_where(conditions, team.thread_id, team.num_threads)
+        if isinstance(use, CompleteBytes | WaitPhase) or (isinstance(use, Arrive) and not use.is_warp):
             return count
-        if count is None or count < self._threads:
+        if count is None or count < team.num_threads:
             return None
         return -(-count // WARP) if isinstance(use, Arrive) else count
 
-    def _guard(self, op: loop.GuardOp, state: State) -> Iterator[Fault]:
+    def _guard(self, op: loop.GuardOp, state: State) -> Walk:
         holds = self._holds(op)
         if holds is False:
             return
@@ -254,22 +279,26 @@ class _Walk:
         if holds is None:
             state.join(before)
 
-    def _all(self, op: loop.ForOp, state: State) -> Iterator[Fault]:
+    def _all(self, op: loop.ForOp, state: State) -> Walk:
         trips = op.trips
         before = None if trips else state.copy()
-        self._around.append(op.iv)
+        self._at.around.append(op.iv)
         for _ in range(1 if trips == 1 else 2):
             yield from self.block(op.body.block, state)
-        self._around.pop()
-        if not self._around:
-            self._issued = set()
+        self._at.around.pop()
+        if not self._at.around:
+            self._at.issued = set()
         if before is not None:
             state.join(before)
 
-    def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Iterator[Fault]:
+    def _stepwise(self, op: loop.ForOp, period: int, state: State) -> Walk:
         """Walk the iterations of a loop one by one; one with phases whose length the block id says, at each length."""
         bounds = bounds_of(op)
         phases = self._phases(op)
+        if state.others and phases and op.trips is None:
+            first = next(inner for inner in op.body.walk() if isinstance(self._orders.get(inner), UsesPhase))
+            yield PhaseFault(first, "stands in a loop of a role whose length varies")
+            return
         is_of_block = len(bounds) == 1 and set(bounds[0].roots()) == {self._function.block_id}
         if op.trips is not None or not phases or not is_of_block or bounds[0].range() is None:
             yield from self._steps(op, period, op.trips, state)
@@ -278,7 +307,7 @@ class _Walk:
         used = {mbarrier_of(inner.barrier) for inner in phases}
         state.slots = {place: slot for place, slot in state.slots.items() if place[0] not in used}
 
-    def _each_length(self, op: loop.ForOp, period: int, bound: Linear, state: State) -> Iterator[Fault]:
+    def _each_length(self, op: loop.ForOp, period: int, bound: Linear, state: State) -> Walk:
         """Walk a loop at each length that it may have, until longer ones only repeat what shorter ones do.
 
         What it leaves of phases depends on the length, so nothing may use its barriers afterwards.
@@ -300,7 +329,9 @@ class _Walk:
             if len(repeating) == distance // step:
                 return
 
-    def _steps(self, op: loop.ForOp, period: int, trips: int | None, state: State) -> Generator[Fault, None, bool]:
+    def _steps(
+        self, op: loop.ForOp, period: int, trips: int | None, state: State
+    ) -> Generator[Fault | Pause, None, bool]:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes.
 
         A loop whose end varies may end after each of them. Returns whether iterations were skipped.
@@ -311,31 +342,40 @@ class _Walk:
         if most is None:
             self._endless.add(op.iv)
         after = state.copy()
-        around, issued = self._around, self._issued
-        self._around, self._issued = [], set()
-        seen: dict[tuple[int, tuple[Hashable, ...]], int] = {}
-        i, has_skipped = 0, False
-        while most is None or i < most:
-            if i in changes:
+        around, issued = self._at.around, self._at.issued
+        self._at.around, self._at.issued = [], set()
+        cursor = Cursor(op.iv, period, changes)
+        self._at.loops.append(cursor)
+        seen: dict[tuple[Hashable, ...], list[int]] = {}
+        has_skipped = False
+        while most is None or cursor.now < most:
+            if cursor.now in changes:
                 seen = {}
-            key = (i % period, state.key())
-            end = min((change for change in changes if change > i), default=None)
+                self._changed += bool(state.others)
+            places = [turn.place for turn in self._turns] or [self._at]
+            key = (
+                self._changed,
+                *(place.key() for place in places),
+                *(turn.key() for turn in self._turns),
+                state.key(),
+            )
             if key in seen:
-                if end is None:
+                if cursor.end is None:
                     break
-                i += (end - i) // (i - seen[key]) * (i - seen[key])
-                seen, has_skipped = {}, True
-                if i == end:
+                if skip(places, seen[key], cursor):
+                    seen, has_skipped = {}, True
                     continue
-            seen[key] = i
-            self._fixed[op.iv] = i
+            seen[key] = [each.now for place in places for each in place.loops]
+            self._at.fixed[op.iv] = cursor.now
             yield from self.block(op.body.block, state)
             if trips is None:
                 after.join(state)
-            i += 1
-        self._fixed.pop(op.iv, None)
-        self._around, self._issued = around, issued
+            cursor.now += 1
+        self._at.fixed.pop(op.iv, None)
+        self._at.loops.pop()
+        self._at.around, self._at.issued = around, issued
         if trips is None:
+            after.slots = state.slots if state.others else after.slots
             state.become(after)
         return has_skipped
 
@@ -395,13 +435,13 @@ class _Walk:
 
     def _accesses_now(self, op: Operation) -> list[SharedAccess]:
         """The accesses of an operation in this iteration: a ring's slot, and where a box goes, are numbers."""
-        now = (op, tuple(self._fixed.values()))
+        now = (op, tuple(self._at.fixed.values()))
         if now not in self._placed:
             self._placed[now] = [self._one(self._access_now(access)) for access in self._accesses[op]]
         return self._placed[now]
 
     def _access_now(self, access: SharedAccess) -> SharedAccess:
-        if not self._fixed or not access.subscripts:
+        if not self._at.fixed or not access.subscripts:
             return access
         first, *rest = access.subscripts
         if access.by_proxy:
@@ -417,52 +457,10 @@ class _Walk:
 
         A loop without a known end would never repeat its state if it counted through anything but the slots.
         """
-        for root, value in self._fixed.items():
+        for root, value in self._at.fixed.items():
             if form.depends_on(root) and (is_slot or root not in self._endless):
                 form = form.substitute(root, Linear(constant=value))
         return form
-
-    def _conflict(self, first: SharedAccess, second: SharedAccess) -> bool:
-        if not (first.writes or second.writes) or not self._meet(first, second):
-            return False
-        owner = self._owner(first)
-        return owner is None or owner != self._owner(second)
-
-    def _meet(self, first: SharedAccess, second: SharedAccess) -> bool:
-        """Whether two accesses may touch the same element: the same buffer, and no subscript that is never equal."""
-        if first.buffer is not second.buffer:
-            return False
-        pairs = zip(self._range(first), self._range(second), strict=True)
-        return not any(a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]) for a, b in pairs)
-
-    def _is_repeated(self, first: SharedAccess, second: SharedAccess) -> bool:
-        """Whether two walks of one operation are of different iterations, which their elements tell."""
-        if first is not second:
-            return False
-        roots = [self._thread, *self._around]
-        return all(self._tells(second, root) for root in roots)
-
-    def _tells(self, access: SharedAccess, root: SSAValue) -> bool:
-        """Whether the elements of an access tell the value of a coordinate."""
-        if (access, root) not in self._told:
-            self._told[access, root] = thread_of(root, access.subscripts, access.width) is not None
-        return self._told[access, root]
-
-    def _range(self, access: SharedAccess) -> list[Range | None]:
-        """The least and greatest subscript along each dimension."""
-        if access not in self._ranges:
-            found = [form.range() for form in access.subscripts]
-            self._ranges[access] = [
-                bounds and (bounds[0], bounds[1] + extent - 1)
-                for bounds, extent in zip(found, access.extents, strict=True)
-            ]
-        return self._ranges[access]
-
-    def _owner(self, access: SharedAccess) -> Path | None:
-        if access not in self._owners and not access.is_remote:
-            subscripts = () if access.by_proxy else access.subscripts
-            self._owners[access] = thread_of(self._thread, subscripts, access.width, _zeros(access.op))
-        return self._owners.get(access)
 
     def _relevant_ops(self, block: Block) -> list[Operation]:
         """The operations of a block that touch or order shared memory, or hold some that do."""
@@ -471,17 +469,6 @@ class _Walk:
         return self._relevant[block]
 
     def _is_relevant(self, op: Operation) -> bool:
-        if isinstance(op, loop.ForOp | loop.GuardOp):
+        if isinstance(op, loop.ForOp | loop.GuardOp | kernel.RolesOp | kernel.Team):
             return any(self._is_relevant(inner) for inner in op.body.block.ops)
         return op in self._accesses or op in self._orders
-
-
-def _zeros(op: Operation) -> list[Atom]:
-    """The ids, loop variables and remainders that guards around an operation leave at 0."""
-    found: list[Atom] = []
-    for guard in ancestors(op):
-        for form in conditions_of(guard) if isinstance(guard, loop.GuardOp) else ():
-            bounds = form.range()
-            if bounds is not None and bounds[0] == form.constant == -1 and len(form.terms) == 1:
-                found.append(form.terms[0][0])
-    return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -27,19 +27,33 @@ class PhaseFault:
         return f"{self.op.name} {self.reason}"
 
 
+Times: TypeAlias = Mapping[int, int]
+"""A time of some teams of threads, by their numbers: what all threads of a team did until then is over."""
+
+
+def later(times: Times, others: Times) -> dict[int, int]:
+    """The later one of two times of each team."""
+    return {**times, **{team: max(time, times.get(team, time)) for team, time in others.items()}}
+
+
+def ranked(times: Times, rank: Mapping[tuple[int, int], int]) -> Hashable:
+    """What tells times apart of which only the order counts."""
+    return frozenset((team, rank[team, time]) for team, time in times.items())
+
+
 @dataclass
 class Slot(Generic[Copy]):
-    """One barrier. Times count arrivals of all threads: what all did before a time is known by those who wait."""
+    """One barrier. Times count the arrivals of all threads of a team: those who wait know what came before."""
 
     arrivals: int
     arrived: int = 0
     bytes: int = 0
     """The bytes that the current phase still expects."""
     completed: int = 0
-    given: int = -1
-    """The time that the arrivals at the current phase make known."""
-    known: int = -1
-    """The time that the completed phases make known."""
+    given: Times = field(default_factory=dict[int, int])
+    """The times that the arrivals at the current phase make known."""
+    known: Times = field(default_factory=dict[int, int])
+    """The times that the completed phases make known."""
     arriving: dict[Copy, None] = field(default_factory=dict[Copy, None])
     """The copies that arrive at the current phase."""
     landed: dict[Copy, None] = field(default_factory=dict[Copy, None])
@@ -52,20 +66,25 @@ class Slot(Generic[Copy]):
         times = (self.arrivals, self.arrived, self.bytes, self.completed, self.given, self.known)
         return Slot(*times, dict(self.arriving), dict(self.landed), dict(self.met))
 
-    def arrive(self, count: int, time: int = -1, copies: Sequence[Copy] = (), bytes: int = 0) -> None:
-        """Let `count` arrivals come, which give a time or copies and expect `bytes` in all; below 0 they bring them."""
+    def arrive(self, count: int, times: Times | None = None, copies: Sequence[Copy] = (), bytes: int = 0) -> None:
+        """Let `count` arrivals come, which give times or copies and expect `bytes` in all; below 0 they bring them."""
         self.arrived += count
         self.bytes += bytes
-        self.given = max(self.given, time)
+        if times:
+            self.given = later(self.given, times)
         self.arriving |= dict.fromkeys(copies)
         while self.arrived >= self.arrivals and not self.bytes:
             self.arrived -= self.arrivals
             self.completed += 1
-            self.known, self.given = max(self.known, self.given), -1
+            self.known, self.given = later(self.known, self.given), {}
             self.landed, self.arriving = self.landed | self.arriving, {}
 
-    def wait(self, op: Operation, parity: int) -> str | None:
-        """Let a wait meet the last phase. Returns what is wrong with that, or None."""
+    def is_over(self, parity: int) -> bool:
+        """Whether a wait for a phase of this parity ends now."""
+        return self.completed % 2 != parity % 2
+
+    def wait(self, op: Operation, parity: int, is_all: bool = True) -> str | None:
+        """Let a wait of all threads of a team, or some, meet the last phase. Returns what is wrong, or None."""
         if self.completed % 2 == parity % 2 and self.arrived >= self.arrivals:
             wrong = f"{self.bytes} bytes more" if self.bytes > 0 else f"{-self.bytes} bytes less"
             return (
@@ -83,17 +102,17 @@ class Slot(Generic[Copy]):
                 "as it has met the phases before"
             )
         self.met[op] = self.completed + 1
-        self.landed = {}
+        if is_all:
+            self.landed = {}
         return None
 
-    def times(self) -> tuple[int, int]:
-        """The times that it holds."""
-        return self.given, self.known
-
-    def key(self, rank: dict[int, int]) -> tuple[Hashable, ...]:
+    def key(self, rank: Mapping[tuple[int, int], int]) -> tuple[Hashable, ...]:
         """What tells slots apart, with times as ranks and phases modulo 2."""
         met = frozenset((op, self.completed - count) for op, count in self.met.items())
-        counts = self.arrived, self.bytes, self.completed % 2, rank[self.given], rank[self.known]
+        given, known = (
+            frozenset((each[0], rank[each]) for each in times.items()) for times in (self.given, self.known)
+        )
+        counts = self.arrived, self.bytes, self.completed % 2, given, known
         return *counts, frozenset(self.arriving), frozenset(self.landed), met
 
 

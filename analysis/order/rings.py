@@ -51,6 +51,8 @@ def closes_group(copy: CopyOp) -> bool:
 
 def refills(copy: CopyOp) -> bool:
     """Whether a copy is the first of its step in its block, and takes a slot that another step may have had."""
+    if isinstance(copy.ring.owner, RingOp) and copy.ring.owner.has_producer:
+        return _same_step(copy)[0] is copy
     return _same_step(copy)[0] is copy and any(
         isinstance(use.operation, WaitOp) and use.operation.parent is copy.parent for use in copy.ring.uses
     )
@@ -110,6 +112,8 @@ def faults(ring: RingOp) -> Iterator[Fault]:
             if not engine_of(copy):
                 yield Fault(copy, "only async and tma copies arrive at the phases of an mbarrier ring")
     for copy in copies:
+        if ring.has_producer and not copy.is_tma:
+            yield Fault(copy, "a producer copies in boxes, and this comes otherwise")
         if copy.is_tma and not ring.is_mbarrier:
             yield Fault(copy, "tma copies arrive at phases, which only an mbarrier ring has")
     if len(waits) != 1:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from xdsl.ir import Operation
 
 from deplodock.analysis.access.shared_accesses import SharedAccess
-from deplodock.analysis.order.phases import Slot
+from deplodock.analysis.order.phases import Slot, Times, later, ranked
 from deplodock.dialects.interfaces import Landing
 
 
@@ -84,15 +84,30 @@ class State:
     unready: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
     """Writes of accumulators that their threads have not fenced from products."""
 
+    number: int = 0
+    """The team of threads whose state it is: 0 for all threads of a CTA, 1 and more for those of its roles."""
+    heard: Times = field(default_factory=dict[int, int])
+    """The times of the other teams that this one knows."""
+    others: Sequence[State] = ()
+    """The states of the other teams, which have the same slots."""
+
     def groups(self, of: Landing) -> Groups:
         """The groups of copies, or of products."""
         return self.products if of is Landing.PRODUCT else self.copies
+
+    def split(self, teams: int) -> list[State]:
+        """The states of so many teams that go on from here, with the same slots."""
+        found = [State(slots=self.slots, number=number) for number in range(1, teams + 1)]
+        for each in found:
+            each.others = (self, *(other for other in found if other is not each))
+        return found
 
     def copy(self) -> State:
         """A state that changes apart from this one."""
         slots = {place: slot.copy() for place, slot in self.slots.items()}
         fences = dict(self.unfenced), dict(self.exposed), dict(self.unready)
-        return State(dict(self.pending), self.copies.copy(), self.products.copy(), slots, self.now, *fences)
+        groups = self.copies.copy(), self.products.copy()
+        return State(dict(self.pending), *groups, slots, self.now, *fences, self.number, dict(self.heard), self.others)
 
     def become(self, other: State) -> None:
         """Take over the other state."""
@@ -108,32 +123,72 @@ class State:
         self.now = max(self.now, other.now)
         self.unfenced, self.exposed = self.unfenced | other.unfenced, self.exposed | other.exposed
         self.unready = self.unready | other.unready
+        self.heard = {team: min(time, other.heard[team]) for team, time in self.heard.items() if team in other.heard}
 
     def meet(self) -> None:
-        """All threads meet, and see what the others did."""
-        self.pending = {}
+        """All threads of the team meet, and see what the others did."""
+        if self.others:
+            self.heard = later(self.heard, {self.number: self.now})
+            self.now += 1
+        else:
+            self.pending = {}
         self.hand_over()
 
     def hand_over(self) -> None:
         """Threads let others go on; what they did not fence stays so."""
         self.exposed, self.unfenced = self.exposed | self.unfenced, {}
 
+    def known(self) -> Times:
+        """The times that all threads of the team know when they arrive: what they did so far is over then."""
+        return later(self.heard, {self.number: self.now})
+
+    def learn(self, times: Times) -> None:
+        """All threads of the team know times."""
+        if self.others:
+            self.heard = later(self.heard, times)
+        elif self.number in times:
+            self.pending = {access: last for access, last in self.pending.items() if last > times[self.number]}
+
+    def unknown(self) -> Iterator[SharedAccess]:
+        """The accesses that not all threads of the team know to be over."""
+        if not self.others:
+            yield from self.pending
+            return
+        for each in (self, *self.others):
+            heard = self.heard.get(each.number, -1)
+            yield from (access for access, time in each.pending.items() if time > heard)
+
     def copies_in_flight(self) -> Iterator[SharedAccess]:
         """The copies that have not landed."""
-        yield from self.copies
+        for each in (self, *self.others):
+            yield from each.copies
         for slot in self.slots.values():
             yield from slot.arriving
             yield from slot.landed
 
-    def forget(self, time: int) -> None:
-        """All threads know that what happened until a time is over."""
-        self.pending = {access: last for access, last in self.pending.items() if last > time}
+    def products_in_flight(self) -> Iterator[SharedAccess]:
+        """What products read and add to."""
+        for each in (self, *self.others):
+            yield from each.products
+
+    def unseen(self) -> Iterator[SharedAccess]:
+        """The writes that the asynchronous proxy may not see."""
+        for each in (self, *self.others):
+            yield from each.unfenced
+            yield from each.exposed
 
     def key(self) -> tuple[Hashable, ...]:
-        """What tells states apart; of times only the order counts."""
-        held = [time for slot in self.slots.values() for time in slot.times()]
-        rank = {time: i for i, time in enumerate(sorted({*self.pending.values(), *held}))}
-        pending = frozenset((access, rank[time]) for access, time in self.pending.items())
+        """What tells states apart, of all teams together; of times only the order counts."""
+        states = (self, *self.others)
+        held = {time for slot in self.slots.values() for times in (slot.given, slot.known) for time in times.items()}
+        held |= {time for each in states for time in each.heard.items()}
+        held |= {(each.number, time) for each in states for time in each.pending.values()}
+        rank = {time: i for i, time in enumerate(sorted(held))}
         slots = tuple(slot.key(rank) for slot in self.slots.values())
+        return (slots, *(each.own_key(rank) for each in states))
+
+    def own_key(self, rank: Mapping[tuple[int, int], int]) -> tuple[Hashable, ...]:
+        """What tells states of this team apart, less the slots."""
+        pending = frozenset((access, rank[self.number, time]) for access, time in self.pending.items())
         fences = frozenset(self.unfenced), frozenset(self.exposed), frozenset(self.unready)
-        return (pending, slots, fences, self.copies.key(), self.products.key())
+        return (pending, ranked(self.heard, rank), fences, self.copies.key(), self.products.key())

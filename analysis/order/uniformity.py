@@ -18,11 +18,15 @@ from deplodock.dialects.kernel.order import Meet, order_of
 def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
     """The guard or loop around an operation whose condition or bound may differ between threads of a CTA, or None.
 
-    Threads of a whole cluster meet at a cluster barrier.
+    In a role those are the threads of the role. Threads of a whole cluster meet at a cluster barrier: a role leaves
+    some out.
     """
     order = order_of(op)
-    size = function.cluster_size if isinstance(order, Meet) and order.is_cluster else 1
+    is_of_cluster = isinstance(order, Meet) and order.is_cluster
+    size = function.cluster_size if is_of_cluster else 1
     for parent in ancestors(op, below=function):
+        if isinstance(parent, kernel.Team) and is_of_cluster:
+            return parent
         if isinstance(parent, loop.GuardOp) and not _is_uniform(parent.conditions.data, parent.indices, function, size):
             return parent
         if isinstance(parent, loop.ForOp) and not _is_uniform(parent.bound.data, parent.bound_operands, function, size):

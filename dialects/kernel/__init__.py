@@ -67,6 +67,7 @@ from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.dialects.kernel.move import MoveOp
+from deplodock.dialects.kernel.roles import RoleOp, RolesOp, Team
 from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.kernel.wgmma import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
@@ -91,8 +92,11 @@ __all__ = [
     "MbarrierType",
     "MmaOp",
     "MoveOp",
+    "RoleOp",
+    "RolesOp",
     "ShuffleXorOp",
     "TargetAttr",
+    "Team",
     "TensorMapOp",
     "TensorMapType",
     "TicketOp",
@@ -104,6 +108,7 @@ __all__ = [
     "WgmmaOp",
     "WgmmaWaitOp",
     "functions",
+    "team_of",
 ]
 
 
@@ -158,7 +163,7 @@ class TargetAttr(ParametrizedAttribute):
 
 
 @op_definition
-class FuncOp(IRDLOperation, IntroducesIndices):
+class FuncOp(IRDLOperation, IntroducesIndices, Team):
     """A function that every thread of a grid runs. The last two arguments of its body are the block and thread ids.
 
     The grid is one-dimensional: ids of several axes are computed from these two. `occupancy` is the number of CTAs per
@@ -232,12 +237,25 @@ class FuncOp(IRDLOperation, IntroducesIndices):
         return self.num_threads if index is self.thread_id else None
 
     @property
+    def ctas_per_sm(self) -> int:
+        """The wanted CTAs per SM, 1 by default."""
+        return 1 if self.occupancy is None else self.occupancy.value.data
+
+    @property
+    def roles(self) -> Sequence[RoleOp]:
+        """The roles of its threads, none where all run the same."""
+        last = self.body.block.last_op
+        return last.roles if isinstance(last, RolesOp) else ()
+
+    @property
     def cluster_size(self) -> int:
         """The number of CTAs of a cluster, 1 without clusters."""
         return 1 if self.cluster is None else self.cluster.value.data
 
     def verify_(self) -> None:
         types = [arg.type for arg in self.body.block.args]
+        if self.roles and (split := sum(role.num_threads for role in self.roles)) != self.num_threads:
+            raise VerifyException(f"the roles have {split} threads together, and a CTA {self.num_threads}")
         if types != [*self.function_type.inputs, IndexType(), IndexType()]:
             raise VerifyException(
                 "the body must take the function's arguments, then the block and thread ids of type index"
@@ -390,10 +408,20 @@ def functions(module: ModuleOp) -> list[FuncOp]:
     return [op for op in module.ops if isinstance(op, FuncOp)]
 
 
+def team_of(op: Operation) -> Team:
+    """What has the threads that run an operation of a kernel: its role, or else the kernel."""
+    around = op
+    while not isinstance(around, Team):
+        parent = around.parent_op()
+        assert parent is not None, "the operation is in a kernel"
+        around = parent
+    return around
+
+
 Kernel = Dialect(
     "kernel",
     [
-        *(FuncOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, MmaOp),
+        *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, MmaOp),
         *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
         *(CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),

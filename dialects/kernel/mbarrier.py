@@ -188,7 +188,7 @@ class WaitPhaseOp(IRDLOperation, OrdersAccesses):
     slot = prop_def(AffineMapAttr)
     parity = prop_def(AffineMapAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(OrdersSharedMemory(), Collective())
+    traits = traits_def(OrdersSharedMemory())
     assembly_format = (
         "$barrier custom<Subscript>($slot_indices, $slot) `,` custom<Index>($parity_indices, $parity) attr-dict"
     )

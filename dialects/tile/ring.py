@@ -65,26 +65,37 @@ class RingType(ParametrizedAttribute, TypeAttribute):
 class RingOp(IRDLOperation):
     """A ring of `depth` slots, none of them filled.
 
-    Barriers of the CTA keep its steps in order or, for an `mbarrier` ring, phases of barriers in shared memory.
+    Barriers of the CTA keep its steps in order or, for an `mbarrier` ring, phases of barriers in shared memory. With a
+    `producer` a warpgroup of its own makes the copies, as far ahead of the readers as there are slots.
 
         %ring = tile.ring 3
         %ring = tile.ring 3 mbarrier
+        %ring = tile.ring 3 mbarrier producer
     """
 
     name = "tile.ring"
     depth = prop_def(IntegerAttr.constr(i64))
     is_mbarrier = opt_prop_def(UnitAttr, prop_name="mbarrier")
+    has_producer = opt_prop_def(UnitAttr, prop_name="producer")
     ring = result_def(RingType)
     traits = traits_def(AllocatesResult())
-    assembly_format = "$depth (`mbarrier` $mbarrier^)? attr-dict"
+    assembly_format = "$depth (`mbarrier` $mbarrier^)? (`producer` $producer^)? attr-dict"
 
-    def __init__(self, depth: int, *, is_mbarrier: bool = False):
-        properties = {"depth": IntegerAttr(depth, i64), "mbarrier": UnitAttr() if is_mbarrier else None}
-        super().__init__(properties=properties, result_types=[RingType()])
+    def __init__(self, depth: int, *, is_mbarrier: bool = False, has_producer: bool = False):
+        super().__init__(
+            properties={
+                "depth": IntegerAttr(depth, i64),
+                "mbarrier": UnitAttr() if is_mbarrier else None,
+                "producer": UnitAttr() if has_producer else None,
+            },
+            result_types=[RingType()],
+        )
 
     def verify_(self) -> None:
         if self.depth.value.data < 1:
             raise VerifyException(f"a ring has at least one slot, got {self.depth.value.data}")
+        if self.has_producer and not self.is_mbarrier:
+            raise VerifyException("a producer and the readers go on by phases, which only an mbarrier ring has")
 
 
 def depth_of(ring: SSAValue) -> int:

@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.targets import WARP
-from deplodock.analysis.operations import label
+from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.order.rings import (
     closes_group,
     conditions_of,
@@ -41,10 +41,12 @@ from deplodock.analysis.order.rings import (
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
+from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, ThreadBuilder, never_fails, require_expanded
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, tensor_maps
 from deplodock.passes.kernel.lower_stage import move_slab
+from deplodock.passes.kernel.split_roles import PRODUCER, split_roles
 
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together."""
@@ -74,11 +76,12 @@ def lower_copies(launch: tile.LaunchOp) -> None:
     Raises PassFailedException if it is not expanded, or holds a copy that threads and boxes cannot make.
     """
     require_expanded(launch)
-    if not (found := [op for op in launch.body.walk() if isinstance(op, COPIES)]):
+    if not any(isinstance(op, COPIES) for op in launch.body.walk()):
         return
-    builder = CopyBuilder(launch)
+    builder = CopyBuilder(split_roles(launch))
+    found = [op for op in builder.launch.body.walk() if isinstance(op, COPIES)]
     for op in found:
-        builder.block, builder.location = Block(), op.location
+        builder.take_place_of(op)
         _lower(builder, op)
         Rewriter.inline_block(builder.block, InsertPoint.before(op))
     subscripts = dict.fromkeys(value.owner for op in found for value in op.operands)
@@ -92,10 +95,22 @@ class CopyBuilder(ThreadBuilder):
 
     def __init__(self, launch: tile.LaunchOp) -> None:
         super().__init__(launch)
+        self.launch = launch
+        self.elected: Sequence[Condition] = ()
+        """The conditions that leave the thread which issues copies of boxes."""
         self.rings: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         """The barriers of each mbarrier ring: of full slots and of empty ones."""
         self.maps = tensor_maps(launch)
         """The tensor maps of the launch, by the buffer that they describe and their type."""
+
+    def take_place_of(self, op: Operation) -> None:
+        """Append to what will stand in the place of an operation from now on, as the threads that run that."""
+        self.block, self.location = Block(), op.location
+        role = next((around for around in ancestors(op, below=self.launch) if isinstance(around, kernel.Team)), None)
+        if role is not None:
+            self.thread, self.threads = role.thread_id, role.num_threads
+        is_copier = role is not None and role.role_name == PRODUCER
+        self.elected = [] if is_copier else [first_thread(self)]
 
     def place(self, slab: SSAValue) -> SSAValue:
         """Append the allocation of a slab, which stands for it from now on."""
@@ -137,7 +152,7 @@ def _lower_stage(builder: CopyBuilder, op: tile.StageOp) -> None:
 def _fill_at_once(builder: CopyBuilder, op: tile.StageOp, slab: Slab) -> None:
     """Copy a slab in boxes and wait for them, at a barrier of their own."""
     full = builder.add(kernel.MbarrierOp(1, 1), "full")
-    with builder.guarded([first_thread(builder)]):
+    with builder.guarded(builder.elected):
         builder.run(kernel.ArriveOp(full, builder.map([Linear()]), expect=expected_bytes(op)))
         copy_boxes(builder, builder.maps, op, slab, (full, Linear()))
     builder.run(kernel.WaitPhaseOp(full, builder.map([Linear()]), builder.map([Linear()])))
@@ -147,7 +162,8 @@ def _lower_ring(builder: CopyBuilder, op: tile.RingOp) -> None:
     """Append the barriers of an mbarrier ring: a slot is full once its copies landed, empty once all warps read it."""
     if not op.is_mbarrier:
         return
-    depth, warps = op.depth.value.data, -(-builder.threads // WARP)
+    readers = builder.threads - WARPGROUP * bool(op.has_producer)
+    depth, warps = op.depth.value.data, -(-readers // WARP)
     full = builder.add(kernel.MbarrierOp(depth, _filling_arrivals(builder, op)), "full")
     builder.rings[op.ring] = full, builder.add(kernel.MbarrierOp(depth, warps), "empty")
 
@@ -190,7 +206,7 @@ def _fill_slot(builder: CopyBuilder, copies: Sequence[tile.CopyOp], slot: Linear
     """Copy slabs in boxes to a slot of an mbarrier ring."""
     if (barriers := builder.rings.get(copies[0].ring)) is None:
         raise failure(copies[0], "tma copies arrive at phases; the ring must be an mbarrier ring")
-    with builder.guarded([first_thread(builder)]):
+    with builder.guarded(builder.elected):
         bytes = sum(expected_bytes(op) for op in copies)
         builder.run(kernel.ArriveOp(barriers[0], builder.map([slot]), expect=bytes))
         for op in copies:

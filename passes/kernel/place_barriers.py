@@ -55,6 +55,8 @@ def place_barriers(function: kernel.FuncOp) -> None:
         if hazard.is_in_flight:
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}; a wait for it must come first")
         anchor = _anchor(hazard)
+        if isinstance(anchor, kernel.Team):
+            raise DiagnosticException(f"place-barriers: @{name}: {hazard} in another role; only a phase can order them")
         if (around := divergent(anchor, function)) is not None:
             raise DiagnosticException(
                 f"place-barriers: @{name}: {hazard} inside one {around.name} that not all threads "

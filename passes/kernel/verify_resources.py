@@ -8,6 +8,7 @@ Each refusal gives the figure and the limit; the figures come from the kernel al
 * registers that a loop carries from one iteration to the next, the sum of ceil(bytes / 4) over the accumulators that
   are register buffers, against what threads and occupancy leave to one thread. That is a lower bound
   (`passes/kernel/accumulators.py`): what exceeds the limit is spilled in each iteration
+* registers that roles ask for, against those that the CTA starts with; and registers of products, of each thread
 * operations that the architecture does not have: asynchronous copies and barriers with phases below sm_80; boxes,
   expected bytes and clusters below sm_90
 
@@ -28,7 +29,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation
 
-from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, threads_of_sm
+from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, start_registers, threads_of_sm
 from deplodock.analysis.machine.resources import SharedLayout, parameter_bytes, shared_memory
 from deplodock.analysis.machine.targets import (
     CLUSTER_BLOCKS,
@@ -37,6 +38,7 @@ from deplodock.analysis.machine.targets import (
     GRID_BLOCKS,
     LAST_WITH,
     PARAMETER_BYTES,
+    PRODUCT_REGISTERS,
     STATIC_LIMIT,
     capability,
     target_of,
@@ -126,16 +128,43 @@ def _on_sm(function: kernel.FuncOp, shared: int, target: kernel.TargetAttr) -> I
 
 
 def _in_registers(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
+    threads, ctas, arch = function.num_threads, function.ctas_per_sm, target.arch.data
+    shared = f"where {ctas} x {threads} threads share an SM"
+    yield from _in_roles(function, target)
     carried = most_carried(function)
     if carried is None:
         return
-    threads, ctas = function.num_threads, 1 if function.occupancy is None else function.occupancy.value.data
-    if carried.registers > (limit := register_limit(target, threads, ctas)):
+    team = kernel.team_of(carried.around)
+    limit = register_limit(target, threads, ctas)
+    if team.num_registers is not None:
+        limit, shared = team.num_registers, f"in the role {team.role_name}"
+    if carried.registers > limit:
         yield (
             carried.around,
-            f"carries {carried.registers} registers of a thread from one iteration to the next, {target.arch.data} "
-            f"leaves it {limit} where {ctas} x {threads} threads share an SM; take smaller register tiles",
+            f"carries {carried.registers} registers of a thread from one iteration to the next, {arch} "
+            f"leaves it {limit} {shared}; take smaller register tiles",
         )
+
+
+def _in_roles(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:
+    """What roles ask for that the CTA does not start with."""
+    if not any(role.registers for role in function.roles):
+        return
+    threads, start = function.num_threads, start_registers(target, function.num_threads, function.ctas_per_sm)
+    wanted = sum(role.num_threads * (role.num_registers or start) for role in function.roles)
+    if wanted > threads * start:
+        yield (
+            function.roles[0],
+            f"has roles that ask for {wanted} registers, and a CTA starts with {threads} x {start} = {threads * start} "
+            f"where {function.ctas_per_sm} share an SM; lower those of a role",
+        )
+    for op in function.walk():
+        if isinstance(op, kernel.WgmmaOp) and (needed := op.width + PRODUCT_REGISTERS) > start:
+            yield (
+                op,
+                f"needs {needed} registers of a thread for a product, and starts with {start} where "
+                f"{function.ctas_per_sm} x {threads} threads share an SM; take fewer columns or a lower occupancy",
+            )
 
 
 def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tuple[Operation, str]]:

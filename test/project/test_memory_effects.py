@@ -23,6 +23,12 @@ PARAMETERS = (
 ON_CHIP = "memref<4xf32, #tile.memory<shared>>"
 RING = "memref<2x4xf32, #tile.memory<shared>>"
 MAP = "!kernel.tensor_map<memref<8xf32>, box [8]>"
+ROLES = """kernel.func @g() blocks(%b = 1) threads(%a = 64) {
+  kernel.roles {
+    kernel.role one(%p = 32) {}
+    kernel.role other(%q = 32) {}
+  }
+}"""
 
 OPERATIONS = {
     "tensor_ext.elementwise": ("%r = tensor_ext.elementwise {math.exp} %t : tensor<8xf32>", ()),
@@ -87,6 +93,8 @@ OPERATIONS = {
     "tile.wait": ("%q = tile.ring 2\ntile.wait %q[%i]", ("write q",)),
     "tile.release": ("%q = tile.ring 2\ntile.release %q[%i]", ("write q",)),
     "kernel.func": ("kernel.func @g() blocks(%b = 1) threads(%a = 1) {}", ()),
+    "kernel.roles": (ROLES, ("write -",)),
+    "kernel.role": (ROLES, ("write -",)),
     "kernel.launch": ("kernel.launch @h()", ("read -", "write -")),
     "kernel.alloc": (f"%r = kernel.alloc : {ON_CHIP}", ("alloc r",)),
     "kernel.move": (

@@ -5,9 +5,11 @@
 func.func @ring(%x: memref<500x3584xf32>, %n: index) {
   tile.launch (%mb = 4 : block, %t = 128 : thread) {
     // CHECK:      tile.ring 3 mbarrier {tag = "kept"}
+    // CHECK-NEXT: tile.ring 4 mbarrier producer {tag = "kept"}
     // CHECK-NEXT: %ring = tile.ring 3
     // CHECK-NEXT: %xs = tile.alloc : memref<3x32x128xf32, #tile.memory<shared>>
     %phases = tile.ring 3 mbarrier {tag = "kept"}
+    %producer = tile.ring 4 mbarrier producer {tag = "kept"}
     %ring = tile.ring 3
     %xs = tile.alloc : memref<3x32x128xf32, #tile.memory<shared>>
     loop.for %ko = 0 to 112 {

@@ -9,6 +9,14 @@ func.func @f() {
 
 // -----
 
+// CHECK: error: tile.ring: a producer and the readers go on by phases, which only an mbarrier ring has
+func.func @f() {
+  %ring = tile.ring 2 producer
+  func.return
+}
+
+// -----
+
 // CHECK: error: tile.alloc: tile.alloc needs #tile.memory<shared>, got memref<3x4xf32, #tile.memory<register>>
 func.func @f() {
   %s = tile.alloc : memref<3x4xf32, #tile.memory<register>>

@@ -21,3 +21,21 @@ kernel.func @divergent(%x: memref<64xf32>, %out: memref<64xf32>) blocks(%block =
     loop.store %w, %out[%thread] : memref<64xf32>
   }
 }
+
+// -----
+
+// Threads of different roles meet at no barrier.
+// CHECK: place-barriers: @roles: %s is written by loop.store and then read by loop.load in another role; only a phase can order them
+kernel.func @roles(%x: memref<64xf32>, %out: memref<64xf32>) blocks(%block = 1) threads(%thread = 64) {
+  %s = kernel.alloc : memref<32xf32, #tile.memory<shared>>
+  kernel.roles {
+    kernel.role writer(%a = 32) {
+      %v = loop.load %x[%a] : memref<64xf32>
+      loop.store %v, %s[%a] : memref<32xf32, #tile.memory<shared>>
+    }
+    kernel.role reader(%b = 32) {
+      %w = loop.load %s[%b] : memref<32xf32, #tile.memory<shared>>
+      loop.store %w, %out[%b] : memref<64xf32>
+    }
+  }
+}

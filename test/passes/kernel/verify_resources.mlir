@@ -90,6 +90,62 @@ kernel.func @registers(%x: memref<1024xf64>) blocks(%block = 1) threads(%thread 
 
 // -----
 
+// 384 threads start with 168 registers each; what a role carries counts against its own.
+// CHECK: verify_resources.mlir:[[# @LINE + 3]]:5: error: kernel.role: @roles has roles that ask for 68608 registers, and a CTA starts with 384 x 168 = 64512 where 1 share an SM; lower those of a role
+kernel.func @roles() blocks(%block = 1) threads(%thread = 384) {
+  kernel.roles {
+    kernel.role producer(%copier = 128) registers 40 {}
+    kernel.role consumers(%reader = 256) registers 248 {}
+  }
+}
+
+// -----
+
+// CHECK: verify_resources.mlir:[[# @LINE + 5]]:7: error: loop.for: @budget carries 33 registers of a thread from one iteration to the next, sm_90 leaves it 24 in the role producer; take smaller register tiles
+kernel.func @budget(%x: memref<33xf32>) blocks(%block = 1) threads(%thread = 384) {
+  kernel.roles {
+    kernel.role producer(%copier = 128) registers 24 {
+      %acc = kernel.alloc : memref<33xf32, #tile.memory<register>>
+      loop.for %k = 0 to 128 {
+        loop.for %i = 0 to 33 unroll {
+          %old = loop.load %acc[%i] : memref<33xf32, #tile.memory<register>>
+          %new = arith.addf %old, %old : f32
+          loop.store %new, %acc[%i] : memref<33xf32, #tile.memory<register>>
+        }
+      }
+    }
+    kernel.role consumers(%reader = 256) registers 240 {}
+  }
+}
+
+// -----
+
+// A product needs its registers at the start, whatever its role gets later.
+// CHECK: verify_resources.mlir:[[# @LINE + 7]]:7: error: kernel.wgmma: @product needs 90 registers of a thread for a product, and starts with 80 where 2 x 384 threads share an SM; take fewer columns or a lower occupancy
+kernel.func @product() blocks(%block = 1) threads(%thread = 384) occupancy 2 {
+  %s = kernel.alloc : memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  kernel.roles {
+    kernel.role producer(%copier = 128) registers 24 {}
+    kernel.role consumers(%reader = 256) registers 104 {
+      %c = kernel.alloc : memref<64xf32, #tile.memory<register>>
+      kernel.wgmma m64n128k16 %s[d0, d1] * %s[d0, d1] into %c[0] : memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<64xf32, #tile.memory<register>>
+    }
+  }
+}
+
+// -----
+
+// CHECK: verify_resources.mlir:[[# @LINE + 4]]:7: error: kernel.role: @budgets uses registers of roles, which sm_120 does not have; only sm_90 has them
+builtin.module attributes {kernel.target = #kernel.target<sm_120, threads_per_block = 1024, threads_per_sm = 1536, registers_per_sm = 65536, registers_per_thread = 255, blocks_per_sm = 24, shared_per_sm = 102400, shared_per_block = 101376>} {
+  kernel.func @budgets() blocks(%block = 1) threads(%thread = 128) {
+    kernel.roles {
+      kernel.role all(%t = 128) registers 104 {}
+    }
+  }
+}
+
+// -----
+
 // CHECK: verify_resources.mlir:[[# @LINE + 4]]:5: error: kernel.move: @copies uses asynchronous copies, which sm_75 does not have; they need sm_80
 builtin.module attributes {kernel.target = #kernel.target<sm_75, threads_per_block = 1024, shared_per_block = 65536>} {
   kernel.func @copies(%x: memref<32xf32>) blocks(%block = 1) threads(%thread = 32) {

@@ -2,7 +2,9 @@
 // RUN: deplodock-opt %s -p verify-rings --check-semantics
 // RUN: sed 's/tile.ring 3 mbarrier/tile.ring 3/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-rings 2>&1 | filecheck %s --check-prefix CTA
 // RUN: sed 's/\(ring\[.p\]\) tma/\1 async/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-rings 2>&1 | filecheck %s --check-prefix MIXED
+// RUN: sed 's/mbarrier/mbarrier producer/; s/ tma/ async/' %s > %t.mlir && not deplodock-opt %t.mlir -p verify-rings 2>&1 | filecheck %s --check-prefix COPIER
 
+// COPIER: error: tile.copy: a producer copies in boxes, and this comes otherwise
 // CTA: error: tile.copy: tma copies arrive at phases, which only an mbarrier ring has
 // MIXED: error: tile.copy: its buffer is filled otherwise before; every step arrives in the same way
 func.func @k(%x: memref<320xf32>, %out: memref<32xf32>) {

@@ -1,0 +1,43 @@
+"""Roles as CUDA C: a branch for each, registers by `setmaxnreg`, barriers of a role's threads by `bar.sync`.
+
+`setmaxnreg`, `bar.sync`: PTX ISA, sm_90a and sm_80.
+"""
+
+from __future__ import annotations
+
+from deplodock.analysis.machine.occupancy import start_registers
+from deplodock.analysis.machine.targets import target_at
+from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.kernel import RoleOp
+from deplodock.dialects.kernel.sync import BarrierOp
+
+HELPERS: dict[str, str] = {}
+"""Roles use no device functions."""
+
+
+def head(to: KernelWriter, role: RoleOp) -> str:
+    """The branch that the threads of a role take."""
+    thread, last = to.names[to.function.thread_id], role.first_thread + role.num_threads
+    condition = f"if ({thread} < {last})" if last < to.function.num_threads else ""
+    return " ".join(filter(None, ("else" if role.place else "", condition))) or "if (true)"
+
+
+def enter(to: KernelWriter, role: RoleOp) -> None:
+    """Write how the threads of a role learn their numbers, and get their registers."""
+    to.line(f"// {role.role_name}")
+    thread, first = to.names[to.function.thread_id], role.first_thread
+    to.line(f"const int {to.names.define(role.thread_id, 'thread')} = {thread}{f' - {first}' if first else ''};")
+    if (count := role.num_registers) is not None:
+        is_less = count < start_registers(target_at(role), to.function.num_threads, to.function.ctas_per_sm)
+        to.line(f'asm volatile("setmaxnreg.{"dec" if is_less else "inc"}.sync.aligned.u32 {count};" ::: "memory");')
+
+
+def _barrier(to: KernelWriter, op: BarrierOp) -> None:
+    if isinstance(to.team, RoleOp):
+        to.line(f'asm volatile("bar.sync {to.team.place + 1}, {to.team.num_threads};" ::: "memory");')
+    else:
+        to.line("__syncthreads();")
+
+
+TEXTS: Texts = {BarrierOp: _barrier}
+"""How the barriers of a CTA and of its roles are written."""
