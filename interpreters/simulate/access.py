@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from deplodock.dialects.interfaces import Access, accesses_of
-from deplodock.dialects.kernel import FuncOp, MbarrierType
+from deplodock.dialects.kernel import FuncOp, MbarrierType, Team
 from deplodock.interpreters.evaluate.machine import outside_as_false
 from deplodock.interpreters.simulate.elements import dot, is_same_in_ctas, select, select_values, widened
 from deplodock.interpreters.simulate.flight import Copies, Flight
@@ -127,7 +127,8 @@ class MemoryUnit:
         self._check = check
         self._shared: dict[Operation, Buffer] = {}
         self._in_registers: dict[int, tuple[Sequence[Array], Touch]] = {}
-        self._has_phases = any(isinstance(result.type, MbarrierType) for op in self.ops for result in op.results)
+        makes_barriers = any(isinstance(result.type, MbarrierType) for op in self.ops for result in op.results)
+        self._has_phases = makes_barriers or bool(kernel.roles)
         self._checks = [kind(self) for kind in checks]
         self._told: dict[Callable[..., Any], list[Callable[..., Any]]] = {}
 
@@ -266,6 +267,12 @@ class MemoryUnit:
         self.tell(Check.on_barrier, ctas)
         if self.phases is not None:
             self.phases.synchronise()
+
+    def role_barrier(self, lanes: Array, role: Team) -> None:
+        """Order what the threads of a role, of shape [CTAs, threads], did before and do after."""
+        self.tell(Check.on_arrive, lanes)
+        assert self.phases is not None
+        self.phases.meet(lanes, role)
 
     def lane(self, position: Sequence[int]) -> str:
         """A lane, as a message names it."""

@@ -10,7 +10,7 @@ from deplodock.interpreters.simulate.threads import meet
 
 
 def _barrier(launch: Lockstep, op: ClusterBarrierOp, frame: Frame) -> None:
-    launch.memory.tell(Check.on_cluster_barrier, op, meet(launch, op, frame))
+    launch.memory.tell(Check.on_cluster_barrier, op, meet(launch, op, frame, launch.kernel))
 
 
 def _load(launch: Lockstep, op: ClusterLoadOp, frame: Frame) -> None:

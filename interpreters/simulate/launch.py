@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import ForOp
-from deplodock.interpreters.simulate import cluster, machine, mma, moves, sync, threads, tickets, tma, wgmma
+from deplodock.interpreters.simulate import cluster, machine, mma, moves, roles, sync, threads, tickets, tma, wgmma
 from deplodock.interpreters.simulate.access import Check
 from deplodock.interpreters.simulate.checks.alignment import Alignment
 from deplodock.interpreters.simulate.checks.bounds import Bounds
@@ -29,7 +29,7 @@ from deplodock.interpreters.values import Array
 
 _LANES_AT_ONCE = 1 << 18
 
-_PARTS = (machine, moves, threads, mma, wgmma, sync, tma, tickets, cluster)
+_PARTS = (machine, moves, threads, mma, wgmma, roles, sync, tma, tickets, cluster)
 
 HANDLERS: Handlers = {op: handler for part in _PARTS for op, handler in part.HANDLERS.items()}
 """How each operation runs; any other is a scalar operation."""

@@ -4,7 +4,8 @@ A thread has a clock that its arrivals advance, and so have its asynchronous cop
 thread knows a time of every agent: what that agent did until then happens before what the thread does next. An
 arrival gives this knowledge to the phase, a wait takes it from the phases that have completed.
 
-All threads run in lockstep here, so a wait must stand after the arrivals that it needs in the program's order.
+All threads of a role, or of a CTA without roles, run in lockstep here, so a wait must stand after those of its own
+arrivals that it needs in the program's order.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.dialects.kernel import Team, team_of
 from deplodock.interpreters.values import Array
 
 _AGENT_BITS = 12
@@ -131,6 +133,18 @@ class Phases:
         """All threads met at a kernel.barrier: they see what was initialised, and have used what they used."""
         for barrier in self.barriers.values():
             barrier.is_visible, barrier.is_used = True, False
+
+    def meet(self, lanes: Array, role: Team) -> None:
+        """The threads of a role, `lanes`, meet: each knows what the others did, and sees barriers that they made."""
+        if self.clocks.copies == 1 and not _is_same(lanes):
+            self.clocks.spread(self._ctas)
+        for known, here in zip(self.clocks.known, lanes, strict=False):
+            agents = np.flatnonzero(here)
+            known[agents] = known[agents].max(axis=0, initial=0)
+            known[agents, agents] += 1
+        for op, barrier in self.barriers.items():
+            if team_of(op) is role:
+                barrier.is_visible, barrier.is_used = True, False
 
     def fence(self, lanes: Array) -> None:
         """Lanes fence the barriers that they initialised; the first thread initialises them."""

@@ -16,6 +16,7 @@ from deplodock.interpreters.simulate.flight import Copies
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
 from deplodock.interpreters.simulate.phases import Barrier, Phases
+from deplodock.interpreters.simulate.roles import Roles
 from deplodock.interpreters.values import Array
 
 _Use: TypeAlias = ArriveOp | ArriveCopiesOp | WaitPhaseOp
@@ -29,6 +30,7 @@ class SyncUnit(Unit):
         self._memory = launch.memory
         self._report = launch.report
         self._check = launch.check
+        self._roles = launch.unit(Roles)
 
     def initialise(self, op: MbarrierOp, frame: Frame) -> None:
         """Make barriers, each in its first phase."""
@@ -52,7 +54,7 @@ class SyncUnit(Unit):
                 count = len(np.unique(threads // WARP))
                 self._check_warps(op, here)
             self._phases.arrive(barrier, cta, number, here, count, bytes * count)
-        barrier.complete()
+        self._complete(barrier)
 
     def arrive_copies(self, op: ArriveCopiesOp, frame: Frame, slot: Array) -> None:
         """Let the copies of lanes arrive once they land."""
@@ -61,7 +63,7 @@ class SyncUnit(Unit):
             phase = int(barrier.completed[cta, number])
             self._memory.flight.arrive(mbarrier_of(op.barrier), number, self._in_ctas(cta) & here, phase)
             self._phases.arrive_copies(barrier, cta, number, here)
-        barrier.complete()
+        self._complete(barrier)
 
     def signal(self, op: Operation, made: SSAValue, frame: Frame, slot: Array, copies: Copies, bytes: int) -> None:
         """Let the boxes that lanes copy land with the current phase of a barrier, and their bytes complete on it."""
@@ -80,23 +82,35 @@ class SyncUnit(Unit):
             issued = self._in_ctas(cta).reshape(-1)[copies.cta] & here[copies.thread]
             self._memory.flight.issue_to(mbarrier_of(made), number, copies.of(issued), phase)
             self._phases.complete_bytes(barrier, cta, number, here, bytes)
-        barrier.complete()
+        self._complete(barrier)
 
     def wait(self, op: WaitPhaseOp, frame: Frame, slot: Array, parity: Array) -> None:
         """Let lanes wait for the phase with a parity; what its arrivals order has happened for them."""
         barrier, lanes = self._barrier(op, op.barrier), all_lanes(frame)
-        parity = np.broadcast_to(parity, lanes.shape)
+        parity = np.broadcast_to(parity, lanes.shape) % 2
+
+        def is_over() -> bool:
+            rows = self._rows(op, barrier, lanes, slot)
+            return all(barrier.completed[cta, number] % 2 != parity[cta][np.argmax(here)] for cta, number, here in rows)
+
+        self._roles.wait(op, is_over)
         for cta, number, here in self._rows(op, barrier, lanes, slot):
             completed = int(barrier.completed[cta, number])
-            wanted = int(parity[cta][np.argmax(here)]) % 2
+            wanted = int(parity[cta][np.argmax(here)])
             if completed % 2 == wanted:
                 self._report_incomplete(op, barrier, cta, number)
+                self._roles.end()
             elif barrier.meet(op, cta, number, here):
                 self._report_again(op, barrier, cta, number, wanted)
             self._phases.wait(barrier, cta, number, here)
             ctas = self._in_ctas(cta)
             landed = self._memory.flight.land_phases(mbarrier_of(op.barrier), number, ctas.reshape(-1), completed)
             self._memory.land(landed, bool(ctas.all()))
+
+    def _complete(self, barrier: Barrier) -> None:
+        """Complete the phases for which all has come, and let those go on who wait for them."""
+        barrier.complete()
+        self._roles.give_way()
 
     @property
     def _phases(self) -> Phases:
@@ -161,7 +175,7 @@ class SyncUnit(Unit):
             op,
             lambda: (
                 f"{where} has {arrived} of {barrier.arrivals} arrivals{rest}; an arrival is missing, "
-                "or the parity is wrong"
+                f"or the parity is wrong{self._roles.others()}"
             ),
         )
 

@@ -6,10 +6,10 @@ import numpy as np
 from xdsl.ir import Operation
 
 from deplodock.analysis.machine.targets import WARP
-from deplodock.dialects.kernel import ShuffleXorOp
+from deplodock.dialects.kernel import ShuffleXorOp, Team, team_of
 from deplodock.dialects.kernel.sync import BarrierOp
 from deplodock.interpreters.simulate import report as kinds
-from deplodock.interpreters.simulate.lanes import Frame
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep
 from deplodock.interpreters.simulate.memory import Values
 from deplodock.interpreters.values import Array, poison
@@ -51,30 +51,32 @@ def check_warps(launch: Lockstep, op: Operation, frame: Frame, kind: str, what: 
 
 
 def _barrier(launch: Lockstep, op: BarrierOp, frame: Frame) -> None:
-    meet(launch, op, frame)
+    meet(launch, op, frame, team_of(op))
 
 
-def meet(launch: Lockstep, op: Operation, frame: Frame) -> Array:
-    """Let the lanes of CTAs meet. Returns which CTAs are here."""
-    ctas, threads = frame.shape
-    arrived = np.full(ctas, threads)
-    if frame.mask is not None:
-        arrived = np.broadcast_to(frame.mask, frame.shape).sum(axis=-1)
-    split = (arrived > 0) & (arrived < threads)
+def meet(launch: Lockstep, op: Operation, frame: Frame, team: Team) -> Array:
+    """Let the lanes of CTAs, or of a role of them, meet. Returns which CTAs are here."""
+    lanes = all_lanes(frame)
+    arrived = lanes.sum(axis=-1)
+    split = (arrived > 0) & (arrived < team.num_threads)
     if launch.check and split.any():
-        _report_split(launch, op, frame, split, arrived)
+        _report_split(launch, op, frame, split, team)
     launch.counters.barriers += int(np.count_nonzero(arrived))
-    launch.memory.barrier(arrived > 0)
+    if team.role_name is not None:
+        launch.memory.role_barrier(lanes, team)
+    else:
+        launch.memory.barrier(arrived > 0)
     return arrived > 0
 
 
-def _report_split(launch: Lockstep, op: Operation, frame: Frame, split: Array, arrived: Array) -> None:
+def _report_split(launch: Lockstep, op: Operation, frame: Frame, split: Array, team: Team) -> None:
     def message() -> str:
-        cta = int(np.argmax(split))
-        here = np.ones(frame.shape, np.bool_) if frame.mask is None else np.broadcast_to(frame.mask, frame.shape)
-        there, away = int(np.argmax(here[cta])), int(np.argmin(here[cta]))
+        cta, first = int(np.argmax(split)), team.first_thread
+        here = all_lanes(frame)[cta, first : first + team.num_threads]
+        there, away = first + int(np.argmax(here)), first + int(np.argmin(here))
+        of = f"the {team.role_name} of " if team.role_name is not None else ""
         return (
-            f"only {int(arrived[cta])} of the {frame.shape[-1]} threads of CTA {int(launch.memory.ids[cta])} "
+            f"only {int(here.sum())} of the {team.num_threads} threads of {of}CTA {int(launch.memory.ids[cta])} "
             f"reach it: thread {there} does, thread {away} does not; move it out of the guard or loop"
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from deplodock.dialects.kernel import team_of
 from deplodock.dialects.kernel.grid import FenceOp, TicketOp
 from deplodock.interpreters.evaluate.machine import outside_as_false
 from deplodock.interpreters.simulate import report as kinds
@@ -74,7 +75,7 @@ def _fence(launch: Lockstep, op: FenceOp, frame: Frame) -> None:
 
 
 def _ticket(launch: Lockstep, op: TicketOp, frame: Frame) -> None:
-    meet(launch, op, frame)
+    meet(launch, op, frame, team_of(op))
     counters = launch.buffers[op.counter]
     assert isinstance(counters, Buffer)
     subscripts = evaluate_map(op.map.data, launch.get(op.indices))

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from xdsl.ir.affine import AffineMap
 
+from deplodock.analysis.operations import label
 from deplodock.dialects.interfaces import Access
+from deplodock.dialects.kernel import team_of
 from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
 from deplodock.dialects.kernel.tma import TmaLoadOp, box_alignment
 from deplodock.dialects.loop import memref_of
@@ -48,7 +50,9 @@ class TmaUnit(Unit):
             op,
             np.asarray(all_lanes(frame).sum(axis=-1, keepdims=True) > 1),
             frame,
-            lambda lane: f"several threads issue the copy, {lane} is one; guard it with `%thread < 1`",
+            lambda lane: (
+                f"several threads issue the copy, {lane} is one; guard it with `{label(team_of(op).thread_id)} < 1`"
+            ),
         )
         self._report_where(
             kinds.MISALIGNED_SLOT,

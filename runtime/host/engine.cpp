@@ -99,6 +99,7 @@ struct Cta {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::map<unsigned, Barrier> barriers;
+  std::map<unsigned, std::vector<Thread*>> named;  // the threads that wait at the barrier of each number
   Meeting meeting;
   int predicate, predicate_before, running;
 };
@@ -279,6 +280,7 @@ void start_cta(Cta& started, unsigned block) {
   started.pool = 0;
   started.extents.clear();
   started.barriers.clear();
+  started.named.clear();
   started.meeting = Meeting();
   started.predicate = started.predicate_before = 0;
   started.running = machine.threads;
@@ -652,6 +654,26 @@ void mbarrier_try_wait_parity_shared_b64(bool& done, At at, unsigned parity) {
     give_way();
   }
   done = barrier_at(at, "mbarrier.try_wait").phase % 2 != parity;
+}
+
+void bar_sync(unsigned number, unsigned threads) {
+  if (machine.is_alone) return;
+  if (number == 0 || number > 15) fault("bar.sync at the barrier %u, where 1 to 15 are not of all threads", number);
+  if (threads == 0 || threads % warp_lanes != 0) fault("bar.sync of %u threads, no whole warps", threads);
+  std::vector<Thread*>& here = cta().named[number];
+  here.push_back(current);
+  if (here.size() < threads) {
+    wait_for("bar.sync at the barrier " + std::to_string(number));
+    return;
+  }
+  for (Thread* thread : here)
+    if (thread != current) make_ready(*thread);
+  here.clear();
+  give_way();
+}
+
+void setmaxnreg(unsigned registers) {
+  if (registers < 24 || registers > 256 || registers % 8 != 0) fault("setmaxnreg to %u registers", registers);
 }
 
 void fence_proxy_async_shared_cta() {

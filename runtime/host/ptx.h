@@ -2,8 +2,8 @@
 //
 // Operands keep their order; `[x]` is an At, `[x, {a, b}]` a Box, and `{a, b}` a group of registers. Semantics: PTX ISA,
 // "Data Movement and Conversion Instructions: cp.async", "Parallel Synchronization and Communication Instructions:
-// mbarrier, barrier.cluster", "Warp Level Matrix Multiply-Accumulate Instructions", "Asynchronous Warpgroup Level Matrix
-// Multiply-Accumulate Instructions".
+// mbarrier, bar, barrier.cluster", "Miscellaneous Instructions: setmaxnreg", "Warp Level Matrix Multiply-Accumulate
+// Instructions", "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #pragma once
 
 #include <array>
@@ -89,6 +89,12 @@ void mbarrier_try_wait_parity_shared_b64(bool& done, At barrier, unsigned parity
 inline void mbarrier_test_wait_parity_shared_b64(bool& done, At barrier, unsigned parity) {
   mbarrier_try_wait_parity_shared_b64(done, barrier, parity);
 }
+
+void bar_sync(unsigned number, unsigned threads);
+// Registers have no limit here.
+void setmaxnreg(unsigned registers);
+inline void setmaxnreg_dec_sync_aligned_u32(unsigned registers) { setmaxnreg(registers); }
+inline void setmaxnreg_inc_sync_aligned_u32(unsigned registers) { setmaxnreg(registers); }
 
 void fence_proxy_async_shared_cta();
 void load_box(int rank, At to, const Box& box, At barrier);
