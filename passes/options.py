@@ -83,6 +83,25 @@ class OneOf:
 
 
 @dataclass(frozen=True)
+class Either:
+    """What one domain has, or the other."""
+
+    first: Domain
+    second: Domain
+
+    @property
+    def tried(self) -> tuple[Value, ...]:
+        """The values of both that are worth a try."""
+        return (*self.first.tried, *self.second.tried)
+
+    def __contains__(self, value: object, /) -> bool:
+        return value in self.first or value in self.second
+
+    def __str__(self) -> str:
+        return f"{self.first} or {self.second}"
+
+
+@dataclass(frozen=True)
 class Letters:
     """Words of some letters."""
 

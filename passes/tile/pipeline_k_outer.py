@@ -18,6 +18,10 @@ ahead; a slot that the loop has released one step ago is the first that can be f
 
 With `barrier=mbarrier` the ring is kept by phases: the copies of a step come before the wait, since they wait for
 nothing but the release of their slot, and warps drift apart by as many steps as the depth exceeds the distance.
+
+With `distance=producer` a warpgroup of its own copies, `tile.ring 3 mbarrier producer`. The loop then copies the step
+that it is at, `at %ring[%ko]` before `tile.wait %ring[%ko]`, and nothing comes before it: the producer runs ahead of
+the readers by as many steps as the ring has slots.
 """
 
 from __future__ import annotations
@@ -32,19 +36,26 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import bounds_of
+from deplodock.analysis.affine.linear import bounds_of, known_points
+from deplodock.analysis.machine.occupancy import start_registers
 from deplodock.analysis.machine.resources import buffer_elements
-from deplodock.analysis.machine.targets import ACCESS_BYTES
+from deplodock.analysis.machine.targets import ACCESS_BYTES, PRODUCT_REGISTERS, target_at
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel.wgmma import WARPGROUP
+from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
-from deplodock.passes.options import Integers, option
+from deplodock.passes.options import Either, Integers, OneOf, Value, option
 from deplodock.passes.tile.rule import LaunchRule, Skip
 
 Barriers: TypeAlias = Literal["cta", "mbarrier"]
+
+PRODUCER = "producer"
+"""The distance of copies that a warpgroup of its own makes."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +64,11 @@ class PipelineKOuterPass(LaunchRule):
 
     name = "pipeline-k-outer"
     after = ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle")
-    distance: int | None = option(
+    distance: Value | None = option(
         None,
-        Integers((1, 2, 3)),
-        "steps that copies run ahead, below the depth of the slabs; by default one less than that",
+        Either(Integers((1, 2, 3)), OneOf((PRODUCER,))),
+        "steps that copies run ahead, below the depth of the slabs, by default one less than that; or a producer, a "
+        "warpgroup of its own that copies as far ahead as there are slots",
     )
     barrier: Barriers | None = option(
         None,
@@ -97,19 +109,17 @@ class Plan:
     depth: int
     distance: int
     is_mbarrier: bool
+    has_producer: bool
 
     def apply(self) -> None:
         """Rewrite the reduction."""
-        ring = tile.RingOp(self.depth, is_mbarrier=self.is_mbarrier)
+        ring = tile.RingOp(self.depth, is_mbarrier=self.is_mbarrier, has_producer=self.has_producer)
         ring.ring.name_hint = "ring"
         buffers = [tile.AllocOp(_ring_type(loop.memref_of(op.slab), self.depth)) for op in self.stages]
         for op, buffer in zip(self.stages, buffers, strict=True):
             buffer.result.name_hint = op.slab.name_hint
-        first = Block(arg_types=[IndexType()])
-        first.args[0].name_hint = "p"
-        prologue = loop.ForOp(self.distance, Region(first), unroll=True)
         iv, pairs = self.reduction.iv, list(zip(self.stages, buffers, strict=True))
-        first.add_ops([self._copy(op, buffer.result, ring.ring, first.args[0], 0) for op, buffer in pairs])
+        prologue = [self._prologue(pairs, ring.ring)] if self.distance else []
         wait = tile.WaitOp(ring.ring, _step(iv, 0))
         ahead = [self._copy(op, buffer.result, ring.ring, iv, self.distance) for op, buffer in pairs]
         first_ops = [*ahead, wait] if self.is_mbarrier else [wait, *ahead]
@@ -121,7 +131,14 @@ class Plan:
             last = max((last, *self._around(buffer.result)), key=_position)
             Rewriter.erase_op(op)
         Rewriter.insert_op(tile.ReleaseOp(ring.ring, _step(iv, 0)), InsertPoint.after(last))
-        Rewriter.insert_op([ring, *buffers, prologue], InsertPoint.before(self.reduction))
+        Rewriter.insert_op([ring, *buffers, *prologue], InsertPoint.before(self.reduction))
+
+    def _prologue(self, pairs: Sequence[tuple[tile.StageOp, tile.AllocOp]], ring: SSAValue) -> loop.ForOp:
+        """The copies of the steps that no step before copies."""
+        first = Block(arg_types=[IndexType()])
+        first.args[0].name_hint = "p"
+        first.add_ops([self._copy(op, buffer.result, ring, first.args[0], 0) for op, buffer in pairs])
+        return loop.ForOp(self.distance, Region(first), unroll=True)
 
     def _copy(self, op: tile.StageOp, buffer: SSAValue, ring: SSAValue, variable: SSAValue, ahead: int) -> tile.CopyOp:
         """The copy of a slab at the step `variable + ahead`, where the loop reaches it."""
@@ -174,7 +191,10 @@ def _plan(
         raise Skip(f"the slabs of one loop have {' and '.join(map(str, depths))} buffers; a ring has one depth")
     if wheres(reduction.body.block):
         raise Skip(f"the loop over {name} has a loop.where of its own, so not every step runs")
-    distance = depths[0] - 1 if rule.distance is None else rule.distance
+    has_producer = rule.distance == PRODUCER
+    if has_producer:
+        _check_producer(launch, reduction, buffered)
+    distance = rule.distance if isinstance(rule.distance, int) else 0 if has_producer else depths[0] - 1
     if distance >= depths[0]:
         raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
     steps = _fewest_steps(reduction)
@@ -184,7 +204,39 @@ def _plan(
         _check_readers(op)
         for index in op.indices:
             _hoisted(index, reduction, [])
-    return Plan(reduction, buffered, depths[0], distance, _is_mbarrier(launch, reduction, buffered, rule.barrier))
+    is_mbarrier = _is_mbarrier(launch, reduction, buffered, rule.barrier)
+    return Plan(reduction, buffered, depths[0], distance, is_mbarrier, has_producer)
+
+
+def _check_producer(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp]) -> None:
+    """Raises Skip where no warpgroup of its own can copy the slabs of a loop."""
+    for op in stages:
+        if not op.is_tma:
+            raise Skip(f"{label(op.slab)} does not come in boxes, and a producer copies nothing else")
+    if reduction.trips is None:
+        raise Skip(f"the bound of the loop over {label(reduction.iv)} varies; a producer's loop has a constant one")
+    target, threads = target_at(launch), known_points(launch.bound_to(Binding.THREAD))
+    if threads % WARPGROUP:
+        raise Skip(f"a producer is a warpgroup beside others, and the {threads} threads are no whole warpgroups")
+    if (most := threads + WARPGROUP) > target.fact("threads_per_block"):
+        raise Skip(f"with a producer a CTA has {most} threads, {target.arch.data} allows fewer")
+    start = start_registers(target, most, launch.ctas_per_sm)
+    for op in launch.body.walk():
+        needed = _product_registers(op)
+        if needed > start:
+            raise Skip(
+                f"{launch.ctas_per_sm} CTAs of {most} threads, with a producer, start with {start} registers each, and "
+                f"a product takes {needed}; lower the occupancy"
+            )
+        if isinstance(op, tile.CombineOp) and any(axis in launch.ctas for axis in op.axes):
+            raise Skip("the launch combines over CTAs, which meet with all of their threads")
+
+
+def _product_registers(op: Operation) -> int:
+    """The registers with which a thread must start, for what an operation multiplies in a warpgroup, and at least."""
+    if not isinstance(op, tile.ContractOp) or op.engine.data != WARPGROUPS:
+        return 1
+    return known_points(op.moved) // 2 + PRODUCT_REGISTERS
 
 
 def _fewest_steps(reduction: loop.ReduceOp) -> int:

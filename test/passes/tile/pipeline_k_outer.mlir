@@ -13,7 +13,7 @@
 // SKIP: pipeline_k_outer skipped at @partial: the loop over %ko has a loop.where of its own, so not every step runs
 // SKIP: pipeline_k_outer skipped at @plain: no reduction fills a shared slab in each step; run stage-inputs first
 // TWICE: @matmul: the slabs are on a ring already
-// ZERO: the option distance must be a positive integer, got 0
+// ZERO: the option distance must be a positive integer or producer, got 0
 // FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read
 
 // Wait, copy ahead, compute, release; a slab that is not buffered stays where it is.

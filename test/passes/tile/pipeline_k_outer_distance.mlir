@@ -32,7 +32,7 @@
 // KERNEL-NOT:     kernel.barrier
 // KERNEL:       loop.store %{{.*}}, %out
 
-// ZERO: the option distance must be a positive integer, got 0
+// ZERO: the option distance must be a positive integer or producer, got 0
 // FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read
 // NEAR-LABEL:  func.func @matmul
 // NEAR:        loop.for %{{.*}} = 0 to 1 unroll
