@@ -41,7 +41,8 @@ class Dependence:
         assert isinstance(op, Operation)
         match op:
             case tile.CombineOp():
-                return without(self.of(*op.inputs, *self._activity(op)), set(op.axes))
+                found = self.of(*op.inputs, *self._activity(op), *op.place_axes)
+                return without(found, {*op.axes, *op.moved})
             case tile.ContractOp():
                 return without(self.of(*op.lhs, *op.rhs, *op.place_axes), {*op.axes, *op.moved})
             case loop.ReduceOp():

@@ -6,7 +6,7 @@ would need a value for each pair of their coordinates, but has it for equal ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -36,7 +36,8 @@ def carried(launch: tile.LaunchOp, form: Linear) -> Linear:
 def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
     """The operations of a launch whose values vary along two axes of one carrier, in order.
 
-    The factors and the result of a contract may vary along different ones, each held by its threads.
+    The factors and the result of a contract may vary along different ones, each held by its threads; so may what a
+    combine folds and where it takes the fold.
     """
     if not (carriers := launch.carried_axes()):
         return
@@ -44,12 +45,21 @@ def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
     for op in launch.body.walk():
         if isinstance(op, loop.IndexOp) or (op.regions and not op.results):
             continue
-        operands = () if isinstance(op, tile.ContractOp) else op.operands
-        found = dependence.of(*operands, *op.results)
-        if (pair := _siblings(found, carriers)) is not None:
-            yield LaneFault(
-                op, f"its values vary along {label(pair[0])} and {label(pair[1])}, which share their threads"
-            )
+        for values in _held_at_once(op):
+            if (pair := _siblings(dependence.of(*values), carriers)) is not None:
+                axes = f"{label(pair[0])} and {label(pair[1])}"
+                yield LaneFault(op, f"its values vary along {axes}, which share their threads")
+
+
+def _held_at_once(op: Operation) -> list[Sequence[SSAValue]]:
+    """The values of an operation that a thread holds for the same coordinates."""
+    match op:
+        case tile.ContractOp():
+            return [op.results]
+        case tile.CombineOp() if op.moved:
+            return [op.inputs, op.results]
+        case _:
+            return [[*op.operands, *op.results]]
 
 
 def readers_of(load: loop.LoadOp) -> list[Operation]:

@@ -53,7 +53,8 @@ from deplodock.dialects.loop import YieldOp, constant_bound, memref_of
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
-from deplodock.dialects.tile.contract import ContractOp, Places
+from deplodock.dialects.tile.contract import ContractOp
+from deplodock.dialects.tile.places import NOWHERE, Places, parse_axis
 from deplodock.dialects.tile.ring import (
     AllocOp,
     CopyOp,
@@ -286,31 +287,48 @@ class _ReadsActivity(MemoryEffect):
 class CombineOp(IRDLOperation):
     """Folds a value over the active points of launch axes; the result is the same at all of them.
 
+    The fold may be taken where axes named after `at` have the values of forms over axes of the result: so threads that
+    fold the registers of all of them keep a share each, along lane axes.
+
     Registers are folded by their thread, lanes by shuffles, warps through shared memory, the CTAs of a cluster through
     theirs, other CTAs through global memory. Every thread of the CTA takes part. The n-valued form is as in
     loop.reduce.
 
         %sum = tile.combine {arith.addf} %p over (%t, %v) : f32
+        %share = tile.combine {arith.addf} %p over (%k_w) at (%n_j = %n_l) : f32       // %n_l = 4 : lane %k_w
     """
 
     name = "tile.combine"
     inputs = var_operand_def()
     axes = var_operand_def(IndexType)
+    moved = var_operand_def(IndexType)
+    place_axes = var_operand_def(IndexType)
     identities = prop_def(ArrayAttr)
+    places = opt_prop_def(AffineMapAttr)
     outputs = var_result_def()
     combiner = region_def("single_block")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(_ReadsActivity())
 
     def __init__(
-        self, inputs: Sequence[SSAValue], axes: Sequence[SSAValue], identities: ArrayAttr[Attribute], combiner: Region
+        self,
+        inputs: Sequence[SSAValue],
+        axes: Sequence[SSAValue],
+        identities: ArrayAttr[Attribute],
+        combiner: Region,
+        at: Places = NOWHERE,
     ):
         super().__init__(
-            operands=[inputs, axes],
-            properties={"identities": identities},
+            operands=[inputs, axes, at.moved, at.axes],
+            properties={"identities": identities, "places": AffineMapAttr(at.map) if at.moved else None},
             result_types=[[value.type for value in inputs]],
             regions=[combiner],
         )
+
+    @property
+    def at(self) -> Places:
+        """Where the fold is taken."""
+        return NOWHERE if self.places is None else Places(self.moved, self.places.data, self.place_axes)
 
     def verify_(self) -> None:
         types = [value.type for value in self.inputs]
@@ -319,9 +337,10 @@ class CombineOp(IRDLOperation):
         scalar_regions.verify_combiner(self.combiner, self.identities, types, YieldOp)
         if not self.axes or len(set(self.axes)) != len(self.axes):
             raise VerifyException("combine folds over one or more distinct launch axes")
-        for axis in self.axes:
+        for axis in (*self.axes, *self.moved, *self.place_axes):
             if not isinstance(axis, BlockArgument) or not isinstance(axis.block.parent_op(), LaunchOp):
                 raise VerifyException("combine folds over axes of the enclosing tile.launch only")
+        self.at.verify(self.axes, "combine")
 
     def print(self, printer: Printer) -> None:
         with scalar_regions.print_combiner(printer, self.combiner, self.identities):
@@ -329,6 +348,7 @@ class CombineOp(IRDLOperation):
             printer.print_string(" over ")
             with printer.in_parens():
                 printer.print_list(self.axes, printer.print_operand)
+            self.at.print(printer)
             printer.print_op_attributes(self.attributes)
             printer.print_string(" : ")
             printer.print_list([value.type for value in self.inputs], printer.print_attribute)
@@ -339,16 +359,14 @@ class CombineOp(IRDLOperation):
         pos = parser.pos
         values = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         parser.parse_keyword("over")
-        axes = [
-            parser.resolve_operand(axis, IndexType())
-            for axis in parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
-        ]
+        axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse_axis(parser))
+        at = Places.parse(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         inputs = parser.resolve_operands(values, types, pos)
         combiner, identities = scalar_regions.parse_combiner(parser, ops, types, YieldOp)
-        op = cls(inputs, axes, identities, combiner)
+        op = cls(inputs, axes, identities, combiner, at)
         op.attributes |= attributes
         return op
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, IndexType, StringAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -23,16 +21,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.affine_syntax import AffineReader, AffineWriter, verify_map
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the right factor is taken: each axis of `moved` at the result of a map over axes of the result."""
-
-    moved: Sequence[SSAValue]
-    map: AffineMap
-    axes: Sequence[SSAValue]
+from deplodock.dialects.tile.places import Places, parse_axis
 
 
 @irdl_op_definition
@@ -78,6 +67,11 @@ class ContractOp(IRDLOperation):
         """The pairs of factors, in the order in which their products are added."""
         return list(zip(self.lhs, self.rhs, strict=True))
 
+    @property
+    def at(self) -> Places:
+        """Where the right factor is taken."""
+        return Places(self.moved, self.places.data, self.place_axes)
+
     def verify_(self) -> None:
         if not self.lhs or len(self.lhs) != len(self.rhs):
             raise VerifyException(f"contract adds pairs of factors, got {len(self.lhs)} left and {len(self.rhs)} right")
@@ -86,14 +80,12 @@ class ContractOp(IRDLOperation):
                 raise VerifyException("all left factors of a contract have one type, and all right ones")
         if not all(isinstance(type, AnyFloat) for type in (self.lhs[0].type, self.rhs[0].type, self.result.type)):
             raise VerifyException("contract adds products of floats")
-        if not self.axes or len({*self.axes, *self.moved}) != len(self.axes) + len(self.moved):
-            raise VerifyException("contract folds one or more axes and moves others, each named once")
+        if not self.axes:
+            raise VerifyException("contract folds one or more axes")
         for axis in (*self.axes, *self.moved, *self.place_axes):
             if not isinstance(axis, BlockArgument) or getattr(axis.block.parent_op(), "name", "") != "tile.launch":
                 raise VerifyException("contract works on axes of the enclosing tile.launch only")
-        if not set(self.place_axes).isdisjoint((*self.axes, *self.moved)):
-            raise VerifyException("the places of a contract are forms over other axes than it folds and moves")
-        verify_map("the places", self.places.data, self.place_axes, results=len(self.moved))
+        self.at.verify(self.axes, "contract")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.engine.data} ")
@@ -103,19 +95,11 @@ class ContractOp(IRDLOperation):
             printer.print_string(" * ")
             printer.print_operand(pair[1])
 
-        def print_place(place: tuple[SSAValue, AffineExpr]) -> None:
-            printer.print_operand(place[0])
-            printer.print_string(" = ")
-            AffineWriter(printer, self.place_axes).bound([place[1]])
-
         printer.print_list(self.pairs, print_pair, " + ")
         printer.print_string(" over ")
         with printer.in_parens():
             printer.print_list(self.axes, printer.print_operand)
-        if self.moved:
-            printer.print_string(" at ")
-            with printer.in_parens():
-                printer.print_list(list(zip(self.moved, self.places.data.results, strict=True)), print_place)
+        self.at.print(printer)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_list([self.lhs[0].type, self.rhs[0].type], printer.print_attribute)
@@ -129,17 +113,8 @@ class ContractOp(IRDLOperation):
         while parser.parse_optional_punctuation("+"):
             pairs.append(_parse_pair(parser))
         parser.parse_keyword("over")
-        axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_axis(parser))
-        reader = AffineReader(parser)
-
-        def parse_place() -> tuple[SSAValue, AffineExpr]:
-            axis = _parse_axis(parser)
-            parser.parse_punctuation("=")
-            return axis, reader.expression()
-
-        places: list[tuple[SSAValue, AffineExpr]] = []
-        if parser.parse_optional_keyword("at"):
-            places = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_place)
+        axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse_axis(parser))
+        at = Places.parse(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         left = parser.parse_type()
@@ -149,7 +124,6 @@ class ContractOp(IRDLOperation):
         count = len(pairs)
         lhs = parser.resolve_operands([one for one, _ in pairs], [left] * count, pos)
         rhs = parser.resolve_operands([other for _, other in pairs], [right] * count, pos)
-        at = Places([axis for axis, _ in places], reader.map([form for _, form in places]), reader.operands)
         op = cls(engine, list(zip(lhs, rhs, strict=True)), axes, at, parser.parse_type())
         op.attributes |= attributes
         return op
@@ -159,7 +133,3 @@ def _parse_pair(parser: Parser) -> tuple[UnresolvedOperand, UnresolvedOperand]:
     left = parser.parse_unresolved_operand()
     parser.parse_punctuation("*")
     return left, parser.parse_unresolved_operand()
-
-
-def _parse_axis(parser: Parser) -> SSAValue:
-    return parser.resolve_operand(parser.parse_unresolved_operand(), IndexType())

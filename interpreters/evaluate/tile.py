@@ -13,6 +13,7 @@ from deplodock.dialects import tile
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate import tile_contract, tile_ring
 from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
+from deplodock.interpreters.evaluate.tile_contract import taken
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
@@ -36,9 +37,7 @@ def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
 def _whole_axes(op: Operation) -> Sequence[SSAValue]:
     """The axes of which an operation needs all points at once."""
     match op:
-        case tile.CombineOp():
-            return op.axes
-        case tile.ContractOp():
+        case tile.CombineOp() | tile.ContractOp():
             return [*op.axes, *op.moved]
         case _:
             return ()
@@ -72,7 +71,7 @@ def _combine(machine: Machine, op: tile.CombineOp, space: Space) -> None:
         for value, identity in zip(op.inputs, identities, strict=True)
     ]
     for value, result in zip(op.outputs, machine.fold(op.combiner, identities, values), strict=True):
-        machine.values[value] = result.reshape(_uniform(result.shape, axes))
+        machine.values[value] = taken(machine, op.at, result.reshape(_uniform(result.shape, axes)), space)
 
 
 def _leading(value: Array, identity: Array, axes: Sequence[int], space: Space) -> Array:

@@ -22,7 +22,7 @@ def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
     total: Array = np.zeros((), dtype)
     for left, right in op.pairs:
         one = _of_rank(machine.array(left).astype(dtype), space)
-        other = _taken(machine, op, machine.array(right).astype(dtype), space)
+        other = taken(machine, op.at, machine.array(right).astype(dtype), space)
         total = total + _sum(one, other, axes, space)
         machine.exact = machine.exact and _is_exact(one, other, axes, space)
     machine.values[op.result] = total
@@ -33,20 +33,20 @@ def _of_rank(value: Array, space: Space) -> Array:
     return value.reshape([1] * (space.rank - value.ndim) + list(value.shape))
 
 
-def _taken(machine: Machine, op: tile.ContractOp, value: Array, space: Space) -> Array:
+def taken(machine: Machine, at: tile.Places, value: Array, space: Space) -> Array:
     """A value taken where each moved axis has the value of its place."""
     value = _of_rank(value, space)
-    if not op.moved:
+    if not at.moved:
         return value
     index: list[Array] = [
         np.arange(extent, dtype=np.int64).reshape(-1, *(1,) * (space.rank - 1 - axis))
         for axis, extent in enumerate(value.shape)
     ]
-    places = machine.affine(op.places.data, machine.arrays(op.place_axes))
-    for axis, place in zip(op.moved, places, strict=True):
-        at = space.rank - 1 - machine.dims[axis]
-        if value.shape[at] > 1:
-            index[at] = _of_rank(place, space)
+    places = machine.affine(at.map, machine.arrays(at.axes))
+    for axis, place in zip(at.moved, places, strict=True):
+        dim = space.rank - 1 - machine.dims[axis]
+        if value.shape[dim] > 1:
+            index[dim] = _of_rank(place, space)
     return value[tuple(index)]
 
 

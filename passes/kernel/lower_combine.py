@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -54,6 +54,8 @@ class Combining:
         self.op = op
         self.kept = emitter.axes_of(op.results)
         """The register axes that the result still varies along."""
+        self.published = tuple(a for a in emitter.axes_of([*op.inputs, *op.results]) if a not in op.axes)
+        """The register axes that the folds of a thread vary along, before they are taken where `at` says."""
         self.wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
         """The thread axes of more than one thread."""
         carriers = emitter.launch.carried_axes()
@@ -68,16 +70,19 @@ class Combining:
         folded = [axis for axis in op.axes if emitter.launch.binding(axis) is Binding.REGISTER]
         conditions = [c for c in emitter.conditions if any(c.depends_on(axis) for axis in op.axes)]
 
-        def fold(_: Sequence[SSAValue]) -> list[SSAValue]:
+        def fold() -> list[SSAValue]:
             if not folded:
                 return self._active(conditions)
             return self._accumulate(folded, lambda: self._active(conditions))
 
-        self._at_each_kept(fold)
+        self._at_each(self.published, fold)
 
     def fold_threads(self) -> None:
         """Fold over thread axes: by shuffles where the group is a run of lanes, beyond a warp through shared memory."""
         emitter, wide, threads = self.emitter, self.wide, self.threads
+        if self.op.moved:
+            self._through_shared(threads)
+            return
         if not threads:
             return
         group = math.prod(emitter.extent(axis) for axis in threads)
@@ -87,7 +92,7 @@ class Combining:
         if not (is_run and is_symmetric and is_warps):
             self._through_shared(threads)
             return
-        self._at_each_kept(lambda values: self._shuffle(values, min(group, WARP)))
+        self._at_each(self.kept, lambda: self._shuffle(min(group, WARP)))
         if group > WARP:
             self._across_warps(group // WARP)
 
@@ -95,12 +100,12 @@ class Combining:
         values = [self.emitter.value(value) for value in self.op.inputs]
         return self.emitter.select_active(conditions, values, self.op.identities)
 
-    def _at_each_kept(self, step: Callable[[Sequence[SSAValue]], list[SSAValue]]) -> None:
-        """Do a step of the fold at each coordinate of the kept register axes."""
+    def _at_each(self, axes: Sequence[SSAValue], step: Callable[[], list[SSAValue]]) -> None:
+        """Do a step of the fold at each coordinate of some register axes."""
         emitter, op = self.emitter, self.op
-        arrays = [emitter.register(r.type, self.kept, r.name_hint) for r in op.results] if self.kept else []
-        with emitter.nest(self.kept):
-            results = step([emitter.read(held) for held in self.held])
+        arrays = [emitter.register(r.type, axes, r.name_hint) for r in op.results] if axes else []
+        with emitter.nest(axes):
+            results = step()
             for array, value in zip(arrays, results, strict=False):
                 emitter.store(value, array)
         self.held = list(arrays or results)
@@ -116,10 +121,10 @@ class Combining:
             emitter.fold_into(arrays, self.op.combiner, values())
         return [emitter.load(array) for array in arrays]
 
-    def _shuffle(self, values: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
+    def _shuffle(self, lanes: int) -> list[SSAValue]:
         """A butterfly over a run of lanes: all of them end with the fold."""
         emitter = self.emitter
-        folded = list(values)
+        folded = [emitter.read(held) for held in self.held]
         while lanes > 1:
             lanes //= 2
             others = [emitter.add(kernel.ShuffleXorOp(value, lanes)) for value in folded]
@@ -149,16 +154,16 @@ class Combining:
         self._fold_published(published, [(emitter.extent(axis), axis.name_hint) for axis in threads], address)
 
     def _publish(self, count: int, place: Linear, conditions: Sequence[Condition]) -> list[SSAValue]:
-        """Store the values held to shared memory: one element for each kept coordinate and publisher."""
+        """Store the values held to shared memory: one element for each register coordinate and publisher."""
         emitter = self.emitter
-        shape = [*(emitter.extent(axis) for axis in self.kept), count]
+        shape = [*(emitter.extent(axis) for axis in self.published), count]
         buffers = [
             emitter.allocate(result.type, shape, Memory.SHARED, f"{result.name_hint or 'fold'}_part")
             for result in self.op.results
         ]
-        with emitter.nest(self.kept), emitter.guarded(conditions):
+        with emitter.nest(self.published), emitter.guarded(conditions):
             for held, buffer in zip(self.held, buffers, strict=True):
-                emitter.run(loop.StoreOp(emitter.read(held), buffer, *emitter.map([*self.kept, place])))
+                emitter.run(loop.StoreOp(emitter.read(held), buffer, *emitter.map([*self.published, place])))
         return buffers
 
     def _fold_published(
@@ -167,17 +172,22 @@ class Combining:
         loops: Sequence[tuple[int, str | None]],
         address: Callable[[Sequence[SSAValue]], Linear],
     ) -> None:
-        """Fold published values in the order of the loops; every thread of a group does the same folds."""
-        emitter = self.emitter
+        """Fold published values in the order of the loops; every thread of a group does the same folds, or its share.
 
-        def fold(_: Sequence[SSAValue]) -> list[SSAValue]:
+        The share is what `at` says.
+        """
+        emitter, at = self.emitter, self.op.at
+        taken = dict(zip(at.moved, forms_of(at.map, at.axes), strict=True))
+        places = [taken.get(axis, axis) for axis in self.published]
+
+        def fold() -> list[SSAValue]:
             arrays = emitter.accumulators(self.op, ())
             outer = emitter.block
             variables = [emitter.enter_loop(trips, name, unroll=trips <= WARP) for trips, name in loops]
-            place = emitter.map([*self.kept, address(variables)])
+            place = emitter.map([*places, address(variables)])
             values = [emitter.add(loop.LoadOp(buffer, *place)) for buffer in published]
             emitter.fold_into(arrays, self.op.combiner, values)
             emitter.block = outer
             return [emitter.load(array) for array in arrays]
 
-        self._at_each_kept(fold)
+        self._at_each(self.kept, fold)

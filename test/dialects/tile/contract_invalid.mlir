@@ -22,7 +22,7 @@ func.func @f(%a: i32) {
 
 // -----
 
-// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: contract folds one or more axes and moves others, each named once
+// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: contract folds axes and moves others, each named once
 func.func @f(%a: f16) {
   tile.launch (%v = 4 : register) {
     %c = tile.contract mma %a * %a over (%v) at (%v = 0) : f16, f16 -> f32
@@ -68,6 +68,16 @@ func.func @f(%a: f16) {
 func.func @f(%a: f16, %b: f32) {
   tile.launch (%v = 4 : register) {
     %c = "tile.contract"(%a, %b, %a, %a, %v) <{engine = "mma", places = affine_map<() -> ()>, operandSegmentSizes = array<i32: 2, 2, 1, 0, 0>}> : (f16, f32, f16, f16, index) -> f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: contract folds one or more axes
+func.func @f(%a: f16) {
+  tile.launch (%v = 4 : register) {
+    %c = tile.contract mma %a * %a over () : f16, f16 -> f32
   }
   func.return
 }

@@ -323,7 +323,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 // CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: combine gives one result for each value, of the value's type
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   tile.launch (%t = 8 : thread) {
-    "tile.combine"(%v, %t) <{identities = [0.0 : f32], operandSegmentSizes = array<i32: 1, 1>}> ({
+    "tile.combine"(%v, %t) <{identities = [0.0 : f32], operandSegmentSizes = array<i32: 1, 1, 0, 0>}> ({
     ^bb0(%a: f32, %b: f32):
       loop.yield %a : f32
     }) : (f32, index) -> ()
@@ -336,7 +336,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 // CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: operand count (2) does not match with the total size (3) specified in attribute 'operandSegmentSizes'
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   tile.launch (%t = 8 : thread) {
-    %0 = "tile.combine"(%v, %t) <{identities = [0.0 : f32], operandSegmentSizes = array<i32: 2, 1>}> ({
+    %0 = "tile.combine"(%v, %t) <{identities = [0.0 : f32], operandSegmentSizes = array<i32: 2, 1, 0, 0>}> ({
     ^bb0(%a: f32, %b: f32):
       loop.yield %a : f32
     }) : (f32, index) -> f32
@@ -362,7 +362,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 // CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: 0.000000e+00 : f32 should be of base attribute array
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   tile.launch (%t = 8 : thread) {
-    %0 = "tile.combine"(%v, %t) <{identities = 0.0 : f32, operandSegmentSizes = array<i32: 1, 1>}> ({
+    %0 = "tile.combine"(%v, %t) <{identities = 0.0 : f32, operandSegmentSizes = array<i32: 1, 1, 0, 0>}> ({
     ^bb0(%a: f32, %b: f32):
       loop.yield %a : f32
     }) : (f32, index) -> f32
@@ -552,6 +552,26 @@ func.func @f() {
 // CHECK: an expanded launch has one thread axis, and axes of CTAs besides
 func.func @f() {
   tile.launch (%i = 4 : thread, %j = 8 : register) attributes {expanded} {
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: combine folds axes and moves others, each named once
+func.func @f(%v: f32) {
+  tile.launch (%t = 8 : thread, %l = 8 : lane %t) {
+    %0 = tile.combine {arith.addf} %v over (%t) at (%t = %l) : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: the places of a combine are forms over other axes than it folds and moves
+func.func @f(%v: f32) {
+  tile.launch (%t = 8 : thread, %r = 8 : register) {
+    %0 = tile.combine {arith.addf} %v over (%t) at (%r = %t) : f32
   }
   func.return
 }
