@@ -43,7 +43,7 @@ OWN: Mapping[str, Mapping[str, Sequence[Value | None]]] = {
         "n": (None, "blocked", "strided", "strips", "strips"),
         "lanes": (None, None, None, "nm", "mn", "n", "nmnnm"),
     },
-    "double-buffer": {"depth": (2, 3, 3, 4, 4, 4)},
+    "double-buffer": {"depth": (2, 3, 3, 3, 4, 4, 4, 4)},
     "tma-copy": {"bytes": (16,)},
     "async-copy": {"bytes": (4, 4, 4, 4, 4, 4, 4, 16)},
     "split-inner-for-swizzle": {"span": (None, 32, 32, 64)},

@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.access.effects import is_arithmetic
-from deplodock.analysis.affine.linear import bounds_of, condition_of, implied_condition, subscripts_of
+from deplodock.analysis.affine.linear import Linear, bounds_of, condition_of, implied_condition, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.padding import adds_zero
@@ -47,6 +47,9 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
             continue
         if isinstance(op, loop.LoadOp) and (op.result in emitter.arrays or _is_unheld(emitter, op)):
             continue
+        if isinstance(op, loop.LoadOp) and (axes := _fragment_axes(emitter, op)):
+            emitter.bind(op.result, Array(emitter.value(op.source), axes))
+            continue
         if isinstance(op, loop.LoadOp) and not _is_scalar(op) and not _reads_at(op, group):
             emitter.location = op.location
             lower_load(emitter, op)
@@ -69,6 +72,17 @@ def _is_unheld(emitter: Emitter, op: loop.LoadOp) -> bool:
     """Whether the engine of a contract reads what a load stands for, so that no thread does."""
     found = emitter.dependence.of(op.result)
     return any(axis in found for axis in emitter.launch.bound_to(Binding.ENGINE))
+
+
+def _fragment_axes(emitter: Emitter, op: loop.LoadOp) -> tuple[SSAValue, ...]:
+    """The register axes along which contracts alone read a whole register slab, which is their fragment; else none."""
+    if tile.memory_of(op.source) is not Memory.REGISTER:
+        return ()
+    forms = subscripts_of(op)
+    axes = tuple(axis for form in forms for axis in form.roots() if form == Linear.of(axis))
+    is_whole = tuple(map(emitter.launch.extent, axes)) == loop.memref_of(op.source).get_shape()
+    is_read = is_whole and set(axes) <= set(emitter.registers) and len(set(axes)) == len(forms)
+    return axes if is_read and all(isinstance(use.operation, tile.ContractOp) for use in op.result.uses) else ()
 
 
 def _reads_at(op: loop.LoadOp, group: Sequence[Operation]) -> bool:

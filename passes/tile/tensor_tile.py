@@ -18,15 +18,27 @@ of its rows another; all that follows the contraction stays as it is. Along k, w
 that are neighbours in the slab, 16 bytes at once; where k walks a slab with a stride, lanes take neighbouring pairs, so
 that its rows lie in other banks. Products of 16-bit factors are exact in FP32, so only the order of
 the sums changes. Elements of k beyond the input are zero in the slabs, so conditions that leave them out go.
+
+With `rows=n` the roles of the factors are swapped: the columns of the output are the rows of the instruction, and its
+few rows, padded to 8, the columns. A factor that is in no slab is read from global memory straight into the fragments:
+then all of a lane's reads of a chunk come before its products, and two neighbours of the output are one lane's. With
+`slices` several warps share a chunk of k, and a combine adds their sums, of which each keeps a share:
+
+    %0 = loop.reduce {arith.addf} %ko = 0 to 7 : f32 {
+      %k = loop.index [%k_w * 128 + %k_w_1 * 64 + %k_u * 32 + %k_t * 8 + %k_v] ..
+      %c = tile.contract mma %w * %x over (%k_t, %k_u, %k_v) at (%m_g = %m_t * 2 + %m_r) : bf16, bf16 -> f32 ..
+    }
+    %acc = tile.combine {arith.addf} %0 over (%k_w, %k_w_1) at (%m_r = %m_l, %m_j = %m_l_1) : f32
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, UnitAttr
+from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -38,8 +50,9 @@ from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, LAST_WI
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.footprint import register_footprint
 from deplodock.analysis.shape.padding import adds_zero
-from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of
+from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Engine, engine_names
 from deplodock.dialects.interfaces import Feature
@@ -48,7 +61,9 @@ from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
 from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups, contracts_of
-from deplodock.schedule.choose.sizes import WARP_TILE, WARPS
+from deplodock.schedule.choose.sizes import READS, WARP_TILE, WARPS
+
+Side: TypeAlias = Literal["m", "n"]
 
 
 @dataclass(frozen=True)
@@ -60,25 +75,35 @@ class TensorTilePass(LaunchRule):
     engine: str = option(WARPS, OneOf((*engine_names(), WGMMA)), "what multiplies")
     m: int = option(
         WARP_TILE,
-        Integers((16, 32, 64, 128), step=16),
+        Integers((8, 16, 32, 64, 128), step=8),
         "rows of the output that a warp, or a warpgroup, computes, at most",
     )
     n: int = option(
         WARP_TILE, Integers((8, 16, 32, 64, 128, 256), step=8), "columns that it computes, at most; wgmma takes all"
     )
+    rows: Side = option("m", Side, "which axis of the output, m or n, has the rows of the instruction")
+    slices: int = option(1, Integers((1, 2, 4, 8)), "warps that share a chunk of k, of the engine of warps")
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found, row = _found(launch, self)
         if self.engine == WGMMA:
-            check_warpgroups(found, self.m, self.n)
-            apply_warpgroups(launch, found, self.m)
+            rows, columns = self.sides
+            if self.slices > 1:
+                raise Skip("the warps of a warpgroup share no chunk of k; slices are of mma")
+            check_warpgroups(found, rows, columns)
+            apply_warpgroups(launch, found, rows)
         else:
             _apply(launch, _matched(launch, found, row, self))
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The most rows and columns, as the instruction has them."""
+        return (self.m, self.n) if self.rows == "m" else (self.n, self.m)
 
 
 @dataclass(frozen=True)
 class _Match:
-    """A contraction that the tensor cores can compute, and its tile."""
+    """A contraction that the tensor cores can compute, and its tile; m is the side of the instruction's rows."""
 
     engine: Engine
     inner: loop.ReduceOp
@@ -91,8 +116,16 @@ class _Match:
     """The conditions on k, beyond which both factors are zero."""
     warp_m: int
     warp_n: int
+    columns: int
+    """The extent of n, in whole instructions."""
     depth: int
     """The neighbours along k that a lane takes at once."""
+    parts: int
+    """How many of those a lane takes before the products."""
+    slices: int
+    """The warps that share a chunk."""
+    is_direct: bool
+    """Whether a factor is read from global memory."""
 
 
 def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch, Engine]:
@@ -115,6 +148,8 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     except NoAtomError as error:
         raise Skip(str(error)) from error
     m, n = _thread_axis(launch, roles.m, "rows"), _thread_axis(launch, roles.n, "columns")
+    if rule.rows == "n":
+        m, n = n, m
     others = [axis for axis in launch.bound_to(Binding.THREAD) if axis not in (m, n) and launch.extent(axis) != 1]
     if others:
         raise Skip(f"threads share the tile along {label(others[0])} too")
@@ -123,8 +158,10 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     loads = [load for pair in pairs for load in pair]
     _check_body(roles.innermost, loads)
     for load in loads:
-        _check_slab(load)
-        if rule.engine == WGMMA and not walks_neighbours(load, roles.innermost.iv):
+        is_near = walks_neighbours(load, roles.innermost.iv)
+        if rule.engine == WGMMA or not is_near:
+            _check_slab(load)
+        if rule.engine == WGMMA and not is_near:
             k = label(roles.innermost.iv)
             raise Skip(f"{k} walks {label(load.source)} with a stride; warpgroups take rows along k")
     return WarpgroupMatch(m, n, roles.innermost, pairs, masks), row
@@ -136,13 +173,38 @@ def _is_along(load: loop.LoadOp, axis: SSAValue) -> bool:
 
 def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: TensorTilePass) -> _Match:
     """What the rule rewrites for the tensor cores of warps. Raises Skip where it cannot."""
-    is_near = all(walks_neighbours(load, found.inner.iv) for pair in found.pairs for load in pair)
-    most = ACCESS_BYTES // element_bytes(found.pairs[0][0].result.type) if is_near else row.packed
-    depth = _depth(found.inner, row, most)
-    warp_m = _warp_side(launch, found.m, rule.m, row.m)
-    warp_n = _warp_side(launch, found.n, rule.n, row.n)
-    _check_threads(launch, (found.m, warp_m), (found.n, warp_n))
-    return _Match(row, found.inner, found.m, found.n, found.pairs, found.masks, warp_m, warp_n, depth)
+    loads = [load for pair in found.pairs for load in pair]
+    is_near = all(walks_neighbours(load, found.inner.iv) for load in loads)
+    is_direct = any(tile.memory_of(load.source) is None for load in loads)
+    most = ACCESS_BYTES // element_bytes(loads[0].result.type) if is_near else row.packed
+    share = _share(found.inner, rule.slices, row)
+    depth = _depth(share, row, most)
+    rows, columns = rule.sides
+    extent = launch.extent(found.n) or 1
+    whole = -(-extent // row.n) * row.n if rule.rows == "n" else extent
+    warp_m = _warp_side(found.m, launch.extent(found.m) or 1, rows, row.m)
+    warp_n = _warp_side(found.n, whole, columns, row.n)
+    _check_threads(launch, rule.slices * ((launch.extent(found.m) or 1) // warp_m) * (whole // warp_n))
+    parts = max(1, row.depth // depth)
+    if is_direct:
+        lefts = {left.source for left, _ in found.pairs}
+        blocks, at_once = share // (row.column.extent * depth), READS * row.m // (warp_m * row.rows * len(lefts))
+        parts = next(n for n in range(max(parts, min(blocks, at_once)), 0, -1) if blocks % n == 0)
+    return _Match(
+        row,
+        found.inner,
+        found.m,
+        found.n,
+        found.pairs,
+        found.masks,
+        warp_m,
+        warp_n,
+        whole,
+        depth,
+        parts,
+        rule.slices,
+        is_direct,
+    )
 
 
 def _thread_axis(launch: tile.LaunchOp, axes: Sequence[SSAValue], what: str) -> BlockArgument:
@@ -178,36 +240,40 @@ def _check_body(inner: loop.ReduceOp, loads: Sequence[loop.LoadOp]) -> None:
 
 
 def _check_slab(load: loop.LoadOp) -> None:
-    """Raises Skip for a factor that is not read from a shared slab."""
+    """Raises Skip for a factor that is read from global memory, though its engine, or lanes of a stride, read slabs."""
     if tile.memory_of(load.source) is not Memory.SHARED:
         raise Skip(f"{label(load.source)} is read from global memory; run stage-inputs first")
 
 
-def _depth(inner: loop.ReduceOp, row: Engine, most: int) -> int:
-    """The neighbours along k that a lane takes at once. Raises Skip where a chunk is not made of whole instructions."""
-    trips, lanes = inner.trips, row.column.extent
+def _share(inner: loop.ReduceOp, slices: int, row: Engine) -> int:
+    """The elements of a chunk that a warp multiplies. Raises Skip where they are not those of whole instructions."""
+    trips = inner.trips
     if trips is None or trips % row.k:
         raise Skip(f"a chunk of {trips} elements of k is no multiple of the {row.k} of an instruction")
+    if trips % (slices * row.k):
+        raise Skip(f"a chunk of {trips} elements of k is no {slices} slices of whole instructions")
+    return trips // slices
+
+
+def _depth(share: int, row: Engine, most: int) -> int:
+    """The neighbours along k that a lane takes at once."""
     depth = most
-    while trips % (lanes * depth):
+    while share % (row.column.extent * depth):
         depth //= 2
     return depth
 
 
-def _warp_side(launch: tile.LaunchOp, axis: BlockArgument, wanted: int, atom: int) -> int:
+def _warp_side(axis: BlockArgument, extent: int, wanted: int, atom: int) -> int:
     """The coordinates of an axis that a warp takes: the most whole atoms, up to `wanted`, that divide its extent."""
-    extent = launch.extent(axis) or 1
     for side in range(min(wanted, extent) // atom * atom, 0, -atom):
         if extent % side == 0:
             return side
     raise Skip(f"the extent {extent} of {label(axis)} is no multiple of {atom}")
 
 
-def _check_threads(launch: tile.LaunchOp, *sides: tuple[BlockArgument, int]) -> None:
+def _check_threads(launch: tile.LaunchOp, warps: int) -> None:
     """Raises Skip where a CTA would have more threads than the target allows."""
-    threads, most = WARP, target_at(launch).fact("threads_per_block")
-    for axis, side in sides:
-        threads *= (launch.extent(axis) or 1) // side
+    threads, most = WARP * warps, target_at(launch).fact("threads_per_block")
     if threads > most:
         raise Skip(f"warps of so few outputs make {threads} threads of a CTA, above {most}")
 
@@ -225,48 +291,69 @@ class _Axes:
         self.m_hint, self.n_hint = (_hint(axis, "_t") for axis in (match.m, match.n))
         self.k_hint = _hint(match.inner.iv, "i")
         m_warps = self._some((launch.extent(match.m) or 1) // match.warp_m, Binding.THREAD, f"{self.m_hint}_w")
-        n_warps = self._some((launch.extent(match.n) or 1) // match.warp_n, Binding.THREAD, f"{self.n_hint}_w")
+        n_warps = self._some(match.columns // match.warp_n, Binding.THREAD, f"{self.n_hint}_w")
         m_group = self._one(row.row.extent, Binding.THREAD, f"{self.m_hint}_g")
         n_thread = self._one(lanes, Binding.THREAD, f"{self.n_hint}_t")
         m_atoms = self._some(match.warp_m // row.m, Binding.REGISTER, f"{self.m_hint}_i")
         n_atoms = self._some(match.warp_n // row.n, Binding.REGISTER, f"{self.n_hint}_j")
         m_half = self._one(row.rows, Binding.REGISTER, f"{self.m_hint}_h")
         n_pair = self._one(row.pair, Binding.REGISTER, f"{self.n_hint}_r")
-        k_parts = self._some(row.depth // match.depth, Binding.REGISTER, f"{self.k_hint}_u")
+        k_parts = self._some(match.parts, Binding.REGISTER, f"{self.k_hint}_u")
         vector = self._one(match.depth, Binding.REGISTER, f"{self.k_hint}_v")
         k_lane = append_lane(launch, n_thread, f"{self.k_hint}_t")
         n_group = append_lane(launch, m_group, f"{self.n_hint}_g")
-        self.order = [
-            *m_warps,
-            *n_warps,
-            m_group,
-            n_thread,
-            *m_atoms,
-            *n_atoms,
-            m_half,
-            n_pair,
-            *k_parts,
-            vector,
-            k_lane,
-            n_group,
-        ]
+        self.slices: list[SSAValue] = []
+        self.shared: dict[SSAValue, SSAValue] = {}
+        """The lane axes, carried by slices, that stand for register axes once the sums of slices are added."""
+        self._slice(match.slices, [n_pair, *n_atoms, *m_atoms, m_half])
+        threads = [*m_warps, *n_warps, *self.slices, m_group, n_thread]
+        self.registers = [*m_atoms, *n_atoms, m_half, n_pair, *k_parts, vector]
+        self.order = [*threads, *self.registers, k_lane, n_group, *self.shared.values()]
         self.folded = [k_lane, *k_parts, vector]
         self.moved = n_group
         self.place = AffineMap(2, 0, (AffineExpr.dimension(0) * row.pair + AffineExpr.dimension(1),))
         self.place_axes = [n_thread, n_pair]
         m_outer = [*((axis, match.warp_m) for axis in m_warps), *((axis, row.m) for axis in m_atoms)]
         n_outer = [*((axis, match.warp_n) for axis in n_warps), *((axis, row.n) for axis in n_atoms)]
-        self.rows: list[Part] = [*m_outer, (m_half, row.row.extent), (m_group, 1)]
+        group, half = (row.rows, 1) if match.is_direct else (1, row.row.extent)
+        self.rows: list[Part] = [*m_outer, (m_half, half), (m_group, group)]
         self.columns: list[Part] = [*n_outer, (n_thread, row.pair), (n_pair, 1)]
         self.right_columns: list[Part] = [*n_outer, (n_group, 1)]
-        trips = match.inner.trips
+        self._along_k(match, k_lane, k_parts, vector)
+
+    def _along_k(self, match: _Match, lane: SSAValue, parts: Sequence[SSAValue], vector: SSAValue) -> None:
+        """The coordinate along k: neighbours of a lane side by side in a slab, of all lanes in global memory."""
+        trips, lanes = match.inner.trips, match.engine.column.extent
         assert trips is not None
-        taken = lanes * max(match.depth, row.depth)
-        self.steps = trips // taken
-        self.step = taken if k_parts else match.depth
+        share, taken = trips // match.slices, lanes * match.depth * match.parts
+        self.steps = share // taken
+        is_together = bool(parts) or match.is_direct
+        self.step = taken if is_together else match.depth
         """What a step along k adds to it."""
-        near: list[Part] = [*((axis, lanes * match.depth) for axis in k_parts), (vector, 1)]
-        self.k: list[Part] = [(k_lane, match.depth if k_parts else trips // lanes), *near]
+        slices: list[Part] = []
+        for axis in reversed(self.slices):
+            slices.insert(0, (axis, share))
+            share *= self.launch.extent(axis) or 1
+        share = trips // match.slices
+        near: list[Part] = [*((axis, lanes * match.depth) for axis in parts), (vector, 1)]
+        self.k: list[Part] = [*slices, (lane, match.depth if is_together else share // lanes)]
+        self.near = near
+
+    def _slice(self, slices: int, registers: Sequence[SSAValue]) -> None:
+        """Add the thread axes of slices: one for each register axis whose sums they can share, and one for the rest."""
+        extents = {axis: self.launch.extent(axis) or 1 for axis in registers}
+        carriers: dict[SSAValue, SSAValue] = {}
+        for axis in registers:
+            if slices > 1 and slices % extents[axis] == 0:
+                carriers[axis] = self._one(extents[axis], Binding.THREAD, f"{self.k_hint}_w")
+                slices //= extents[axis]
+        self.slices = [*self._some(slices, Binding.THREAD, f"{self.k_hint}_w"), *carriers.values()]
+        for axis, carrier in carriers.items():
+            self.shared[axis] = append_lane(self.launch, carrier, f"{axis.name_hint}l")
+
+    def taken(self, parts: Sequence[Part]) -> list[Part]:
+        """A coordinate of the output once the slices are added."""
+        return [(self.shared.get(axis, axis), stride) for axis, stride in parts]
 
     def _one(self, extent: int, binding: Binding, name: str) -> SSAValue:
         return append_axis(self.launch, Axis(extent, binding, name))
@@ -284,15 +371,26 @@ def _apply(launch: tile.LaunchOp, match: _Match) -> None:
     """Replace the axes of the tile and the loop along k."""
     kept = [axis for axis in launch.axes if axis not in (match.m, match.n)]
     forms = {load: subscripts_of(load) for pair in match.pairs for load in pair}
-    axes = _Axes(launch, match)
-    rows = recompute(match.m, axes.rows, launch.body.block)
-    columns = recompute(match.n, axes.columns, launch.body.block)
+    axes, columns_of = _Axes(launch, match), launch.extent(match.n) or 1
+    rows = recompute(match.m, axes.taken(axes.rows), launch.body.block)
+    limit = columns_of if columns_of < match.columns else None
+    columns = recompute(match.n, axes.taken(axes.columns), launch.body.block, limit)
     right_columns = _index(axes.right_columns, f"{axes.n_hint}_o")
     rows.result.name_hint, columns.result.name_hint = f"{axes.m_hint}_c", f"{axes.n_hint}_c"
     Rewriter.insert_op(right_columns, InsertPoint.after(columns))
+    left_rows = rows
+    if axes.shared:
+        left_rows = _index(axes.rows, f"{axes.m_hint}_o")
+        Rewriter.insert_op(left_rows, InsertPoint.after(rows))
     for mask in match.masks:
         Rewriter.erase_op(mask)
-    Rewriter.replace_op(match.inner, _steps(match, axes, forms, (rows, right_columns)))
+    made = _steps(match, axes, forms, (left_rows, right_columns))
+    Rewriter.replace_op(match.inner, made)
+    for load in [op for op in made.body.block.ops if isinstance(op, loop.LoadOp)]:
+        if tile.memory_of(load.source) is None:
+            _hold(load, axes.registers)
+    if axes.slices:
+        _add_slices(made, axes)
     for axis in (match.m, match.n):
         drop_axis(launch, axis)
     reorder(launch, [*kept, *axes.order])
@@ -308,8 +406,7 @@ def _steps(
     inner = match.inner
     body = Block(arg_types=[IndexType()])
     body.args[0].name_hint = f"{axes.k_hint}s"
-    lane, *near = axes.k
-    k = _index([lane, (body.args[0], axes.step), *near], axes.k_hint)
+    k = _index([*axes.k, (body.args[0], axes.step), *axes.near], axes.k_hint)
     at: dict[SSAValue, loop.IndexOp] = dict(zip((match.m, match.n, inner.iv), (*places, k), strict=True))
     moved = {load: _moved(load, form, at) for load, form in forms.items()}
     contracts = contracts_of(
@@ -321,11 +418,39 @@ def _steps(
     )
     body.add_ops([k, *moved.values(), *contracts, loop.YieldOp(*(contract.result for contract in contracts))])
     made = loop.ReduceOp(axes.steps, Region(body), inner.identities, inner.combiner.clone())
-    made.properties["unroll"] = UnitAttr()
+    if not match.is_direct or axes.steps == 1:
+        made.properties["unroll"] = UnitAttr()
     made.location = inner.location
     for result, old in zip(made.results, inner.results, strict=True):
         result.name_hint = old.name_hint
     return made
+
+
+def _hold(load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
+    """Let a thread read a factor from global memory to registers before its products; elements outside are zero."""
+    footprint = register_footprint(load, registers)
+    assert footprint is not None, "subscripts along the axes of a tile are linear"
+    type = MemRefType(load.result.type, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
+    stage = tile.StageOp(load.source, *footprint.map(), type)
+    stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
+    read = loop.LoadOp(stage.slab, *to_map(footprint.readers[0].subscripts))
+    read.location, read.result.name_hint = load.location, load.result.name_hint
+    Rewriter.replace_op(load, [stage, read], [read.result])
+
+
+def _add_slices(made: loop.ReduceOp, axes: _Axes) -> None:
+    """Let a combine add the sums of the warps that share a chunk; each keeps a share of them."""
+    total = made
+    while isinstance(outer := total.parent_op(), loop.ReduceOp) and shares_accumulator(total, outer):
+        total = outer
+    map, lanes = to_map([Linear.of(lane) for lane in axes.shared.values()])
+    at = tile.Places(list(axes.shared), map, lanes)
+    combined = tile.CombineOp(total.results, axes.slices, total.identities, total.combiner.clone(), at)
+    combined.location = total.location
+    Rewriter.insert_op(combined, InsertPoint.after(total))
+    for result, old in zip(combined.results, total.results, strict=True):
+        result.name_hint, old.name_hint = old.name_hint, None
+        old.replace_uses_with_if(result, lambda use: use.operation is not combined)
 
 
 def _index(parts: Sequence[Part], name: str) -> loop.IndexOp:

@@ -2,12 +2,12 @@
 // RUN: deplodock-opt %s -p 'tensor-tile{m=32 n=16},verify-contract' --check-semantics
 // RUN: deplodock-opt %s -p 'tensor-tile{m=32 n=16},materialize,place-barriers,verify-barriers' --check-semantics
 // RUN: deplodock-opt %t.once -p 'tensor-tile{m=32 n=16}' 2>&1 | filecheck %s --check-prefix TWICE
-// RUN: not deplodock-opt %s -p 'tensor-tile{m=24}' 2>&1 | filecheck %s --check-prefix BAD
+// RUN: not deplodock-opt %s -p 'tensor-tile{m=20}' 2>&1 | filecheck %s --check-prefix BAD
 // RUN: not deplodock-opt %s -p 'tensor-tile{engine=fma}' 2>&1 | filecheck %s --check-prefix ENGINE
 // RUN: not deplodock-opt %s -p 'tensor-tile{m=16 n=8},permute-register-tile{m=strips}' 2>&1 | filecheck %s --check-prefix PLACED
 
 // TWICE: tensor_tile skipped at @linear: the launch has axes of an engine already
-// BAD: the option m must be a positive multiple of 16, got 24
+// BAD: the option m must be a positive multiple of 8, got 20
 // ENGINE: the option engine must be mma or wgmma, got fma
 
 // PLACED: permute-register-tile{m=strips} applies to no kernel: @linear: tensor-tile has placed the registers as its instruction wants them

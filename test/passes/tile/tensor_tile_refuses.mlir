@@ -169,7 +169,7 @@ func.func @global(%x: memref<64x64xbf16>, %w: memref<32x64xbf16>, %out: memref<6
   tile.launch (%m_t = 64 : thread, %n_t = 32 : thread) {
     %ws = tile.stage %w[d0, d1] : memref<32x64xbf16> to memref<32x64xbf16, #tile.memory<shared>>
     %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
-      %a = loop.load %x[%m_t, %k] : memref<64x64xbf16>
+      %a = loop.load %x[%k, %m_t] : memref<64x64xbf16>
       %af = arith.extf %a : bf16 to f32
       %b = loop.load %ws[%n_t, %k] : memref<32x64xbf16, #tile.memory<shared>>
       %bf = arith.extf %b : bf16 to f32

@@ -191,8 +191,13 @@ REFUSED = [
         "tensor-tile{engine=wgmma n=256}",
         "warpgroups of so few rows make 2048 threads of a CTA, above 1024",
     ),
+    (
+        CHUNKED,
+        "tensor-tile{engine=wgmma n=256 slices=2}",
+        "the warps of a warpgroup share no chunk of k; slices are of mma",
+    ),
     (CHUNKED, "tensor-tile{engine=wgmma m=16 n=256}", "a warpgroup computes a multiple of 64 rows, not 16"),
-    (UNSTAGED, "tensor-tile", "%w is read from global memory; run stage-inputs first"),
+    (UNSTAGED, "tensor-tile{engine=wgmma n=256}", "%w is read from global memory; run stage-inputs first"),
     (TENSOR, "tensor-tile{m=16 n=8}", "warps of so few outputs make 16384 threads of a CTA, above 1024"),
     (
         TENSOR,
