@@ -24,6 +24,7 @@ from deplodock.dialects.engines import Engine
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tile import memory_of
+from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import takes_boxes
 
@@ -81,7 +82,11 @@ TILES = {
 
 def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
     """The rules for a contraction that tensor cores take, and their options; None for any other."""
-    if (row := _engine(found, nest, target)) is None or (sides := _sides(found, row)) is None:
+    if (row := _engine(found, nest, target)) is None:
+        return None
+    if (few := few_rows_options(found, row, target)) is not None:
+        return few
+    if (sides := _sides(found, row)) is None:
         return None
     trips = found.reduction.trips
     assert trips is not None

@@ -36,7 +36,12 @@ HALVES = {
     "bf16_linear": "F.linear(torch.randn({m}, {k}, dtype=torch.bfloat16), torch.randn({n}, {k}, dtype=torch.bfloat16))",
     "bf16_matmul": "torch.randn({m}, {k}, dtype=torch.bfloat16) @ torch.randn({k}, {n}, dtype=torch.bfloat16)",
 }
-EXPRESSIONS = {**CONTRACTIONS, **HALVES, "residual": CONTRACTIONS["linear"] + " + torch.randn({m}, {n})"}
+EXPRESSIONS = {
+    **CONTRACTIONS,
+    **HALVES,
+    "residual": CONTRACTIONS["linear"] + " + torch.randn({m}, {n})",
+    "few_rows": HALVES["bf16_linear"].replace("{m}", "8"),
+}
 RMS_NORM = "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 REGISTERS = 65536
 """The registers of an SM (CUDA programming guide, compute capabilities)."""
@@ -122,6 +127,19 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
     assert code.loop.ffma == 0
     assert code.loop.instructions <= 7 * code.loop.hmma
     assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
+
+
+@needs_nvcc
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_code_of_few_rows(target: str) -> None:
+    """Both factors of all products of a step come from global memory, 16 bytes at once."""
+    code = compiled("few_rows", target)
+    assert code.spilled == (0, 0, 0, 0)
+    assert code.loop.is_loop
+    assert code.loop.hmma == 8
+    assert set(code.loop.widths["LDG"]) == {128}
+    assert code.loop.widths["LDG"][128] == 8 + 4
+    assert not set(code.loop.widths) & {"LDS", "STS", "STG"}
 
 
 @pytest.mark.parametrize("name", CONTRACTIONS)

@@ -16,6 +16,7 @@ from deplodock.dialects import kernel
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
+from deplodock.schedule.choose.sizes import READS
 from deplodock.schedule.steps import Options
 
 LINEAR = """
@@ -58,7 +59,7 @@ def chosen(module: ModuleOp) -> dict[str, Options]:
         ((2048, 3584, 3584), {"m": 128, "n": 256, "occupancy": 1, "raster": 16}),
         ((512, 3584, 18944), {"m": 128, "n": 128, "occupancy": 2, "raster": 16}),
         ((128, 3584, 3584), {"m": 64, "n": 64, "occupancy": 3, "raster": 16}),
-        ((16, 3584, 3584), {"m": 16, "n": 64, "occupancy": 3}),
+        ((40, 3584, 3584), {"m": 32, "n": 64, "occupancy": 3, "raster": 16}),
     ],
 )
 def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int], tile: Mapping[str, int]) -> None:
@@ -68,15 +69,47 @@ def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int
     assert "register-tile" not in schedule
 
 
-@pytest.mark.parametrize(("m", "n", "k", "type"), [(8, 64, 64, "bf16"), (64, 4, 64, "f16"), (64, 64, 8, "f16")])
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((8, 3584, 3584), {"m": 8, "n": 16, "slices": 8}),
+        ((20, 4608, 3584), {"m": 24, "n": 16, "slices": 4}),
+        ((32, 3584, 18944), {"m": 32, "n": 32, "slices": 16}),
+        ((8, 256, 2048), {"m": 8, "n": 16, "slices": 16}),
+    ],
+)
+def test_few_rows_are_the_columns_of_the_instruction(
+    shape: tuple[int, int, int], options: Mapping[str, int | str]
+) -> None:
+    schedule = chosen(linear(*shape, target="h200"))
+    assert schedule["tensor-tile"] == {"engine": "mma", "rows": "n", **options}
+    assert "stage-inputs" not in schedule
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 3584, 3584), (8, 4608, 3584), (32, 18944, 3584), (32, 3584, 18944)])
+def test_enough_bytes_of_the_weights_are_on_their_way(m: int, n: int, k: int) -> None:
+    """What the latency of DRAM asks for, 36 KB of each SM less 5 percent, in no more warps than an SM holds."""
+    schedule = chosen(linear(m, n, k, target="h200"))
+    tile, cta = schedule["tensor-tile"], schedule["blockify-launch"]
+    warps = int(tile["slices"]) * int(cta["n"]) // int(tile["n"])
+    assert warps * int(cta["occupancy"]) <= 16
+    resident = min(-(-n // int(cta["n"])), 132 * int(cta["occupancy"]))
+    assert resident * warps * 32 * READS * 16 / 132 >= 0.95 * 36e3
+
+
+@pytest.mark.parametrize(("m", "n", "k", "type"), [(8, 8, 64, "bf16"), (64, 4, 64, "f16"), (64, 64, 8, "f16")])
 def test_other_contractions_are_not_for_tensor_cores(m: int, n: int, k: int, type: str) -> None:
     assert "tensor-tile" not in chosen(linear(m, n, k, type))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
-@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192)])
+@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320)])
 def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, target: str) -> None:
-    module = linear(m, n, k, target=target)
+    check(linear(m, n, k, target=target), m, n, k)
+
+
+def check(module: ModuleOp, m: int, n: int, k: int) -> None:
+    """The kernel that the heuristic makes of a product has tensor cores, no finding, and the right results."""
     lower(module, new_context(), Level.KERNEL)
     assert any(isinstance(op, kernel.MmaOp | kernel.WgmmaOp) for op in module.walk())
     rng = np.random.default_rng(m)
@@ -84,6 +117,13 @@ def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, ta
     result = simulate(module, [x, w], entry="run_k")
     assert not result.findings
     np.testing.assert_allclose(result.outputs[0], x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("m", [3, 8, 13, 24, 32])
+@pytest.mark.parametrize(("n", "k"), [(33, 323), (50, 264)])
+def test_few_rows_of_any_extents(m: int, n: int, k: int) -> None:
+    """Rows, columns and k that are no multiples of an instruction, nor of what is read at once."""
+    check(linear(m, n, k), m, n, k)
 
 
 GATED = """
@@ -126,7 +166,7 @@ def test_two_products_share_the_registers_of_one_tile() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (130, 72, 200)])
+@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (130, 72, 200), (5, 40, 300)])
 def test_two_products_of_one_loop_compute_the_same(m: int, n: int, k: int, target: str) -> None:
     module = gated(m, n, k, target)
     lower(module, new_context(), Level.KERNEL)
