@@ -56,7 +56,7 @@ def _float(parser: AttrParser, span: Span, type: AnyFloat) -> float:
     return next(type.iter_unpack(int(digits, 16).to_bytes(type.compile_time_size, "little")))
 
 
-class _Element(AttrParser._TensorLiteralElement):
+class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
     """An element of a dense constant, whose type the parser knows only behind all elements."""
 
     def to_type(self, parser: AttrParser, type: _Number) -> int | float | tuple[int, int] | tuple[float, float]:
