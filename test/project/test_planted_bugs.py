@@ -24,6 +24,11 @@ RING = (
 PHASES = RING.replace("distance=2", "distance=1 barrier=mbarrier")
 BOXES = PHASES.replace("async-copy", "tma-copy,split-inner-for-swizzle").replace("memory=", "transpose=never memory=")
 SPLIT = RING.replace("blockify", "split-matmul-k{s=3 over=ticket},blockify")
+ROLES = (
+    "tileify,chunk-matmul-k{bk=64 kv=1},blockify-launch{m=64 n=24},stage-inputs{memory=shared transpose=never},"
+    "tensor-tile{engine=wgmma m=64 n=24},double-buffer{depth=3},tma-copy,split-inner-for-swizzle,"
+    "pipeline-k-outer{distance=producer}"
+)
 PROGRAMS = {
     "boxes": ("F.linear(torch.randn(20, 52), torch.randn(24, 52))", ("--schedule", BOXES)),
     "phases": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", PHASES)),
@@ -32,6 +37,10 @@ PROGRAMS = {
     "cluster": (
         "F.linear(torch.randn(20, 50), torch.randn(24, 50))",
         ("--schedule", SPLIT.replace("ticket", "cluster")),
+    ),
+    "roles": (
+        "t = torch.bfloat16; F.linear(torch.randn(64, 320, dtype=t), torch.randn(40, 320, dtype=t))",
+        ("--schedule", ROLES, "--target", "sm_90"),
     ),
     "rows": ("torch.nn.RMSNorm(600)(torch.randn(3, 600))", ()),
 }
@@ -151,6 +160,47 @@ BUGS = {
         r"\2\1",
         "data race",
         "kernel.tma_load %x",
+    ),
+    "slot released by a consumer before its products are done": Bug(
+        "roles",
+        r"( *kernel\.wgmma_wait 0\n)( *kernel\.arrive warp %empty.*\n)",
+        r"\2\1",
+        "data race",
+        "kernel.tma_load %x_map",
+    ),
+    "slot that a consumer never releases": Bug(
+        "roles", r"kernel\.arrive warp %empty.*", "", "phase never completes", "kernel.wait_phase %empty["
+    ),
+    "wrong count of consumers": Bug(
+        "roles", r"arrivals 4", "arrivals 8", "phase never completes", "kernel.wait_phase %empty["
+    ),
+    "producer that waits for a phase nobody completes": Bug(
+        "roles",
+        r"(wait_phase %empty\[%a2o mod 3\], )\(%a2o floordiv 3 \+ 1\)",
+        r"\1%a2o floordiv 3",
+        "phase never completes",
+        "kernel.wait_phase %empty[",
+    ),
+    "consumers that read one step more than there are": Bug(
+        "roles",
+        r"loop\.for %a2o_1 = 0 to 5",
+        "loop.for %a2o_1 = 0 to 6",
+        "phase never completes",
+        "kernel.wait_phase %full[",
+    ),
+    "barrier that half of a role comes to": Bug(
+        "roles",
+        r"( *loop\.for %a2o_1)",
+        r"loop.guard where (%reader < 64) {\nkernel.barrier\n}\n\1",
+        "divergent barrier",
+        "kernel.barrier",
+    ),
+    "products that half of a warpgroup issues": Bug(
+        "roles",
+        r"( *kernel\.wgmma_wait 0\n)",
+        r"loop.guard where (%reader < 64) {\n\1}\n",
+        "divergent warpgroup",
+        "kernel.wgmma_wait 0",
     ),
     "misaligned slot": Bug("boxes", r"(to %x_smem\[%p), 0, 0\]", r"\1, 1, 0]", "misaligned slot", "kernel.tma_load %x"),
     "box that several threads copy": Bug(
