@@ -3,7 +3,7 @@
 A value read from memory varies along what its subscripts and the contents of the buffer vary along, a gathered index
 included; a combine is uniform along the axes it folds, a reduction along its own variable, and both vary along what
 decides which of their points are active. A contract folds all points of its axes. A staged slab, or a slot of a ring,
-varies along what its origin varies along.
+varies along what its origin varies along, and a kept one along what differs between CTAs and iterations.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ class Dependence:
                 return without(self.of(*yielded, *op.bound_operands, *conditions), {op.iv})
             case loop.LoadOp() if isinstance(op.source.owner, tile.StageOp):
                 return self.of(*op.indices, *op.source.owner.indices)
+            case loop.LoadOp() if isinstance(kept := op.source.owner, tile.KeepOp):
+                found = self.of(kept.value, *kept.indices)
+                return self.of(*op.indices) | {value: None for value in found if not _is_within_cta(value)}
             case loop.LoadOp() if isinstance(op.source.owner, tile.AllocOp):
                 return self.of(*op.indices) | self._of_copies(op)
             case _:
@@ -97,6 +100,13 @@ def _folded_into(op: loop.ReduceOp, result: int) -> list[int]:
             found.add(place)
             pending.append(folded[place])
     return sorted(found)
+
+
+def _is_within_cta(coordinate: SSAValue) -> bool:
+    """Whether a coordinate is that of an axis along which one CTA has several points."""
+    assert isinstance(coordinate, BlockArgument)
+    launch = coordinate.block.parent_op()
+    return isinstance(launch, tile.LaunchOp) and coordinate not in launch.ctas
 
 
 def varying_bound(op: loop.LoopLike) -> loop.LoopLike | None:

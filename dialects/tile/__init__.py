@@ -54,6 +54,7 @@ from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
 from deplodock.dialects.tile.contract import ContractOp
+from deplodock.dialects.tile.keep import KeepOp
 from deplodock.dialects.tile.places import NOWHERE, Places, parse_axis
 from deplodock.dialects.tile.ring import (
     AllocOp,
@@ -74,6 +75,7 @@ __all__ = [
     "CombineOp",
     "ContractOp",
     "CopyOp",
+    "KeepOp",
     "LaunchOp",
     "Memory",
     "MemoryAttr",
@@ -451,6 +453,6 @@ class StageOp(IRDLOperation):
 
 Tile = Dialect(
     "tile",
-    [LaunchOp, CombineOp, ContractOp, StageOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
+    [LaunchOp, CombineOp, ContractOp, StageOp, KeepOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
     [BindingAttr, MemoryAttr, RingType, SwizzleAttr],
 )

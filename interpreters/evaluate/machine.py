@@ -278,6 +278,12 @@ class Machine:
         if buffer.initialised is not None:
             buffer.initialised.reshape(-1)[address] = True
 
+    def keep(self, op: Operation, value: Array, buffer: PointBuffer, subscripts: Sequence[Array], space: Space) -> None:
+        """Store at the active points, for readers in the same launch. Raises Error as `store`."""
+        self.store(op, value, buffer, subscripts, space)
+        self._written.remove(buffer)
+        buffer.written = None
+
     def charge(self, op: Operation, iterations: int, points: int) -> None:
         """Count iterations that are about to run, at so many points. Raises Error where that is too much."""
         self._steps += iterations * max(1, points)

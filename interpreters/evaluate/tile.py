@@ -9,10 +9,11 @@ from itertools import product
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.analysis.operations import ancestors
 from deplodock.dialects import tile
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate import tile_contract, tile_ring
-from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
 from deplodock.interpreters.evaluate.tile_contract import taken
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import scalar_value
@@ -39,6 +40,8 @@ def _whole_axes(op: Operation) -> Sequence[SSAValue]:
     match op:
         case tile.CombineOp() | tile.ContractOp():
             return [*op.axes, *op.moved]
+        case tile.KeepOp():
+            return _axes_of_cta(op)
         case _:
             return ()
 
@@ -96,10 +99,31 @@ def _stage(machine: Machine, op: tile.StageOp, space: Space) -> None:
     machine.values[op.slab] = slab_of(machine, op, op.slab, shape, space)
 
 
+def _axes_of_cta(op: tile.KeepOp) -> Sequence[SSAValue]:
+    """The axes of the launch around an operation whose coordinates belong to one CTA."""
+    launch = next((around for around in ancestors(op) if isinstance(around, tile.LaunchOp)), None)
+    return () if launch is None else [axis for axis in launch.axes if axis not in launch.ctas]
+
+
+def _keep(machine: Machine, op: tile.KeepOp, space: Space) -> None:
+    slab = tile.memref_of(op.slab)
+    value, subscripts = machine.array(op.value), machine.affine(op.map.data, machine.arrays(op.indices))
+    shape = [1] * space.rank
+    for array in (value, *subscripts):
+        shape = [max(pair) for pair in zip(shape, (1,) * (space.rank - array.ndim) + array.shape, strict=True)]
+    for axis in _axes_of_cta(op):
+        shape[space.rank - 1 - machine.dims[axis]] = 1
+    kept = uninitialised((*shape, *slab.get_shape()), machine.dtype(slab.element_type))
+    buffer = PointBuffer(kept.data, len(slab.get_shape()), kept.initialised)
+    machine.keep(op, value, buffer, subscripts, space)
+    machine.values[op.slab] = buffer
+
+
 HANDLERS: dict[type[Operation], Handler] = {
     tile.LaunchOp: _launch,
     tile.CombineOp: _combine,
     tile.StageOp: _stage,
+    tile.KeepOp: _keep,
     tile.ContractOp: tile_contract.contract,
     **tile_ring.HANDLERS,
 }

@@ -129,8 +129,7 @@ def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) 
 
 def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     """Emit a write at the active points; along axes that the address does not mention, coordinate 0 alone writes."""
-    destination, type = emitter.value(op.destination), loop.memref_of(op.destination)
-    forms = subscripts_of(op)
+    destination, forms = emitter.value(op.destination), subscripts_of(op)
     mentioned = emitter.dependence.of(*op.indices)
     unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned]
     others = _at_first(emitter, mentioned)
@@ -141,8 +140,32 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     conditions = [*(_at_origin(condition, unmentioned) for condition in emitter.conditions), *emitter.own]
     conditions += [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
     conditions = [condition for condition in conditions if not never_fails(condition)]
+    _store(emitter, op, (destination, forms), others, conditions)
+
+
+def lower_keep(emitter: Emitter, op: tile.KeepOp) -> None:
+    """Emit the allocation of a slab and the writes of all points; along axes of a CTA that the address does not
+    mention, coordinate 0 alone writes.
+    """
+    slab = emitter.values[op.slab] = emitter.alloc(loop.memref_of(op.slab), op.slab.name_hint)
+    first = _at_first(emitter, emitter.dependence.of(*op.indices))
+    others = [axis for axis in first if axis not in emitter.launch.ctas]
+    conditions = [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
+    conditions = [condition for condition in conditions if not never_fails(condition)]
+    _store(emitter, op, (slab, subscripts_of(op)), others, conditions)
+
+
+def _store(
+    emitter: Emitter,
+    op: loop.StoreOp | tile.KeepOp,
+    written: tuple[SSAValue, Sequence[Linear]],
+    others: Sequence[SSAValue],
+    conditions: Sequence[Condition],
+) -> None:
+    """Emit the write of a value to an element of a buffer under conditions, at coordinate 0 of other register axes."""
+    destination, forms = written
     axes = emitter.axes_of(op.indices)
-    ordered, lanes = vectorize(emitter, type, forms, axes, conditions)
+    ordered, lanes = vectorize(emitter, loop.memref_of(destination), forms, axes, conditions)
     array = emitter.arrays.get(op.value)
     if array is None or array.axes[-1:] != tuple(ordered[-1:]):
         lanes = (0,)
@@ -150,12 +173,12 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     known = dict(emitter.coordinates)
     emitter.coordinates |= {axis: 0 for axis in others if emitter.launch.binding(axis) is Binding.REGISTER}
     with vector_nest(emitter, ordered, len(lanes)) as at, emitter.guarded([at(condition) for condition in conditions]):
-        written = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
+        place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
         if len(lanes) > 1:
             assert array is not None
-            _write(emitter, array, written, lanes, at)
+            _write(emitter, array, place, lanes, at)
         else:
-            emitter.run(loop.StoreOp(emitter.value(op.value), *written))
+            emitter.run(loop.StoreOp(emitter.value(op.value), *place))
     emitter.coordinates = known
 
 

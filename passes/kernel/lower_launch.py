@@ -23,7 +23,7 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, never_fails
 from deplodock.passes.kernel.emit import Array, Emitter
-from deplodock.passes.kernel.lower_access import lower_load, lower_store, read_vectors
+from deplodock.passes.kernel.lower_access import lower_keep, lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
 from deplodock.passes.kernel.lower_contract import lower_contract
 from deplodock.passes.kernel.lower_stage import lower_stage
@@ -96,7 +96,7 @@ def _is_scalar(op: Operation) -> bool:
         return tile.memory_of(op.source) is Memory.REGISTER
     if isinstance(op, loop.YieldOp):
         return not yields_inner_reduction(op)
-    is_collective = isinstance(op, tile.CombineOp | tile.ContractOp)
+    is_collective = isinstance(op, tile.CombineOp | tile.ContractOp | tile.KeepOp)
     return is_arithmetic(op) or (is_side_effect_free(op) and not op.regions and not is_collective)
 
 
@@ -121,6 +121,8 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             lower_combine(emitter, op)
         case tile.ContractOp():
             _lower_contract(emitter, op, fold)
+        case tile.KeepOp():
+            lower_keep(emitter, op)
         case tile.StageOp():
             _check_source(emitter, op)
             _check_origin(emitter, op)

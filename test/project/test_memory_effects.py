@@ -84,6 +84,7 @@ OPERATIONS = {
         (),
     ),
     "tile.stage": (f"%r = tile.stage %x[d0] : memref<8xf32> to {ON_CHIP}", ("read x",)),
+    "tile.keep": (f"%r = tile.keep %v[%i] : {ON_CHIP}", ()),
     "tile.ring": ("%r = tile.ring 2", ("alloc r",)),
     "tile.alloc": (f"%r = tile.alloc : {RING}", ("alloc r",)),
     "tile.copy": (
@@ -265,6 +266,7 @@ UNUSED_DIE = [
     "tile.combine",
     "tile.contract",
     "tile.stage",
+    "tile.keep",
     "tile.ring",
     "tile.alloc",
     "kernel.alloc",
