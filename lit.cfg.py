@@ -14,6 +14,7 @@ from pathlib import Path
 
 import lit.formats
 
+from deplodock.runtime.lowering import ALWAYS
 from deplodock.runtime.nvcc import find_nvcc
 
 root = Path(__file__).parent
@@ -32,6 +33,7 @@ tools = server.stdout.readline().strip() or lit_config.fatal("the fork server do
 atexit.register(server.stdin.close)
 config.environment["PATH"] = os.pathsep.join([tools, str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["COLUMNS"] = "120"
+config.environment[ALWAYS] = "1"
 
 config.substitutions.append(
     (

@@ -39,6 +39,11 @@ class Artifacts:
         # PyTorch makes the trace's file when the first record comes.
         self._is_traced = bool(trace_log.handlers)
 
+    @property
+    def watches(self) -> bool:
+        """Whether it wants the program after each pass."""
+        return self._dump is not None or self._is_traced
+
     def begin(self, module: ModuleOp) -> None:
         """Note the program as it was captured."""
         level = level_of(module)

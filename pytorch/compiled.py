@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_target, missing
+from deplodock.runtime.lowering import lower_once
 
 
 def compiled_program(
@@ -80,9 +82,10 @@ def make_runner(
         target = device_target()
     context, artifacts = new_context(), Artifacts(name, options.folder)
     artifacts.begin(module)
-    lower(module, context, Level.LOOP, target=target, observer=artifacts)
+    step = partial(lower, observer=artifacts) if artifacts.watches else lower_once
+    step(module, context, Level.LOOP, target=target)
     loops = module.clone()
-    lower(module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
+    step(module, context, Level.KERNEL, schedule=schedule)
     artifacts.finish(module)
     return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, loops)
 

@@ -20,7 +20,11 @@ from xdsl.context import Context
 from deplodock.dialects.torch import AtenOp
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.passes.torch.decompose import DecomposePass
+from deplodock.runtime.lowering import ALWAYS
 from deplodock.runtime.nvcc import find_nvcc
+
+# Tests change passes, and want those to run.
+os.environ[ALWAYS] = "1"
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import re
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.machine.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects import kernel
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
 from deplodock.passes.trace import Trace
+from deplodock.runtime.cubins import cubins
 from deplodock.runtime.dump import Dump
-from deplodock.runtime.nvcc import compile_cubin, find_nvcc
+from deplodock.runtime.lowering import lower_once
+from deplodock.runtime.nvcc import find_nvcc
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
 from deplodock.tools.diagnostics import decode, explain, require
@@ -73,7 +77,11 @@ class Program:
 
 
 class Session:
-    """One command at work: its options, its clock, the dialects it knows, and what it has written."""
+    """One command at work: its options, its clock, the dialects it knows, and what it has written.
+
+    `compiled` counts the CUDA texts that were compiled, and `lowered` the kernels that passes made: what was found
+    among what is kept is not among them.
+    """
 
     def __init__(self, options: Options, clock: Clock) -> None:
         self.options = options
@@ -82,6 +90,7 @@ class Session:
         self.ctx = new_context()
         self._dump = None if options.dump_dir is None else Dump(options.dump_dir)
         self._is_long = False
+        self.compiled = self.lowered = 0
         clock.add("import deplodock", clock.unaccounted())
 
     def read_expression(self, text: str) -> Program:
@@ -141,7 +150,7 @@ class Session:
         return module
 
     def lower(self, module: ModuleOp, level: Level) -> None:
-        """Run the stages to a level, with a trace at `-vv`. Raises as `driver.lower`."""
+        """Run the stages to a level, with a trace at `-vv`, or read what they gave before. Raises as `driver.lower`."""
         trace = Trace(module, self.writer.trace_line) if self.options.verbosity > 1 else None
         todo = stages(level_of(module), level) if self._is_long else []
         bar = iter(tracked(todo, len(todo), "compiling"))
@@ -155,15 +164,14 @@ class Session:
             if self._dump is not None:
                 self._dump.module(run.stage.label.replace(":", ""), self.text(changed, Level.KERNEL))
 
+        step = lower_once if trace is None and self._dump is None else lower
+        start, options = time.perf_counter(), self.options
         with contextlib.nullcontext() if self._is_long else working("compiling"):
-            lower(
-                module,
-                self.ctx,
-                level,
-                schedule=self.options.schedule,
-                stream=self.options.stream,
-                observer=observe,
-            )
+            ran = step(module, self.ctx, level, schedule=options.schedule, stream=options.stream, observer=observe)
+        if ran is False:
+            self.clock.add("reading lowered programs", time.perf_counter() - start)
+        else:
+            self.lowered += len(kernel.functions(module))
 
     def text(self, module: ModuleOp, level: Level) -> str:
         """The text of a module: CUDA, or IR as `deplodock-opt` prints it."""
@@ -191,8 +199,9 @@ class Session:
             return
         arch = nvcc_arch(target_of(module).arch.data)
         with self.clock.part("nvcc"):
-            reports = compile_cubin(text, arch).reports
-        for report in reports.values():
+            (cubin,) = cubins([text], arch)
+        self.compiled += cubin.is_new
+        for report in cubin.kernel.reports.values():
             spilled = report.spill_stores + report.spill_loads
             self.note(
                 f"nvcc {arch}: {report.name}: {report.registers} registers, {report.shared} bytes of static shared "
@@ -205,6 +214,7 @@ class Session:
             self._dump.kernels(module)
             self.note(f"wrote {self._dump.count} modules to {self.options.dump_dir}")
         if self.options.verbosity:
+            self.note(f"compiled: {self.compiled}, lowered: {self.lowered}")
             print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)
 
     def _begin(self, program: Program) -> Program:

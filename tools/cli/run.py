@@ -71,7 +71,7 @@ class Outcome(Enum):
 class _RunReport:
     """Whether a program is right, what it was compared with, the CTAs of each kernel that ran, and what was measured.
 
-    `compiled` counts the CUDA texts that were compiled, not found in the cache.
+    `compiled` and `lowered` are those of the session.
     """
 
     outcome: Outcome
@@ -79,6 +79,7 @@ class _RunReport:
     kernels: list[KernelRun]
     further: list[Judged]
     compiled: int
+    lowered: int
     bench: Benchmark | None
     profile: Profile | None
 
@@ -94,6 +95,7 @@ class _RunReport:
             ],
             "further": [each.as_json() for each in self.further],
             "compiled": self.compiled,
+            "lowered": self.lowered,
             "bench": None if self.bench is None else self.bench.as_json(),
             "profile": None if self.profile is None else self.profile.as_json(),
         }
@@ -152,13 +154,13 @@ def _run(
         with _limited(module, options):
             judged = judge_on_further_inputs(session, lowered, task, executable, is_given=replacement is not None)
     outcome = _judge(module, task, execution, verdicts, judged)
-    compiled = 0 if executable is None else int(executable.cubin.is_new)
+    session.compiled += 0 if executable is None else int(executable.cubin.is_new)
     bench, profile = None, None
     if executable is not None and outcome is Outcome.PASSED:
         bench, profile = _measure(session, program, module, task, executable, options)
     session.finish(module)
     compared = None if task.reference is None else task.source
-    return _RunReport(outcome, compared, execution.kernels, judged, compiled, bench, profile)
+    return _RunReport(outcome, compared, execution.kernels, judged, session.compiled, session.lowered, bench, profile)
 
 
 def _judge(

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import LEVELS
+from deplodock.runtime.lowering import ALWAYS
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.tools.cli.app import app
 from deplodock.tools.diagnostics import run_tool
@@ -352,6 +353,16 @@ def test_verbose_prints_the_parts_of_the_time() -> None:
     assert names[:4] == ["import deplodock", "import torch", "import frontend", "torch.export"]
     assert {"tensor passes", "loop passes", "tile passes", "kernel passes", "printing", "total"} <= set(names)
     assert names[-1].startswith("total without import torch, torch.export")
+
+
+def test_what_is_kept_is_neither_lowered_nor_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path))
+    monkeypatch.delenv(ALWAYS)
+    (_, first, told), (_, second, told_again) = (cli("compile", "-c", SMALL, "-v") for _ in range(2))
+    assert first == second
+    assert re.search("compiled: [01], lowered: 1\n", told)
+    assert "compiled: 0, lowered: 0\n" in told_again
+    assert "kernel passes" not in told_again
 
 
 @pytest.mark.parametrize(

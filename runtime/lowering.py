@@ -1,0 +1,101 @@
+"""Lowered programs by content: a module that the same compiler has lowered once is not lowered again.
+
+They are kept as IR text, beside the cubins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+
+from deplodock.dialects.float_literals import FloatLiteralsParser
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.passes.driver import Level, Observer, level_of, lower, set_target
+from deplodock.passes.packages import packages
+from deplodock.runtime.cubins import cache_folder
+from deplodock.runtime.store import Store
+
+ALWAYS = "DEPLODOCK_LOWER_ALWAYS"
+"""The environment variable that, if it is not empty, has every program lowered, whatever is kept."""
+
+_ROOT = Path(__file__).parent.parent
+
+_SOURCES = ("dialects", "analysis", "schedule", "passes")
+"""The folders of our package that lowering depends on."""
+
+
+def lower_once(
+    module: ModuleOp,
+    ctx: Context,
+    to_level: Level,
+    *,
+    target: str | TargetAttr | None = None,
+    schedule: str | None = None,
+    stream: str | None = None,
+    observer: Observer | None = None,
+    folder: Path | None = None,
+) -> bool:
+    """`driver.lower`, or what that gave for the same module, options and compiler before; whether passes ran.
+
+    Names and locations belong to a module, so that what is found is the text that the passes would give. Where other
+    packages add passes to the pipeline, nothing is kept.
+
+    Args:
+        module: the program; it is changed.
+        ctx: a context with the dialects that the module may come to use.
+        to_level: where to stop.
+        target: see `driver.lower`.
+        schedule: see `driver.lower`.
+        stream: see `driver.lower`.
+        observer: called after each stage that runs.
+        folder: where programs are kept; by default where cubins are.
+
+    Raises what `driver.lower` raises.
+    """
+    set_target(module, target)
+    identity = compiler_identity()
+    if identity is None or packages().added or os.environ.get(ALWAYS) or level_of(module) is Level.KERNEL:
+        lower(module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
+        return True
+    store = Store(folder or cache_folder())
+    last = Level.KERNEL if to_level is Level.CUDA else to_level
+    key = hashlib.sha256("\0".join([identity, last, schedule or "", stream or "", _text(module)]).encode()).hexdigest()
+    if (kept := store.read(key)) is not None:
+        _become(module, FloatLiteralsParser(ctx, kept.decode()).parse_module())
+        return False
+    lower(module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
+    store.write(key, _text(module).encode())
+    return True
+
+
+@cache
+def compiler_identity() -> str | None:
+    """What lowering depends on besides the program: our sources, if they are there, and the version of xDSL."""
+    digest = hashlib.sha256()
+    paths = [Path(__file__), *(path for folder in _SOURCES for path in sorted((_ROOT / folder).rglob("*.py")))]
+    if len(paths) == 1:
+        return None
+    for path in paths:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"{digest.hexdigest()} xdsl {importlib.metadata.version('xdsl')}"
+
+
+def _text(module: ModuleOp) -> str:
+    stream = StringIO()
+    Printer(stream, print_debuginfo=True).print_op(module)
+    return stream.getvalue()
+
+
+def _become(module: ModuleOp, other: ModuleOp) -> None:
+    """Give a module what another one has."""
+    module.attributes = {**other.attributes}
+    module.detach_region(module.body)
+    module.add_region(other.detach_region(0))
