@@ -47,7 +47,7 @@ def _unflatten(tensors: Any, context: Any) -> Any:
     cache.layers = []
     for layer_kind, kept in layers:
         layer = layer_kind.__new__(layer_kind)
-        vars(layer).update((name, next(given) if value is _TENSOR else value) for name, value in kept.items())
+        vars(layer).update((name, next(given) if value == _TENSOR else value) for name, value in kept.items())
         cache.layers.append(layer)
     return cache
 
