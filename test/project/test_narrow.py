@@ -95,7 +95,7 @@ def check(module: ModuleOp, kernels: ModuleOp) -> None:
     [
         ("bfloat16", 130, 72, 200, 1, kernel.WgmmaOp),
         ("float16", 40, 88, 72, 1, kernel.MmaOp),
-        ("bfloat16", 8, 40, 72, 1, None),
+        ("bfloat16", 8, 40, 72, 1, kernel.MmaOp),
         ("float32", 40, 88, 72, 2, None),
     ],
 )
