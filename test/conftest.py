@@ -27,6 +27,13 @@ from deplodock.runtime.nvcc import find_nvcc
 os.environ[ALWAYS] = "1"
 
 
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage look at what tests make, not at PyTorch and the tests, and not all the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 @pytest.fixture(scope="session")
 def nvcc() -> Path:
     """nvcc; without one the test is skipped, or fails if `DEPLODOCK_REQUIRE_NVCC` is set."""
