@@ -80,9 +80,10 @@ def _fragment_axes(emitter: Emitter, op: loop.LoadOp) -> tuple[SSAValue, ...]:
         return ()
     forms = subscripts_of(op)
     axes = tuple(axis for form in forms for axis in form.roots() if form == Linear.of(axis))
+    if not set(axes) <= set(emitter.registers) or len(set(axes)) < len(forms):
+        return ()
     is_whole = tuple(map(emitter.launch.extent, axes)) == loop.memref_of(op.source).get_shape()
-    is_read = is_whole and set(axes) <= set(emitter.registers) and len(set(axes)) == len(forms)
-    return axes if is_read and all(isinstance(use.operation, tile.ContractOp) for use in op.result.uses) else ()
+    return axes if is_whole and all(isinstance(use.operation, tile.ContractOp) for use in op.result.uses) else ()
 
 
 def _reads_at(op: loop.LoadOp, group: Sequence[Operation]) -> bool:
