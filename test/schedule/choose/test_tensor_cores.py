@@ -56,10 +56,10 @@ def chosen(module: ModuleOp) -> dict[str, Options]:
     ("shape", "tile"),
     [
         ((4096, 4096, 4096), {"m": 128, "n": 256, "occupancy": 1, "raster": 16}),
-        ((2048, 3584, 3584), {"m": 128, "n": 256, "occupancy": 1, "raster": 16}),
-        ((512, 3584, 18944), {"m": 128, "n": 128, "occupancy": 2, "raster": 16}),
-        ((128, 3584, 3584), {"m": 64, "n": 64, "occupancy": 3, "raster": 16}),
-        ((40, 3584, 3584), {"m": 32, "n": 64, "occupancy": 3, "raster": 16}),
+        ((2048, 3584, 18944), {"m": 128, "n": 224, "occupancy": 1, "raster": 16}),
+        ((512, 3584, 18944), {"m": 128, "n": 112, "occupancy": 1, "raster": 16}),
+        ((128, 18944, 3584), {"m": 128, "n": 144, "occupancy": 1}),
+        ((40, 3584, 3584), {"m": 32, "n": 64, "occupancy": 1, "raster": 16}),
     ],
 )
 def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int], tile: Mapping[str, int]) -> None:
@@ -67,6 +67,27 @@ def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int
     assert schedule["blockify-launch"] == tile
     assert "tensor-tile" in schedule
     assert "register-tile" not in schedule
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "parts", "slabs"),
+    [
+        ((128, 3584, 3584), (64, 112), 2, 8),
+        ((128, 3584, 18944), (128, 112), 4, 6),
+        ((128, 18944, 3584), (128, 144), 1, 5),
+        ((64, 2048, 2048), (64, 48), 3, 8),
+        ((2048, 2048, 2048), (128, 256), 1, 4),
+    ],
+)
+def test_every_sm_has_work(shape: tuple[int, int, int], tile: tuple[int, int], parts: int, slabs: int) -> None:
+    """Few tiles have fewer columns, parts of k and deep rings, so that most of the 132 SMs read and multiply."""
+    schedule = chosen(linear(*shape, target="h200"))
+    cta = schedule["blockify-launch"]
+    assert (cta["m"], cta["n"]) == tile
+    assert schedule.get("split-matmul-k") == ({"s": parts, "over": "ticket"} if parts > 1 else None)
+    assert schedule["double-buffer"]["depth"] == slabs
+    ctas = -(-shape[0] // tile[0]) * -(-shape[1] // tile[1]) * parts
+    assert 0.84 * 132 <= ctas <= 132
 
 
 @pytest.mark.parametrize(
@@ -103,7 +124,7 @@ def test_other_contractions_are_not_for_tensor_cores(m: int, n: int, k: int, typ
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
-@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320)])
+@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320), (70, 58, 520)])
 def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, target: str) -> None:
     check(linear(m, n, k, target=target), m, n, k)
 
@@ -159,8 +180,8 @@ def gated(m: int, n: int, k: int, target: str = "sm_90") -> ModuleOp:
 
 def test_two_products_share_the_registers_of_one_tile() -> None:
     """Both take half the columns, so that a step multiplies and copies as much as that of one product."""
-    assert chosen(linear(2048, 3584, 3584))["blockify-launch"] == {"m": 128, "n": 256, "occupancy": 1, "raster": 16}
-    schedule = chosen(gated(2048, 1792, 3584))
+    assert chosen(linear(4096, 4096, 4096))["blockify-launch"] == {"m": 128, "n": 256, "occupancy": 1, "raster": 16}
+    schedule = chosen(gated(4096, 2048, 4096))
     assert schedule["blockify-launch"] == {"m": 128, "n": 128, "occupancy": 1, "raster": 16}
     assert schedule["tensor-tile"] == {"engine": "wgmma", "m": 64, "n": 128}
 

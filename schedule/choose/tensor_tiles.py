@@ -1,0 +1,224 @@
+"""The CTA tile of a contraction of 16-bit factors, and into how many parts its k is split: whose grid finishes first.
+
+A step of a CTA, 64 elements of k, takes `alone` ns on an SM of its own and `shared` ns beside as many others as the SM
+holds; between the two it is taken to grow with their number. Both are measured on an H200 in boxes (2048x3584x3584,
+4096x4096x4096, 512x3584x18944 and 128x3584x3584, bf16); other targets are taken to have the same ratios. Warpgroups,
+where there are any, multiply twice as fast as warps.
+
+A CTA alone waits for its slabs: with twice as many on their way a step takes half as long, but never less than its
+share of a full SM, which is as fast as copies or products go. So few CTAs have deep rings, and where even those leave
+SMs without work, warpgroups take tiles of fewer columns, so that all waves are full, or k is split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from xdsl.ir import Block, SSAValue
+
+from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
+from deplodock.analysis.machine.targets import RESERVED
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
+from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.roles import Contraction, read_of
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.schedule.choose.sizes import WARPS
+from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
+
+CHUNKS = (64, 32, 16)
+"""Elements of k in a slab: 64 make rows of 128 bytes, which swizzles and boxes take whole; fewer where k is short."""
+
+PAD = 8
+"""Elements that pad-smem may add to a row of a slab."""
+
+COLUMNS = 8
+"""Columns of an instruction: parts have a multiple of them."""
+
+MOST_WAVES = 3
+"""The most waves of CTAs that tiles of fewer columns fill: in more, the last one matters little."""
+
+MOST_SLABS = 8
+"""Slabs in flight of a CTA that has an SM of its own."""
+
+
+@dataclass(frozen=True)
+class TensorTile:
+    """A CTA tile of m x n outputs in warps, or warpgroups, of `part` outputs, meant for `occupancy` CTAs per SM.
+
+    Of `depth` slabs in flight, as many as `behind` are being read or waiting for their last reader.
+    """
+
+    m: int
+    n: int
+    part: tuple[int, int]
+    occupancy: int
+    depth: int
+    alone: float
+    shared: float
+    behind: int = 2
+
+    def of_each(self, products: int) -> TensorTile:
+        """The tile of several products whose sums take the registers of this one, in as many parts."""
+        columns = self.part[1] // products // COLUMNS * COLUMNS
+        return replace(self, n=self.n // self.part[1] * columns, part=(self.part[0], columns))
+
+    def narrowed(self, columns: int) -> TensorTile:
+        """The tile of fewer columns, whose steps take as long as their slabs are large."""
+        share = (self.m + columns) / (self.m + self.n)
+        part = (self.part[0], columns)
+        return replace(self, n=columns, part=part, alone=self.alone * share, shared=self.shared * share)
+
+    def step(self, ctas: int, depth: int) -> float:
+        """The time of a step of so many CTAs on one SM, in ns, where one alone has so many slabs in flight."""
+        waits = (self.depth - self.behind) / max(depth - self.behind, self.depth - self.behind)
+        alone = max(self.alone * waits, self.shared / self.occupancy)
+        others = (ctas - 1) / (self.occupancy - 1) if self.occupancy > 1 else 0.0
+        return alone + (self.shared - alone) * others
+
+
+TILES = {
+    WARPS: (
+        TensorTile(128, 256, (64, 64), occupancy=1, depth=4, alone=1500, shared=1500),
+        TensorTile(128, 128, (64, 32), occupancy=2, depth=3, alone=980, shared=1730),
+        TensorTile(128, 64, (64, 32), occupancy=2, depth=4, alone=720, shared=910),
+        TensorTile(64, 64, (32, 32), occupancy=3, depth=4, alone=510, shared=750),
+    ),
+    WARPGROUPS: (
+        TensorTile(128, 256, (64, 256), occupancy=1, depth=4, alone=810, shared=810),
+        TensorTile(128, 128, (64, 128), occupancy=2, depth=3, alone=490, shared=870, behind=1),
+        TensorTile(64, 128, (64, 128), occupancy=2, depth=4, alone=400, shared=570, behind=1),
+        TensorTile(64, 64, (64, 64), occupancy=3, depth=4, alone=330, shared=600, behind=1),
+    ),
+}
+"""The tiles of each engine."""
+
+
+@dataclass(frozen=True)
+class TensorGrid:
+    """The tile of a grid and its engine, the parts of k, and what an SM holds: CTAs, each with `depth` slabs."""
+
+    engine: str
+    tile: TensorTile
+    parts: int
+    occupancy: int
+    depth: int
+    time: float
+
+
+def best_grid(
+    found: Contraction, sides: tuple[int, int], has_warpgroups: bool, chunk: int, target: TargetAttr
+) -> TensorGrid:
+    """The grid that ends first, of tiles of at most so many rows and columns; with the fewest parts if it hardly does.
+
+    The steps along k have `chunk` elements.
+    """
+    problem = _TensorProblem.of(found, chunk, target)
+    grids = [
+        problem.grid(engine, tile, parts)
+        for engine, wide in _tiles(sides, has_warpgroups, problem.products)
+        for parts in problem.parts()
+        for tile in problem.narrowed(engine, wide, parts)
+        if parts == 1 or problem.ctas(tile, parts) <= problem.rates.sms * tile.occupancy
+    ]
+    best = min(grid.time for grid in grids)
+    return min((grid for grid in grids if grid.time <= best * TOLERANCE), key=lambda grid: (grid.parts, grid.time))
+
+
+def _tiles(sides: tuple[int, int], has_warpgroups: bool, products: int) -> Iterator[tuple[str, TensorTile]]:
+    """The tiles for so many rows, columns and products, with their engines."""
+    for engine, tiles in reversed(TILES.items()):
+        for tile in tiles:
+            if engine == WARPS or (has_warpgroups and tile.m <= sides[0]):
+                yield engine, tile.of_each(products)
+
+
+@dataclass(frozen=True)
+class _TensorProblem:
+    """The extents of a contraction, the steps along its k, and the rates of the target."""
+
+    found: Contraction
+    target: TargetAttr
+    rates: Rates
+    m: int
+    n: int
+    batch: int
+    chunk: int
+    steps: int
+
+    @staticmethod
+    def of(found: Contraction, chunk: int, target: TargetAttr) -> _TensorProblem:
+        m, n, batch = map(known_points, (found.m, found.n, found.batch))
+        steps = -(-(found.reduction.trips or 1) // chunk)
+        return _TensorProblem(found, target, Rates.of(target), m, n, batch, chunk, steps)
+
+    @property
+    def products(self) -> int:
+        """The products of one loop, each with its own sums."""
+        return len(self.found.products)
+
+    def parts(self) -> Iterator[int]:
+        """The numbers of parts that may be chosen, all of which run at once."""
+        yield 1
+        if not wheres(self.found.reduction.parent_block() or Block()):
+            yield from range(2, 1 + min(MAX_PARTS, self.steps // MIN_STEPS))
+
+    def narrowed(self, engine: str, tile: TensorTile, parts: int) -> Iterator[TensorTile]:
+        """A tile, and those whose grid is a few full waves of a CTA for each SM, of more than half its columns."""
+        yield tile
+        down = -(-self.m // tile.m) * self.batch * parts
+        for waves in range(1, MOST_WAVES + 1):
+            across = waves * self.rates.sms // down
+            if engine == WARPGROUPS and across:
+                columns = -(-self.n // (across * COLUMNS)) * COLUMNS
+                if tile.n < 2 * columns < 2 * tile.n:
+                    yield tile.narrowed(columns)
+
+    def ctas(self, tile: TensorTile, parts: int) -> int:
+        """The CTAs of a grid."""
+        return -(-self.m // tile.m) * -(-self.n // tile.n) * self.batch * parts
+
+    def grid(self, engine: str, tile: TensorTile, parts: int) -> TensorGrid:
+        """The grid of a tile: its steps in full waves, and a last one of fewer CTAs on each SM, and the parts' sum."""
+        ctas = self.ctas(tile, parts)
+        occupancy, depth = self._ring(tile, ctas)
+        waves, left = divmod(ctas, self.rates.sms * occupancy)
+        step = waves * tile.step(occupancy, depth)
+        if left:
+            step += tile.step(-(-left // self.rates.sms), depth)
+        time = max(step * -(-self.steps // parts), self._reading())
+        return TensorGrid(engine, tile, parts, occupancy, depth, time + self._sum(tile, parts))
+
+    def _reading(self) -> float:
+        """Nanoseconds in which the factors come from memory, each once."""
+        elements = (self.m + self.n * self.products) * self.batch * (self.found.reduction.trips or 1)
+        return self.rates.moving_ns(elements * 2)
+
+    def _sum(self, tile: TensorTile, parts: int) -> float:
+        """Nanoseconds to store the parts of k, and in which the last CTA of a tile reads and adds them."""
+        if parts == 1:
+            return 0.0
+        moved = 2 * parts * self.batch * self.m * self.n * 4 * self.products
+        return self.rates.moving_ns(moved) + parts * tile.m * tile.n * 4 * self.products / LAST_CTA_RATE
+
+    def _ring(self, tile: TensorTile, ctas: int) -> tuple[int, int]:
+        """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
+        slab = self._slab_rows(tile) * (self.chunk + PAD) * 2
+        per_block, per_sm = self.rates.shared_bytes, self.target.fact("shared_per_sm")
+        wanted = min(tile.occupancy, -(-ctas // self.rates.sms))
+        most = tile.depth if wanted > 1 or ctas > self.rates.sms else MOST_SLABS
+        for occupancy in range(wanted, 0, -1):
+            for depth in range(min(most, self.steps), 1, -1):
+                if depth * slab <= per_block and occupancy * (depth * slab + RESERVED) <= per_sm:
+                    return occupancy, depth
+        return 1, 1
+
+    def _slab_rows(self, tile: TensorTile) -> int:
+        """The rows of all slabs of a step: those of the tile for each buffer that is read along m, or n."""
+        dependence, rows = Dependence(), dict[SSAValue, int]()
+        for factor in (factor for pair in self.found.factors for factor in pair):
+            if (load := read_of(factor)) is not None:
+                is_left = any(axis in self.found.m for axis in dependence.of(factor))
+                rows[load.source] = tile.m if is_left else tile.n
+        return sum(rows.values())
