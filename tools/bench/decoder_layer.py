@@ -9,77 +9,44 @@ are larger than the L2 cache, so that runs on the same inputs read them from mem
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
-import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import deplodock
 from deplodock.pytorch.runners import CudaRunner
+from deplodock.tools.bench.layers import layer_and_inputs
+from deplodock.tools.bench.rows import read_models
 
 Tensor = torch.Tensor
+WIDTHS = ("hidden", "inner", "kv", "head", "bias")
+"""What of a model's sizes a layer is made of."""
+
 _RUNS = 50
 
 
-class DecoderLayer(nn.Module):
-    """Attention with rotary positions and grouped queries, and a gated MLP, each behind a norm and in a residual."""
-
-    def __init__(self, sizes: dict[str, int], *, bias: bool) -> None:
-        super().__init__()
-        hidden, inner, kv = sizes["hidden"], sizes["inner"], sizes["kv"]
-        self.head = sizes["head"]
-        self.norm = nn.RMSNorm(hidden, eps=1e-6)
-        self.query, self.key, self.value = (nn.Linear(hidden, width, bias=bias) for width in (hidden, kv, kv))
-        self.output = nn.Linear(hidden, hidden, bias=False)
-        self.inner_norm = nn.RMSNorm(hidden, eps=1e-6)
-        self.gate, self.up = (nn.Linear(hidden, inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(inner, hidden, bias=False)
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """The hidden state after the layer, all of shape (1, s, hidden); cos and sin are (s, head)."""
-        normed = self.norm(x)
-        query, key, value = (
-            project(normed).unflatten(-1, (-1, self.head)).transpose(1, 2)
-            for project in (self.query, self.key, self.value)
-        )
-        query, key = rotated(query, cos, sin), rotated(key, cos, sin)
-        attended = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-        x = x + self.output(attended.transpose(1, 2).flatten(-2))
-        normed = self.inner_norm(x)
-        return x + self.down(nn.functional.silu(self.gate(normed)) * self.up(normed))
-
-
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions in the half-split form of transformers."""
-    first, second = x.chunk(2, -1)
-    return x * cos + torch.cat([-second, first], -1) * sin
-
-
-def measure(model: str, s: int) -> dict[str, Any]:
-    """Errors, launches and times of a layer at a sequence length."""
-    sizes = tomllib.loads((Path(__file__).parents[2] / "bench" / "table.toml").read_text())["models"][model]
+def measure(model: str, s: int, type: torch.dtype) -> dict[str, Any]:
+    """Errors, launches and times of a layer at a sequence length, in a type of its weights and inputs."""
+    sizes = read_models()[model]
     torch.manual_seed(0)
-    layer = DecoderLayer(sizes, bias=model.startswith("qwen")).cuda().requires_grad_(False)
-    angles = torch.outer(torch.arange(s), 10000 ** -(torch.arange(0, layer.head, 2) / layer.head))
-    angles = torch.cat([angles, angles], -1).cuda()
-    args = torch.randn(1, s, sizes["hidden"], device="cuda"), angles.cos(), angles.sin()
+    layer, *inputs = layer_and_inputs(s, **{name: sizes[name] for name in WIDTHS}, type=type)
+    layer, args = layer.cuda(), tuple(value.cuda() for value in inputs)
     compiled = deplodock.compile(layer, args)
     backend = torch.compile(layer, backend="deplodock")
     inductor = torch.compile(layer)
     contestants = {"eager": layer, "torch.compile": inductor, "deplodock": compiled, "backend": backend}
     results = {name: run(*args) for name, run in contestants.items()}
-    reference = layer.double()(*(value.double() for value in args))
+    reference = copy.deepcopy(layer).double()(*(value.double() for value in args))
     errors = {name: float((got - reference).norm() / reference.norm()) for name, got in results.items()}
-    layer.float()
     assert isinstance(compiled.runner, CudaRunner)
     return {
         "model": model,
         "s": s,
+        "type": str(type).removeprefix("torch."),
         "card": torch.cuda.get_device_name(),
         "launches": len(compiled.runner.executable.plan.launches),
         "errors": errors,
@@ -115,9 +82,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("tinyllama", "qwen2_5_7b"), default="tinyllama")
     parser.add_argument("-s", type=int, default=128, help="tokens of the sequence")
+    parser.add_argument("--type", choices=("float32", "bfloat16", "float16"), default="float32")
     options = parser.parse_args()
     with torch.no_grad():
-        print(json.dumps(measure(options.model, options.s), indent=1))
+        print(json.dumps(measure(options.model, options.s, getattr(torch, options.type)), indent=1))
 
 
 if __name__ == "__main__":

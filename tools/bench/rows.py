@@ -25,9 +25,14 @@ class Row:
     text: str
 
 
+def read_models() -> dict[str, dict[str, int]]:
+    """The widths of the models by name, with 1 for `bias` where queries, keys and values have one."""
+    return _table()["models"]
+
+
 def read_rows() -> list[Row]:
     """All rows, in the order of the table."""
-    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    table = _table()
     alone = [Row(name, name, "", None, text) for name, text in table["rows"].items()]
     return [*_of_models(table), *alone]
 
@@ -47,6 +52,10 @@ def chosen(rows: Sequence[Row], names: Sequence[str], models: Sequence[str], len
     if not found:
         raise InvalidInputError("no row of the benchmark is like that; `deplodock bench --list` shows them")
     return found
+
+
+def _table() -> dict[str, Any]:
+    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
 
 
 def _of_models(table: dict[str, Any]) -> Iterator[Row]:

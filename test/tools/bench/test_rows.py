@@ -40,6 +40,7 @@ def test_the_table_has_the_rows_of_both_models() -> None:
     assert len([row for row in of_models if row.kind in ("sdpa", "sdpa_repeated", "softmax")]) == 24
     linears = [row for row in of_models if row.kind in ("bf16/o", "bf16/gate", "bf16/down")]
     assert [row.s for row in linears] == [1, 8, 32, 128, 512, 2048] * 6
+    assert [row.s for row in of_models if row.kind == "bf16/layer"] == [1, 32, 128, 512, 2048] * 2
 
 
 def test_filters_by_name_model_and_length() -> None:

@@ -1,0 +1,37 @@
+"""Decoder layers in half precision: right at a small size, with the tensor cores and the fusions of the large ones."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from deplodock.analysis.shape.reductions import longest_reduction  # noqa: E402
+from deplodock.dialects import kernel  # noqa: E402
+from deplodock.frontend.arrays import to_array  # noqa: E402
+from deplodock.frontend.expression import read_expression  # noqa: E402
+from deplodock.interpreters.simulate import simulate  # noqa: E402
+from deplodock.passes.driver import Level, lower, new_context  # noqa: E402
+from deplodock.runtime.compare import compare  # noqa: E402
+
+TEXT = (
+    "from deplodock.tools.bench.layers import layer_and_inputs; "
+    "layer, x, cos, sin = layer_and_inputs({s}, 64, 96, 32, 16, {bias}, torch.bfloat16); layer(x, cos, sin)"
+)
+
+
+@pytest.mark.parametrize(("s", "bias"), [(1, False), (24, True)])
+def test_a_layer_is_as_exact_as_eager(s: int, bias: bool) -> None:
+    """Gate and up are one kernel; products of more than a few rows are of tensor cores."""
+    program = read_expression(TEXT.format(s=s, bias=bias))
+    module = program.module
+    lower(module, new_context(), Level.TENSOR)
+    extent = longest_reduction(module)
+    lower(module, new_context(), Level.KERNEL, target="sm_90")
+    result = simulate(module, [to_array(value) for value in program.inputs])
+    assert not result.findings, result.findings[0]
+    (reference,), (eager,) = program.reference(), program.eager()
+    verdict = compare(result.outputs[0], to_array(reference), to_array(eager), extent)
+    assert verdict.passed, verdict
+    if s > 1:
+        assert any(isinstance(op, kernel.MmaOp | kernel.WgmmaOp) for op in module.walk())
