@@ -18,6 +18,7 @@ from deplodock.analysis.machine.targets import nvcc_arch, target, target_of
 from deplodock.analysis.shape.nest import kernels
 from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects import kernel
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import CompileError
@@ -189,6 +190,8 @@ class Checker:
         return outputs
 
     def _simulate(self) -> None:
+        if any(function.roles for function in kernel.functions(self.module)):
+            self.facts.reached.add("roles")
         steps = lane_steps(self.module)
         if steps > STEP_LIMIT:
             raise Failure(FaultKind.HANG, "in simulation", f"{steps} lane steps", "steps")

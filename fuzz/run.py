@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.drawing import DTYPES
+from deplodock.fuzz.engines import draw_engine, draw_product
 from deplodock.fuzz.expressions import draw_expression
 from deplodock.fuzz.program import Expression
 from deplodock.fuzz.schedules import draw_schedules
+from deplodock.passes.options import Kind
 
 LEAST_SHARE = 0.05
 """The share of the cases that must reach each of what `shares` lists."""
+
+PRODUCTS = 0.15
+"""The share of the cases that are products for tensor cores."""
 
 COUNTED = 200
 """From how many cases on shares are demanded: fewer say nothing about them."""
@@ -26,9 +31,11 @@ REACHES = {
     "staged": "stage-inputs",
     "pipelined": "pipeline-k-outer",
     "split k": "split-matmul-k",
+    "tensor cores": "tensor-tile",
+    "roles": "roles",
     "run on the host": "host",
 }
-"""What a case may reach, and the stage that says so."""
+"""What a case may reach, and the stage that says so, or what the kernels hold."""
 
 
 @dataclass
@@ -91,9 +98,12 @@ class Found:
 def draw_case(number: int, *, compile_every: int, host_every: int = 0) -> tuple[Expression, Case]:
     """The case of a number: the same on every machine. Of n cases, nvcc takes the first and the host the last."""
     draw = random.Random(number)
-    expression = draw_expression(draw)
+    is_product = draw.random() < PRODUCTS
+    expression = draw_product(draw) if is_product else draw_expression(draw)
     fusion = draw.randrange(2**16) if draw.random() < 0.3 else None
-    schedules = draw_schedules(draw) if draw.random() < 0.7 else None
+    schedules = draw_schedules(draw) if is_product or draw.random() < 0.7 else None
+    if is_product and schedules is not None:
+        schedules = {**schedules, Kind.CONTRACTION: draw_engine(draw)}
     compiles = compile_every > 0 and number % compile_every == 0
     runs_on_host = host_every > 0 and (number + 1) % host_every == 0
     return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host)
