@@ -1,4 +1,4 @@
-"""What a kernel function computes apart from names, as a key by which equal ones are found without comparing pairs."""
+"""What a kernel computes apart from names, as a key by which equal ones are found without comparing pairs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from dataclasses import dataclass
 from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from deplodock.dialects.tensor import KernelOp
+
 
 @dataclass(frozen=True)
 class Structure:
-    """The key of a function, equal for those that differ only in names and in the order of parameters and operations.
+    """The key of a kernel, equal for those that differ only in names and in the order of parameters and operations.
 
-    `parameters` are the positions of the function's parameters in the order in which the body first uses them.
+    `parameters` are the positions of the kernel's parameters in the order in which the body first uses them.
     """
 
     key: Hashable
     parameters: tuple[int, ...]
 
 
-def structure(function: func.FuncOp) -> Structure:
-    """The structure of a function of one block, in time linear in its size."""
-    body = function.body.block
+def structure(kernel: func.FuncOp | KernelOp) -> Structure:
+    """The structure of a function of one block, or of a kernel of tensor operations, in time linear in its size."""
+    body = kernel.body.block
     numbers: dict[SSAValue, int] = {}
     key = _block_key(body, numbers)
     for unused in body.args:
         numbers.setdefault(unused, len(numbers))
     order = sorted(range(len(body.args)), key=lambda i: numbers[body.args[i]])
     types = tuple(body.args[i].type for i in order)
-    return Structure((_named(function.attributes), types, key), tuple(order))
+    return Structure((_named(kernel.attributes), types, key), tuple(order))
 
 
 def _block_key(block: Block, numbers: dict[SSAValue, int]) -> Hashable:

@@ -66,12 +66,22 @@ def _is_tensor_op(op: Operation) -> bool:
 
 
 class _Shared:
-    """The kernel functions made so far, each once for all kernels that compute the same."""
+    """The functions made so far, each once for all kernels that compute the same; equal kernels are lowered once."""
 
     def __init__(self) -> None:
+        self._lowered: dict[Hashable, tuple[func.FuncOp, Sequence[int], Sequence[int]]] = {}
         self._made: dict[Hashable, tuple[func.FuncOp, Sequence[int]]] = {}
 
-    def find(self, function: func.FuncOp) -> tuple[func.FuncOp, list[int]]:
+    def function_of(self, kernel: KernelOp) -> tuple[func.FuncOp, list[int]]:
+        """The function that computes a kernel, and for each of its parameters the input or output to pass."""
+        found = structure(kernel)
+        if found.key not in self._lowered:
+            self._lowered[found.key] = (*self._first(_lower_kernel(kernel)), found.parameters)
+        function, passed, inputs = self._lowered[found.key]
+        renamed = dict(zip(inputs, found.parameters, strict=True))
+        return function, [renamed.get(i, i) for i in passed]
+
+    def _first(self, function: func.FuncOp) -> tuple[func.FuncOp, list[int]]:
         """The first function that computes the same, and for each of its parameters the one of `function` to pass."""
         found = structure(function)
         first, order = self._made.setdefault(found.key, (function, found.parameters))
@@ -89,7 +99,7 @@ def _lower_function(function: func.FuncOp, names: Symbols, shared: _Shared) -> N
             raise failure(op, "lower-to-loops takes tensors in kernels only; run form-kernels first")
     after: Operation = function
     for kernel in [op for op in block.ops if isinstance(op, KernelOp)]:
-        lowered, order = shared.find(_lower_kernel(kernel))
+        lowered, order = shared.function_of(kernel)
         if lowered.parent is None:
             lowered.properties["sym_name"] = StringAttr(names.renamed(kernel.sym_name.data))
             Rewriter.insert_op(lowered, InsertPoint.after(after))

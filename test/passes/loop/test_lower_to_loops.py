@@ -1,4 +1,4 @@
-"""The tensor level, its kernels and their loops compute the same bits, on programs drawn at random."""
+"""The tensor level, its kernels and their loops compute the same bits, on random programs; equal kernels are one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.builder import Builder, InsertPoint
@@ -15,13 +16,24 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, IotaOp, ReduceOp, tensor_of
+from deplodock.dialects.tensor import (
+    ConcatOp,
+    ElementwiseOp,
+    GatherOp,
+    IndexMapOp,
+    IotaOp,
+    KernelOp,
+    ReduceOp,
+    tensor_of,
+)
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes import remarks
 from deplodock.passes.driver import Level, lower, new_context
+from deplodock.passes.loop import lower_to_loops
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.passes.tensor.form_kernels import FormKernelsPass
+from deplodock.tools.source import LocatingParser
 
 SCALAR_OPS = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.MaxSIOp)
 Draw = Callable[[st.SearchStrategy], object]
@@ -214,3 +226,32 @@ def test_random_programs_are_right_on_the_simulator(data: st.DataObject) -> None
     assert not simulation.findings
     for got, want in zip(simulation.outputs, expected, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_equal_kernels_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[str] = []
+    stock = lower_to_loops._lower_kernel
+
+    def counted(kernel: KernelOp) -> func.FuncOp:
+        lowered.append(kernel.sym_name.data)
+        return stock(kernel)
+
+    monkeypatch.setattr(lower_to_loops, "_lower_kernel", counted)
+    text = """
+    func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+      %a = tensor_ext.kernel @k_a(%u = %x : tensor<4xf32>, %v = %y : tensor<4xf32>) -> tensor<4xf32> {
+        %r = tensor_ext.elementwise {arith.divf} %u, %v : tensor<4xf32>
+        tensor_ext.yield %r : tensor<4xf32>
+      }
+      %b = tensor_ext.kernel @k_b(%u = %x : tensor<4xf32>, %v = %a : tensor<4xf32>) -> tensor<4xf32> {
+        %r = tensor_ext.elementwise {arith.divf} %v, %u : tensor<4xf32>
+        tensor_ext.yield %r : tensor<4xf32>
+      }
+      func.return %b : tensor<4xf32>
+    }"""
+    module = LocatingParser(new_context(), text, "test").parse_module()
+    x, y = np.float32([1, 2, 3, 4]), np.float32([2, 4, 8, 16])
+    LowerToLoopsPass().apply(new_context(), module)
+    assert lowered == ["k_a"]
+    (result,) = evaluate(module, [x, y])
+    np.testing.assert_array_equal(result, x / y / x)
