@@ -7,10 +7,10 @@ contractions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
-from typing import cast
+from typing import TypeAlias, cast
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, IntegerType
@@ -34,6 +34,11 @@ from deplodock.dialects.tensor import (
 
 TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
+
+Operands: TypeAlias = tuple[tuple[SSAValue, Index], ...]
+"""Values, each with the index at which it is needed."""
+
+_Question: TypeAlias = tuple[TensorOp, Index, tuple[SSAValue, ...]]
 
 _CASTS = (*WIDENING_CASTS, arith.TruncFOp, arith.FPToSIOp, arith.TruncIOp)
 
@@ -105,21 +110,32 @@ def _result_dependence(op: Operation, result: SSAValue, varies: dict[SSAValue, f
 
 @dataclass(frozen=True)
 class Demand:
-    """Which elements of its operands an operation needs; indices are 0 where the value does not vary."""
+    """Which elements of its operands an operation needs; indices are 0 where the value does not vary.
+
+    Answers are remembered, as fusion asks again and again: the operations must stay as they are meanwhile.
+    """
 
     varies: dict[SSAValue, frozenset[int]]
+    _operands: dict[_Question, Operands] = field(default_factory=dict[_Question, Operands], init=False, repr=False)
+    _contractions: dict[ReduceOp, bool] = field(default_factory=dict[ReduceOp, bool], init=False, repr=False)
 
     def normal(self, value: SSAValue, index: Index) -> Index:
         """The index with 0 in the dimensions along which `value` does not vary."""
         varies = self.varies[value]
         return tuple(form if d in varies else ZERO for d, form in enumerate(index))
 
-    def operands(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
+    def operands(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> Operands:
         """Each operand of `op` with the index at which the element `index` of its results needs it.
 
         `axes` are those that the reduction runs over, one for each of its `long_axes`. What a gather reads where its
         index tensors say, and the parts of a concat, are not among them.
         """
+        question = op, index, tuple(axes)
+        if (known := self._operands.get(question)) is None:
+            known = self._operands[question] = tuple(self._needed(*question))
+        return known
+
+    def _needed(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
         match op:
             case ElementwiseOp():
                 return [(value, self.normal(value, index)) for value in op.inputs]
@@ -136,13 +152,19 @@ class Demand:
             case IotaOp() | ConcatOp() | arith.ConstantOp():
                 return []
 
+    def contracts(self, op: ReduceOp) -> bool:
+        """Whether a reduction is a contraction: see `is_contraction`."""
+        if (known := self._contractions.get(op)) is None:
+            known = self._contractions[op] = is_contraction(op, self.varies)
+        return known
+
     def factors(self, op: ReduceOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
         """What a sum of products multiplies along its `axes`, as it lies in memory, at the element `index` of the sum.
 
         Casts and index maps are looked through, and so are further products.
         """
         found: list[tuple[SSAValue, Index]] = []
-        pending = self.operands(op, index, axes)
+        pending = list(self.operands(op, index, axes))
         while pending:
             value, at = pending.pop()
             source = value.owner

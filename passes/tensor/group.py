@@ -14,7 +14,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
 from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
 from deplodock.analysis.machine.targets import OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
-from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of, is_contraction, long_axes
+from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of, long_axes
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
@@ -134,10 +134,10 @@ class Group:
         work = Work()
         for axes, share in self.work.items():
             work += share * self._points(axes)
-        moved = sum(map(bytes_of, self.outputs))
+        moved, overflows = sum(map(bytes_of, self.outputs)), self._rows_overflow(rates)
         for value, indices in self.reads.items():
             touched = sum(_volume(axes_in(index)) for index in indices) * element_bytes(element_of(value))
-            moved += touched if self._rows_overflow(rates) else min(touched, bytes_of(value))
+            moved += touched if overflows else min(touched, bytes_of(value))
         return moved, work
 
     def computes_often(self, index: Index, shape: Sequence[int]) -> bool:
@@ -179,7 +179,7 @@ class Group:
         self.reduction_axes[op] = tuple(new_loop(shape[d]).iv for d in long_axes(op))
         if self.rows is None:
             self.rows = frozenset(axes_in(index))
-        if is_contraction(op, demand.varies):
+        if demand.contracts(op):
             self.contractions = (*self.contractions, op)
 
     def demands_on(self, user: TensorOp, value: SSAValue, demand: Demand) -> list[Index]:
@@ -221,7 +221,7 @@ class Group:
             return "the kernel needs the reduction along a part of an axis and would compute it again"
         if self.rows is not None and self.rows != frozenset(rows):
             return "its free dimensions are not the rows of the kernel"
-        if self.contractions and is_contraction(op, demand.varies):
+        if self.contractions and demand.contracts(op):
             return self._contraction_refusal(op, indices[0], demand)
         return None
 

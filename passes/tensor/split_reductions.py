@@ -32,7 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, target_of
-from deplodock.analysis.shape.fusion import Demand, dependence, is_contraction
+from deplodock.analysis.shape.fusion import Demand, dependence
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
 from deplodock.passes.options import Integers, OptionsPass, option
@@ -67,7 +67,7 @@ def _split_all(block: Block, target: TargetAttr, parts: int | None) -> None:
         return
     demand = Demand(dependence(block))
     pricing = Pricing(demand, Rates.of(target), {op: position for position, op in enumerate(block.ops)})
-    plans = [(op, _Plan.of(op, pricing, Rates.of(target))) for op in wanted if not is_contraction(op, demand.varies)]
+    plans = [(op, _Plan.of(op, pricing, Rates.of(target))) for op in wanted if not demand.contracts(op)]
     for op, plan in plans:
         cut = min(plan.cuts(wanted[op]), key=plan.nanoseconds, default=None)
         if cut is not None and (parts is not None or plan.nanoseconds(cut) < plan.uncut):
