@@ -192,6 +192,7 @@ _CASTS = {
     ("arith.extsi", "i8", "i32"): "(int){0}",
     ("arith.extsi", "i16", "i32"): "(int){0}",
     ("arith.extui", "ui8", "i32"): "(int){0}",
+    ("arith.extui", "i16", "i32"): "(int)(unsigned short){0}",
     ("arith.trunci", "i64", "i1"): "({0} & 1) != 0",
     ("arith.trunci", "i32", "i1"): "({0} & 1) != 0",
     ("arith.extsi", "i32", "i64"): "(long long){0}",

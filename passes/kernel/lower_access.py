@@ -18,6 +18,7 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape, never_fails
 from deplodock.passes.kernel.emit import Array, Emitter
+from deplodock.passes.kernel.lower_exchange import exchanged, found_exchange
 
 Lanes = tuple[int, ...]
 """The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""
@@ -172,13 +173,22 @@ def _store(
 
     known = dict(emitter.coordinates)
     emitter.coordinates |= {axis: 0 for axis in others if emitter.launch.binding(axis) is Binding.REGISTER}
-    with vector_nest(emitter, ordered, len(lanes)) as at, emitter.guarded([at(condition) for condition in conditions]):
-        place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
-        if len(lanes) > 1:
-            assert array is not None
-            _write(emitter, array, place, lanes, at)
-        else:
-            emitter.run(loop.StoreOp(emitter.value(op.value), *place))
+    exchange = None
+    if array is not None and lanes == (0, 1) and set(array.axes) == set(ordered):
+        exchange = found_exchange(emitter, destination, forms, conditions, array)
+    if array is not None and exchange is not None:
+        with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
+            emitter.run(kernel.MoveOp(exchange.width, (block, *_lane(0)), (destination, *emitter.map(map(at, forms)))))
+        ordered.remove(exchange.blocks)
+    for left in [{}] if exchange is None else [{exchange.blocks: place} for place in exchange.left]:
+        emitter.coordinates |= left
+        with vector_nest(emitter, ordered, len(lanes)) as at, emitter.guarded([at(each) for each in conditions]):
+            place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
+            if len(lanes) > 1:
+                assert array is not None
+                _write(emitter, array, place, lanes, at)
+            else:
+                emitter.run(loop.StoreOp(emitter.value(op.value), *place))
     emitter.coordinates = known
 
 

@@ -42,6 +42,10 @@ EXPRESSIONS = {
     "residual": CONTRACTIONS["linear"] + " + torch.randn({m}, {n})",
     "few_rows": HALVES["bf16_linear"].replace("{m}", "8"),
 }
+GATED = (
+    "t = torch.bfloat16; x = torch.randn({m}, {k}, dtype=t); g = torch.randn({n}, {k}, dtype=t);"
+    "u = torch.randn({n}, {k}, dtype=t); F.silu(F.linear(x, g)) * F.linear(x, u)"
+)
 RMS_NORM = "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 REGISTERS = 65536
 """The registers of an SM (CUDA programming guide, compute capabilities)."""
@@ -120,6 +124,7 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
     with capsys.disabled():
         print(f"\n{name} 512x3584x3584, {target}: {code.report.registers} registers, {code.loop}")
     assert any(isinstance(op, kernel.MmaOp) for op in function.walk())
+    assert stored(function) == {8}
     assert code.report.spill_stores == code.report.spill_loads == 0
     assert code.report.registers <= REGISTERS // (function.num_threads * function.occupancy.value.data)
     assert code.loop.is_loop
@@ -155,6 +160,28 @@ def test_shared_accesses_of_a_contraction(name: str) -> None:
     for op in reads:
         assert isinstance(op, kernel.MoveOp)
         assert op.elements * 4 == 16
+
+
+@needs_nvcc
+def test_code_of_gate_and_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both products of a warpgroup are in one loop and one group, none waits for another, and nothing spills."""
+    module = captured(GATED.format(m=512, n=18944, k=3584)).clone()
+    lower(module, CONTEXT, Level.KERNEL, target="sm_90")
+    cubin = compile_cubin(print_module(module), nvcc_arch("sm_90"))
+    (report,), (function,) = cubin.reports.values(), (op for op in module.ops if isinstance(op, kernel.FuncOp))
+    with capsys.disabled():
+        print(f"\ngate and up 512x18944x3584, sm_90: {report.registers} registers")
+    names = [op.name for op in function.walk() if op.name.startswith("kernel.wgmma")]
+    assert names == ["kernel.wgmma_fence", "kernel.wgmma", "kernel.wgmma", "kernel.wgmma_commit", "kernel.wgmma_wait"]
+    assert stored(function) == {8}
+    assert (report.stack_frame, report.spill_stores, report.spill_loads) == (0, 0, 0)
+
+
+def stored(function: kernel.FuncOp) -> set[int]:
+    """The elements that accesses write to global memory at once."""
+    moves = [op for op in function.walk() if isinstance(op, kernel.MoveOp) and memory_of(op.destination) is None]
+    others = [op for op in function.walk() if isinstance(op, loop.StoreOp) and memory_of(op.destination) is None]
+    return {op.elements for op in moves} | ({1} if others else set())
 
 
 def sides(op: Operation) -> tuple:
