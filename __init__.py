@@ -3,13 +3,14 @@
 import importlib
 from typing import TYPE_CHECKING
 
+from deplodock.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from deplodock.errors import CompileError, Error, InvalidInputError, UnsupportedError
     from deplodock.pytorch.function import compile
+    from deplodock.pytorch.loading import load
 
-__version__ = "0.1.0"
-
-__all__ = ["CompileError", "Error", "InvalidInputError", "UnsupportedError", "compile"]
+__all__ = ["CompileError", "Error", "InvalidInputError", "UnsupportedError", "compile", "load"]
 
 _MODULE_OF = {
     "CompileError": "deplodock.errors",
@@ -17,6 +18,7 @@ _MODULE_OF = {
     "InvalidInputError": "deplodock.errors",
     "UnsupportedError": "deplodock.errors",
     "compile": "deplodock.pytorch.function",
+    "load": "deplodock.pytorch.loading",
 }
 
 

@@ -6,7 +6,7 @@ _EXTRAS = {
     "torch": "torch",
     "functorch": "torch",
     "transformers": "models",
-    "safetensors": "models",
+    "safetensors": "torch",
     "huggingface_hub": "models",
     "pycuda": "cuda",
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,11 +17,13 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import Call
+from deplodock.frontend.importer import is_whole
 from deplodock.frontend.program import CapturedProgram, results_of
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.artifacts import Artifacts, new_name
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
+from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_target, missing
 from deplodock.runtime.lowering import lower_once
@@ -33,7 +37,8 @@ def compiled_program(
     device: str | torch.device | None,
 ) -> CompiledProgram:
     """Compile what was captured of a function for the arguments of a call; see `deplodock.compile`."""
-    place = _device(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
+    place = place_of(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
+    source = captured.module.clone()
     try:
         runner = make_runner(captured.module, captured.graph, place, options, new_name("program"))
     except Error:
@@ -44,22 +49,39 @@ def compiled_program(
     owner = function if isinstance(function, nn.Module) else None
     values = captured.originals[len(captured.originals) - len(signature.paths) :]
     state = [
-        value if owner is None or path is None else _Slot(owner, path)
+        value if owner is None or path is None else StateSlot(owner, path)
         for value, path in zip(values, signature.paths, strict=True)
     ]
-    return CompiledProgram(signature, state, runner, learns=_learns(owner))
+    file = cache(partial(program_file, source, captured.module, signature, place.type))
+    return CompiledProgram(signature, state, runner, file, learns=learns(owner))
 
 
-def _learns(owner: nn.Module | None) -> bool:
+def learns(owner: nn.Module | None) -> bool:
     """Whether the parameters of a module are there to be trained."""
     return owner is not None and owner.training and not isinstance(owner, fx.GraphModule)
 
 
-def _device(name: str | torch.device) -> torch.device:
+def place_of(name: str | torch.device) -> torch.device:
+    """The device of a name on which programs run.
+
+    Raises:
+        InvalidInputError: there is none.
+        Error: it is a GPU, and none can be used here.
+    """
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise InvalidInputError(f"device {name!r}: {error}") from None
+    check_place(device)
+    return device
+
+
+def check_place(device: torch.device) -> None:
+    """Raise an Error where programs do not run on a device: see `place_of`."""
+    if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
+        raise InvalidInputError(f"deplodock runs on cpu and cuda:0, not on {device}")
+    if device.type == "cuda" and (reason := missing()) is not None:
+        raise Error(f"{reason}; with device='cpu' the simulator runs the program")
 
 
 def make_runner(
@@ -74,10 +96,7 @@ def make_runner(
     `name` is the program's in what is written of it, see `Artifacts`.
     """
     target, schedule = options.target, options.schedule
-    if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
-        raise InvalidInputError(f"deplodock runs on cpu and cuda:0, not on {device}")
-    if device.type == "cuda" and (reason := missing()) is not None:
-        raise Error(f"{reason}; with device='cpu' the simulator runs the program")
+    check_place(device)
     if device.type == "cuda" and target is None:
         target = device_target()
     context, artifacts = new_context(), Artifacts(name, options.folder)
@@ -110,11 +129,25 @@ class CompiledProgram:
     """
 
     def __init__(
-        self, signature: CallSignature, state: Sequence[_Slot | torch.Tensor], runner: Runner, *, learns: bool = False
+        self,
+        signature: CallSignature,
+        state: Sequence[StateSlot | torch.Tensor],
+        runner: Runner,
+        file: Callable[[], ProgramFile],
+        *,
+        learns: bool,
     ) -> None:
-        """`state` are the inputs that no call gives; `learns` says whether they are those of a module in training."""
+        """A program that runs.
+
+        Args:
+            signature: its arguments and results.
+            state: its inputs that no call gives.
+            runner: what computes the results of all inputs.
+            file: gives what a file holds of it, tensors aside.
+            learns: whether its state is that of a module in training.
+        """
         self.signature, self.runner = signature, runner
-        self._state, self._learns = state, learns
+        self._state, self._file, self._learns = state, file, learns
         self._has_warned = False
 
     def __repr__(self) -> str:
@@ -134,10 +167,34 @@ class CompiledProgram:
         """
         return self.run((args, kwargs), callers=2)
 
+    def save(self, path: str | Path, *, weights: bool = False) -> None:
+        """Write the program to a file; `deplodock.load` reads it, in any process, without capturing anything.
+
+        Parameters and buffers of a module are in it by name, with `weights` by value. Tensors that a function takes
+        from elsewhere are in it by value. Kernels are in it as machine code if there is a compiler of CUDA.
+
+        Raises:
+            InvalidInputError: the file cannot be written, or safetensors is missing, which writes tensors.
+            UnsupportedError: the arguments or results form a nest that a file cannot hold, or a tensor from elsewhere
+                has strides that the program asks for.
+            CompileError: the compiler of CUDA rejects the kernels.
+        """
+        held: dict[str, torch.Tensor] = {}
+        for name, (facts, path_in_module), own in zip(
+            state_names(self.signature), self.signature.state, self._state, strict=True
+        ):
+            if weights or path_in_module is None:
+                held[name] = own.value() if isinstance(own, StateSlot) else own
+                if self.signature.asks_layout and not is_whole(held[name]):
+                    raise UnsupportedError(
+                        f"the program asks for the strides of {facts.name}, which a file cannot hold"
+                    )
+        write_file(Path(path), replace(self._file(), tensors=held))
+
     def run(self, call: Call, *, callers: int) -> Any:
         """`__call__`; a warning points so many frames up."""
         own = self.signature
-        inputs = [*own.tensors(call), *(one.value() if isinstance(one, _Slot) else one for one in self._state)]
+        inputs = [*own.tensors(call), *(one.value() if isinstance(one, StateSlot) else one for one in self._state)]
         own.check(inputs)
         if not self._has_warned and torch.is_grad_enabled():
             self._warn_of_gradients(inputs, callers + 2)
@@ -183,7 +240,7 @@ class CompiledProgram:
         return ""
 
 
-class _Slot:
+class StateSlot:
     """A parameter or buffer of a module by its path: the tensor that is there now."""
 
     def __init__(self, owner: nn.Module, path: str) -> None:
@@ -192,14 +249,18 @@ class _Slot:
 
     def value(self) -> torch.Tensor:
         """Raises InvalidInputError if nothing is there any more."""
+        value = self.find()
+        if value is None:
+            raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
+        return value
+
+    def find(self) -> torch.Tensor | None:
+        """The tensor, None if there is none."""
         module: nn.Module | None = self._owner
         for name in self._modules:
             module = None if module is None else module._modules.get(name)
-        if module is not None:
-            for tensors in (module._parameters, module._buffers):
-                if (value := tensors.get(self._name)) is not None:
-                    return value
-        raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
+        tables = () if module is None else (module._parameters, module._buffers)
+        return next((value for table in tables if (value := table.get(self._name)) is not None), None)
 
 
 def assert_holds(holds: torch.Tensor, message: str) -> None:

@@ -17,7 +17,9 @@ from deplodock.errors import Error
 from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
+from deplodock.pytorch.signature import TensorFacts
 from deplodock.runtime.device import Executable, new_stream
+from deplodock.runtime.planned import PlannedProgram
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 
 _LOG = logging.getLogger("deplodock")
@@ -41,12 +43,13 @@ class CudaRunner:
     Tensors that are not contiguous or that start at no multiple of 16 bytes are copied first.
     """
 
-    def __init__(self, module: ModuleOp, results: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self, program: ModuleOp | PlannedProgram, results: Sequence[torch.Tensor] | Sequence[TensorFacts]
+    ) -> None:
         """`results` say shapes and dtypes."""
         self.device = torch.device("cuda", 0)
-        self.executable = Executable(module)
+        self.executable = Executable(program)
         self._results = [(result.shape, result.dtype) for result in results]
-        self.module = module
         self._bound: tuple[dict[int, int], Any] = {}, ()
         self._stream: Any = None
         self._last: torch.cuda.Stream | None = None

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 # A module may import modules of a lower rank, and of its own rank unless that makes a cycle of folders.
 RANKS = {
     "errors": 0,
+    "version": 0,
     "dialects": 1,
     "analysis": 2,
     "schedule": 3,
@@ -28,7 +29,10 @@ RANKS = {
     "universe": 6,
     "__init__": 6,
 }
-WITHOUT_NUMPY_AND_TORCH = {"universe", "dialects", "analysis", "schedule", "passes", "codegen", "errors", "__init__"}
+WITHOUT_NUMPY_AND_TORCH = {
+    *("dialects", "analysis", "schedule", "passes", "codegen"),
+    *("universe", "errors", "version", "__init__"),
+}
 HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggingface_hub", "transformers"}
 # Loaded when their name is first used: that is what a pass of ours is, too, and what comes with an extra.
 LAZY = {*HEAVY, "deplodock.passes.torch.decompose", "xdsl.interactive.app"}

@@ -1,0 +1,97 @@
+"""`deplodock.load`: a program from a file, ready to be called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+from xdsl.utils.exceptions import ParseError
+
+from deplodock.errors import InvalidInputError
+from deplodock.passes.driver import Level
+from deplodock.pytorch.compiled import CompiledProgram, StateSlot, learns, place_of
+from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
+from deplodock.pytorch.saved import ProgramFile, read_file, state_names
+
+
+def load(
+    path: str | Path,
+    weights: nn.Module | Mapping[str, torch.Tensor] | None = None,
+    *,
+    device: str | torch.device | None = None,
+) -> CompiledProgram:
+    """The program that `CompiledProgram.save` wrote to a file, which gives the same bits.
+
+        norm = deplodock.compile(torch.nn.RMSNorm(2048), (torch.randn(32, 2048),))
+        norm.save("norm.ddk")
+        norm = deplodock.load("norm.ddk", torch.nn.RMSNorm(2048))
+
+    Nothing is captured or lowered. A file without machine code is compiled where it is to run on a GPU.
+
+    Args:
+        path: the file. On a GPU its kernels are run: load only what you trust.
+        weights: a module whose parameters and buffers the program looks up by name at each call, or a mapping of such
+            names to tensors, as a state_dict; by default those in the file.
+        device: where to run, `cpu` or `cuda`; by default the kind of device that the program was compiled for.
+
+    Raises:
+        InvalidInputError: the file is missing, damaged, of another version of the format, or none of deplodock's; it is
+            for another GPU; a class of its arguments or results is not imported; or weights are missing or do not fit.
+        CompileError: its kernels are to be compiled, and cannot be.
+    """
+    path = Path(path)
+    file = read_file(path)
+    place = place_of(device or file.device)
+    state = _state(path, file, weights, place)
+    owner = weights if isinstance(weights, nn.Module) else None
+    return CompiledProgram(file.signature, state, _runner(path, file, place), lambda: file, learns=learns(owner))
+
+
+def _runner(path: Path, file: ProgramFile, place: torch.device) -> Runner:
+    try:
+        if place.type == "cuda":
+            return CudaRunner(file.planned, file.signature.outputs)
+        return CpuRunner(file.module(Level.KERNEL), file.module(Level.LOOP))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+    except ParseError as error:
+        raise InvalidInputError(f"{path} holds IR that this deplodock does not read: {error}") from None
+
+
+def _state(
+    path: Path, file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device
+) -> list[StateSlot | torch.Tensor]:
+    """The tensors of the program that no call gives."""
+    state: list[StateSlot | torch.Tensor] = []
+    missing: list[str] = []
+    for name, (facts, path_in_module) in zip(state_names(file.signature), file.signature.state, strict=True):
+        found = _given(weights, path_in_module)
+        if found is None and (weights is None or path_in_module is None):
+            found = file.tensors[name].to(place) if name in file.tensors else None
+        if found is None:
+            missing.append(name)
+            continue
+        value = found.value() if isinstance(found, StateSlot) else found
+        if (value.shape, value.dtype) != (facts.shape, facts.dtype):
+            raise InvalidInputError(
+                f"{path} needs {name} as {facts.dtype} of shape {facts.shape}, "
+                f"got {value.dtype} of shape {tuple(value.shape)}"
+            )
+        state.append(found)
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        lack = "holds no weights: give a module, or a mapping," if weights is None else "needs weights"
+        raise InvalidInputError(f"{path} {lack} with {', '.join(missing[:3])}{more}")
+    return state
+
+
+def _given(weights: nn.Module | Mapping[str, torch.Tensor] | None, path: str | None) -> StateSlot | torch.Tensor | None:
+    """What is given under a path, None if nothing is."""
+    if weights is None or path is None:
+        return None
+    if not isinstance(weights, nn.Module):
+        return weights.get(path)
+    slot = StateSlot(weights, path)
+    return None if slot.find() is None else slot
