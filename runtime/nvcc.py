@@ -26,12 +26,15 @@ _VERSION_LIMIT = 60.0
 
 _WHEEL = "nvidia-cuda-nvcc"
 _WHEEL_NVCC = "nvidia/cu13/bin/nvcc"
-_FLAGS = ("-cubin", "-O3", "-fmad=false", "-Xptxas", "-v", "-keep")
+CODE_FLAGS = ("-O3", "-fmad=false")
+"""The flags that decide the code, with the architecture: products and sums round as the IR says."""
+
+_FLAGS = (*CODE_FLAGS, "-Xptxas", "-v", "-keep")
 _VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH")
 """What nvcc and its preprocessor take from the environment (nvcc's manual, "NVCC Environment Variables"; GCC's)."""
 
-_ELF = b"\x7fELF"
-"""What a cubin begins with (ELF specification, e_ident)."""
+_STARTS = {"cubin": b"\x7fELF", "ptx": b"//"}
+"""What files of each kind begin with (ELF specification, e_ident; PTX ISA, "Comments")."""
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _PROPERTIES = re.compile(r"Function properties for (\S+)")
@@ -94,22 +97,35 @@ def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None, limit: fl
         CompileError: no nvcc was found, it rejected the source, was killed, or took more than `limit` seconds; the
             message names the kernels that are to blame and holds nvcc's own, with the offending lines.
     """
+    cubin, log = _made("cubin", _FLAGS, source, arch, nvcc, limit)
+    return CompiledKernel(cubin, parse_ptxas_report(log), log)
+
+
+def compile_ptx(source: str, arch: str, *, nvcc: Path | None = None, limit: float = LIMIT) -> str:
+    """The PTX of which `compile_cubin` makes a cubin. Raises as that does."""
+    return _made("ptx", CODE_FLAGS, source, arch, nvcc, limit)[0].decode()
+
+
+def _made(
+    kind: str, flags: Sequence[str], source: str, arch: str, nvcc: Path | None, limit: float
+) -> tuple[bytes, str]:
+    """What nvcc makes of a source, and its log; see `compile_cubin`."""
     nvcc = nvcc or find_nvcc()
     if nvcc is None:
         raise CompileError(f"no nvcc found: install the wheel {_WHEEL}, set CUDA_HOME, or put nvcc on PATH")
     with tempfile.TemporaryDirectory(prefix="deplodock-") as name:
         folder = Path(name)
         (folder / SOURCE).write_text(source, encoding="utf-8")
-        command = [str(nvcc), *_FLAGS, f"-arch={arch}", "-o", "out.cubin", SOURCE]
+        output = folder / f"out.{kind}"
+        command = [str(nvcc), f"-{kind}", *flags, f"-arch={arch}", "-o", output.name, SOURCE]
         status, log = _run(command, folder, limit, f"compile {_kernels(source)} for {arch}")
         if status > 0:
             raise rejection("nvcc", arch, log, lambda name: _text_of(folder / name))
-        cubin = folder / "out.cubin"
-        if status < 0 or not cubin.is_file() or not cubin.read_bytes().startswith(_ELF):
+        if status < 0 or not output.is_file() or not output.read_bytes().startswith(_STARTS[kind]):
             raise CompileError(
-                f"nvcc {_ending(status)} for {_kernels(source)} and {arch}, without a cubin:\n{log}".rstrip()
+                f"nvcc {_ending(status)} for {_kernels(source)} and {arch}, without a {kind}:\n{log}".rstrip()
             )
-        return CompiledKernel(cubin.read_bytes(), parse_ptxas_report(log), log)
+        return output.read_bytes(), log
 
 
 def stop() -> None:

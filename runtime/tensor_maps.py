@@ -29,8 +29,11 @@ _TYPES = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfl
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """CUtensorMapSwizzle by span in bytes."""
 
+L2_PROMOTION = "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"
+"""Lines of L2 are fetched whole."""
+
 _L2_PROMOTION_128 = 2
-"""CU_TENSOR_MAP_L2_PROMOTION_L2_128B: lines of L2 are fetched whole."""
+"""The number of `L2_PROMOTION`."""
 
 Encoder = Callable[..., int]
 
@@ -42,15 +45,16 @@ def encode(map: TensorMapPlan, address: int, encoder: Encoder | None = None) -> 
     """
     memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
     start = -ctypes.addressof(memory) % TENSOR_MAP_ALIGNMENT
+    shape, strides, box = dimensions(map)
     result = (encoder or _driver_encoder())(
         ctypes.c_void_p(ctypes.addressof(memory) + start),
         _TYPES[map.dtype.name],
-        len(map.shape),
+        len(shape),
         ctypes.c_void_p(address),
-        _array(ctypes.c_uint64, map.shape[::-1]),
-        _array(ctypes.c_uint64, _strides(map)),
-        _array(ctypes.c_uint32, map.box[::-1]),
-        _array(ctypes.c_uint32, [1] * len(map.shape)),
+        _array(ctypes.c_uint64, shape),
+        _array(ctypes.c_uint64, strides),
+        _array(ctypes.c_uint32, box),
+        _array(ctypes.c_uint32, [1] * len(shape)),
         0,
         _SWIZZLES[map.swizzle],
         _L2_PROMOTION_128,
@@ -61,14 +65,24 @@ def encode(map: TensorMapPlan, address: int, encoder: Encoder | None = None) -> 
     return memory.raw[start : start + TENSOR_MAP_BYTES]
 
 
-def _strides(map: TensorMapPlan) -> list[int]:
-    """The strides in bytes of all dimensions but the last, the fastest first."""
+def dimensions(map: TensorMapPlan) -> tuple[list[int], list[int], list[int]]:
+    """The extents, the strides in bytes but for the first, and the extents of a box; the fastest dimension first."""
     strides: list[int] = []
     size = map.dtype.itemsize
     for extent in map.shape[:0:-1]:
         size *= extent
         strides.append(size)
-    return strides
+    return [*map.shape[::-1]], strides, [*map.box[::-1]]
+
+
+def type_name(map: TensorMapPlan) -> str:
+    """The CUtensorMapDataType of a map by its name in C."""
+    return f"CU_TENSOR_MAP_DATA_TYPE_{map.dtype.name.upper()}"
+
+
+def swizzle_name(map: TensorMapPlan) -> str:
+    """The CUtensorMapSwizzle of a map by its name in C."""
+    return f"CU_TENSOR_MAP_SWIZZLE_{f'{map.swizzle}B' if map.swizzle else 'NONE'}"
 
 
 def _array(type: Any, values: Sequence[int]) -> Any:
