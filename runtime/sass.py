@@ -127,7 +127,12 @@ def find_nvdisasm() -> Path | None:
 
 
 def disassemble(cubin: bytes, *, nvdisasm: Path | None = None) -> dict[str, list[Instruction]]:
-    """The instructions of each kernel of a cubin, by name.
+    """The instructions of each kernel of a cubin, by name. Raises as `disassembly` does."""
+    return parse_sass(disassembly(cubin, nvdisasm=nvdisasm))
+
+
+def disassembly(cubin: bytes, *, nvdisasm: Path | None = None) -> str:
+    """The text of all kernels of a cubin, as `nvdisasm -c` prints it.
 
     Raises:
         CompileError: no nvdisasm was found, or it cannot read the cubin.
@@ -141,7 +146,7 @@ def disassemble(cubin: bytes, *, nvdisasm: Path | None = None) -> dict[str, list
         done = subprocess.run([str(nvdisasm), "-c", file.name], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompileError(f"nvdisasm cannot read the cubin: {done.stderr.strip()}")
-    return parse_sass(done.stdout)
+    return done.stdout
 
 
 def parse_sass(text: str) -> dict[str, list[Instruction]]:

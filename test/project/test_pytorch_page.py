@@ -58,7 +58,7 @@ def folder(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_commands_print_what_the_page_shows(page: str, folder: Path) -> None:
     commands = re.findall(r"^\$ (.*)\n((?:[^$].*\n)+)", "".join(blocks(page, "console")), re.MULTILINE)
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command, shown in commands:
         printed = run(folder, command)
         for line in shown.splitlines():

@@ -14,6 +14,7 @@ import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.tools.bench import rows as bench_rows
+from deplodock.tools.cli.code import OutputForm, code, form_of
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
@@ -105,7 +106,10 @@ def compile_command(
     context: typer.Context,
     file: File = None,
     expression: Expression = None,
-    ir: Annotated[Level, typer.Option(help="level to print")] = Level.CUDA,
+    ir: Annotated[
+        OutputForm | None,
+        typer.Option(help="level or code to print  [default: as -o FILE ends, else cuda]"),
+    ] = None,
     target: Target = None,
     schedule: Schedule = None,
     stream: Stream = None,
@@ -118,33 +122,68 @@ def compile_command(
     layer: Layer = None,
     seq_len: SeqLen = None,
 ) -> None:
-    """Compile a program and print it at a level.
+    """Compile a program and print it at a level, or as the code that CUDA's compiler makes of it.
 
     A model is compiled without its weights; what it amounts to, such as kernels and bytes, is printed to stderr.
     """
-    if schedule is not None and ir in (Level.TORCH, Level.TENSOR, Level.LOOP):
-        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {ir}")
+    form = form_of(ir, output)
+    level = form.level
+    if schedule is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
+        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {level}")
     options = Options(
         target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
     )
     session = _session(context, options)
     program = _read(session, file, expression, weights="none")
     module = program.module
-    if is_model(file) and ir in (Level.KERNEL, Level.CUDA):
+    if is_model(file) and level in (Level.KERNEL, Level.CUDA):
         from deplodock.tools.summary import lower_with_summary
 
-        lower_with_summary(session, program, ir)
+        lower_with_summary(session, program, level)
     else:
-        session.lower(module, ir)
-    text = session.text(module, ir)
-    if output is None:
-        session.write(text, ir)
+        session.lower(module, level)
+    text = session.text(module, level)
+    if output is not None:
+        output.write_bytes(code(session, module, text, form))
+    elif form.value == level.value:
+        session.write(text, level)
     else:
-        output.write_text(text, encoding="utf-8")
-    if ir is Level.CUDA:
+        sys.stdout.write(code(session, module, text, form).decode())
+    if level is Level.CUDA:
         session.report_nvcc(text, module)
     session.finish(module)
     sys.stdout.flush()
+
+
+@app.command("export")
+def export_command(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", metavar="DIR", help="folder to write, whose name is that of the files")],
+    file: File = None,
+    expression: Expression = None,
+    target: Target = None,
+    schedule: Schedule = None,
+    stream: Stream = None,
+    verbosity: Verbose = 0,
+    seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
+) -> None:
+    """Write a program as files that build and run without deplodock.
+
+    They are its CUDA, a launcher in C with its header, one in Python, the plan as JSON, a Makefile, and the machine
+    code if there is a compiler of CUDA.
+    """
+    options = Options(target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream)
+    session = _session(context, options)
+    module = _read(session, file, expression, weights="none").module
+    session.lower(module, Level.KERNEL)
+    from deplodock.runtime.export import export
+
+    with session.clock.part("nvcc"):
+        paths = export(module, output)
+    session.note(f"wrote {', '.join(path.name for path in paths)} to {output}")
+    session.finish(module)
 
 
 @app.command("run")

@@ -25,6 +25,7 @@ PYCUDA = "deplodock: error: pycuda is not installed: pip install 'deplodock[cuda
 COMMANDS = {
     ("compile", "-c", "torch.randn(3)"): TORCH,
     ("compile", "program.py"): TORCH,
+    ("export", "-c", "torch.randn(3)", "-o", "folder"): TORCH,
     ("compile", "model"): MODELS,
     ("compile", "owner/model"): MODELS,
     ("run", "-c", "torch.randn(3)"): TORCH,
