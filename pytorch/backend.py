@@ -15,6 +15,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._guards import CompileContext, TracingContext, compile_context
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from deplodock.frontend.capture import describe, kept_composites
 from deplodock.frontend.decompositions import without_python_kernels
@@ -57,7 +58,8 @@ def backend(
         partition_fn=min_cut_rematerialization_partition,
     )
     try:
-        kept = _steps_of_attention(graph) if _is_differentiated(graph, example_inputs) else kept_composites()
+        derives = _is_differentiated(graph, example_inputs) or any(map(is_traceable_wrapper_subclass, example_inputs))
+        kept = _steps_of_attention(graph) if derives else kept_composites()
         with kept, without_python_kernels():
             compiled = compile_graph(graph, example_inputs)
     except TorchDynamoException:
@@ -102,7 +104,10 @@ def _is_differentiated(graph: fx.GraphModule, args: Sequence[Any]) -> bool:
 
 
 def _steps_of_attention(graph: fx.GraphModule) -> contextlib.AbstractContextManager[object]:
-    """While it lasts, attention is differentiated in its steps, which are compiled, not by a kernel of PyTorch's.
+    """While it lasts, attention is traced in its steps, which are compiled, not as a kernel of PyTorch's.
+
+    So it is where composite operations are not kept: their gradients are those of their steps, and classes of tensors
+    such as DTensor know what to do in the steps alone.
 
     One that drops out stays such a kernel: its steps would draw other random numbers.
     """

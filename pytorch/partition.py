@@ -34,6 +34,8 @@ from deplodock.pytorch.runners import Runner, distinct, laid_out
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 _CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg, torch.ops.higher_order.with_effects)
 """Calls that PyTorch makes to check values: it is no loss to have it run them."""
+_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor")
+"""The namespaces of functional collectives, which PyTorch runs between the parts."""
 _BODY = "deplodock_body"
 """The key in a node's `meta` of the graph that PyTorch decomposes its call into."""
 _AFTER = "deplodock_after"
@@ -60,7 +62,7 @@ class Support(OperatorSupportBase):
             return self.is_node_supported(submodules, node.all_input_nodes[0])
         if node not in self._of_nodes:
             self._of_nodes[node] = self._reason(node)
-        if self._of_nodes[node] and node.target not in _CHECKS:
+        if self._of_nodes[node] and node.target not in _CHECKS and not _is_collective(node):
             self.reasons.setdefault(overload_of(node), self._of_nodes[node])
             if (place := place_of(node)) is not None:
                 self.places.setdefault(overload_of(node), place)
@@ -220,7 +222,12 @@ def _has_effects(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
     is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return is_random or bool(node.kwargs.get("dropout_p")) or node.is_impure()
+    return is_random or bool(node.kwargs.get("dropout_p")) or _is_collective(node) or node.is_impure()
+
+
+def _is_collective(node: fx.Node) -> bool:
+    """Whether a call talks to other processes, which must all do that in one order."""
+    return getattr(node.target, "namespace", "") in _COLLECTIVES
 
 
 def _leave_views(graph: fx.GraphModule, partitions: Sequence[Partition]) -> None:
