@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from itertools import takewhile
 from types import SimpleNamespace
@@ -50,6 +51,8 @@ class CudaRunner:
         self.device = torch.device("cuda", 0)
         self.executable = Executable(program)
         self._results = [(result.shape, result.dtype) for result in results]
+        # One thread at a time: what is bound is launched, and what is launched is known when the next stream waits.
+        self._launching = threading.Lock()
         self._bound: tuple[dict[int, int], Any] = {}, ()
         self._stream: Any = None
         self._last: torch.cuda.Stream | None = None
@@ -70,9 +73,10 @@ class CudaRunner:
         }
         memory = {**given, **made, **unused}
         addresses = {number: value.data_ptr() for number, value in memory.items()}
-        if addresses != self._bound[0]:
-            self._bound = addresses, self.executable.bind(addresses)
-        self._launch(self._bound[1])
+        with self._launching:
+            if addresses != self._bound[0]:
+                self._bound = addresses, self.executable.bind(addresses)
+            self._launch(self._bound[1])
         own = dict(zip(plan.inputs, inputs, strict=True))
         return [own[number] if number in own else made[number] for number in plan.outputs]
 

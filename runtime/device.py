@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import importlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -66,7 +68,7 @@ class Executable:
     cubin: Cubin
 
     def __init__(self, program: ModuleOp | PlannedProgram, *, limit: float = LIMIT) -> None:
-        self._driver = _context()
+        self._driver = _driver()
         self.program = planned_program(program) if isinstance(program, ModuleOp) else program
         self.plan, arch = self.program.plan, self.program.arch
         _check_arch(arch, self._driver)
@@ -75,10 +77,11 @@ class Executable:
             (self.cubin,) = cubins([self.program.text], nvcc_arch(arch), limit=limit)
         else:
             self.cubin = Cubin(CompiledKernel(self.program.cubin, {}, ""), is_new=False)
-        self._functions = self._load() if self.plan.launches else {}
-        self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
-        if counters := self.plan.counters:
-            self._driver.memset_d8(int(self._scratch) + self.plan.scratch - counters, 0, counters)
+        with _current():
+            self._functions = self._load() if self.plan.launches else {}
+            self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
+            if counters := self.plan.counters:
+                self._driver.memset_d8(int(self._scratch) + self.plan.scratch - counters, 0, counters)
 
     def bind(self, addresses: Mapping[int, int]) -> list[_Bound]:
         """The launches on the buffers at these addresses, by number; those in scratch memory have theirs.
@@ -101,17 +104,19 @@ class Executable:
 
         Raises DeviceError if the driver refuses one.
         """
-        for call in bound:
-            grid, block = (call.launch.blocks, 1, 1), (call.launch.threads, 1, 1)
-            try:
-                call.function.prepared_async_call(grid, block, stream, *call.values, shared_size=call.launch.shared)
-            except self._driver.Error as error:
-                raise _refused(call.launch, error) from None
+        with _current():
+            for call in bound:
+                grid, block = (call.launch.blocks, 1, 1), (call.launch.threads, 1, 1)
+                try:
+                    call.function.prepared_async_call(grid, block, stream, *call.values, shared_size=call.launch.shared)
+                except self._driver.Error as error:
+                    raise _refused(call.launch, error) from None
 
     def poison(self) -> None:
         """Fill scratch memory, so that what is read unwritten shows; counters stay zero."""
         if size := self.plan.scratch - self.plan.counters:
-            self._driver.memset_d8(self._scratch, POISON, size)
+            with _current():
+                self._driver.memset_d8(self._scratch, POISON, size)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on copies of arrays of the planned shapes and dtypes, and return the outputs.
@@ -122,6 +127,10 @@ class Executable:
         """
         if len(inputs) != len(self.plan.inputs):
             raise InvalidInputError(f"the program takes {len(self.plan.inputs)} inputs, got {len(inputs)}")
+        with _current():
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
         own = {n: buffer for n, buffer in enumerate(self.plan.buffers) if buffer.offset is None}
         memory = {n: self._driver.mem_alloc(max(1, buffer.bytes)) for n, buffer in own.items()}
         for number, buffer in own.items():
@@ -195,34 +204,58 @@ def _value(argument: Argument, addresses: Mapping[int, int]) -> int | bytes:
 
 def device_name() -> str:
     """The name of the card, as its driver says it."""
-    return _context().Device(0).name()
+    return _driver().Device(0).name()
 
 
 def device_target() -> str:
     """The name of the target that the card is: its own, else that of its architecture."""
-    driver = _context()
+    driver = _driver()
     major, minor = driver.Device(0).compute_capability()
     return card_named(driver.Device(0).name(), f"sm_{major}{minor}")
 
 
 def new_stream() -> Any:
     """A pycuda stream, whose `handle` PyTorch can take over as an ExternalStream; pycuda takes over none."""
-    return _context().Stream()
+    with _current() as driver:
+        return driver.Stream()
 
 
 @cache
-def _context() -> Any:
-    """pycuda's driver, with the primary context of the first GPU current until the process ends.
-
-    Raises Error where there is none.
-    """
+def _driver() -> Any:
+    """pycuda's driver. Raises Error where it has no GPU."""
     if (reason := missing()) is not None:
         raise Error(f"{reason}; --device sim runs the program in the simulator")
-    driver = importlib.import_module("pycuda.driver")
-    context = driver.Device(0).retain_primary_context()
-    context.push()
-    atexit.register(driver.Context.pop)
-    return driver
+    return importlib.import_module("pycuda.driver")
+
+
+@contextmanager
+def _current() -> Iterator[Any]:
+    """pycuda's driver, with the primary context of the first GPU current in this thread.
+
+    pycuda knows what is current in each thread. It stays so in the main thread until the process ends; any other
+    thread, as that in which PyTorch computes gradients, must not end before it is taken back.
+    """
+    driver = _driver()
+    if threading.current_thread() is threading.main_thread():
+        _stay_current()
+        yield driver
+        return
+    _primary_context().push()
+    try:
+        yield driver
+    finally:
+        driver.Context.pop()
+
+
+@cache
+def _primary_context() -> Any:
+    return _driver().Device(0).retain_primary_context()
+
+
+@cache
+def _stay_current() -> None:
+    _primary_context().push()
+    atexit.register(_driver().Context.pop)
 
 
 def _refused(launch: LaunchPlan, error: Exception) -> DeviceError:

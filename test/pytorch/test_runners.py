@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +86,23 @@ def test_tensors_are_bound_where_they_are(current: list[Stream]) -> None:
     run([shifted, y])
     assert run.executable.bound[1][0] not in (0, shifted.data_ptr())
     assert LOG == ["calls on the null stream"] * 2
+
+
+def test_one_thread_binds_and_launches_at_a_time(current: list[Stream], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So none launches what another one has bound."""
+    run, meeting, launched = runner(), threading.Barrier(2), list[object]()
+
+    def bind(addresses: Mapping[int, int]) -> int:
+        with pytest.raises(threading.BrokenBarrierError):
+            meeting.wait(timeout=0.05)
+        return addresses[0]
+
+    monkeypatch.setattr(run.executable, "bind", bind)
+    monkeypatch.setattr(run.executable, "launch", launched.append)
+    inputs = [[torch.ones(2), torch.ones(3)] for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, inputs))
+    assert set(launched) == {given[0].data_ptr() for given in inputs}
 
 
 def test_other_streams_are_ordered_by_events(current: list[Stream]) -> None:

@@ -202,7 +202,7 @@ def test_a_file_for_another_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(deplodock.Error, match="there is no GPU; with device='cpu' the simulator runs the program"):
         deplodock.load(tmp_path / "p.ddk", device="cuda")
     monkeypatch.setattr("deplodock.pytorch.compiled.missing", lambda: None)
-    monkeypatch.setattr(device_module, "_context", lambda: Driver)
+    monkeypatch.setattr(device_module, "_driver", lambda: Driver)
     with pytest.raises(deplodock.InvalidInputError, match=r"p.ddk: the program is for sm_90, but the GPU is sm_86"):
         deplodock.load(tmp_path / "p.ddk", device="cuda")
     with pytest.raises(deplodock.InvalidInputError, match="deplodock runs on cpu and cuda:0, not on meta"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from xdsl.parser import Parser
 from deplodock.errors import CompileError, UnsupportedError
 from deplodock.passes.driver import new_context
 from deplodock.runtime import cubins as cubins_module
-from deplodock.runtime import nvrtc
+from deplodock.runtime import device, nvrtc
 from deplodock.runtime.cubins import cache_folder, cubins
 from deplodock.runtime.device import missing
 from deplodock.runtime.nvcc import CompiledKernel, KernelReport
@@ -258,3 +260,24 @@ def test_auto_is_the_simulator_without_a_gpu(capsys: pytest.CaptureFixture[str])
     assert run_command("--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["passed"], printed["compiled"], printed["bench"], printed["profile"]) == (True, 0, None, None)
+
+
+def test_each_thread_has_the_context_while_it_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pycuda ends the process if a thread ends with a context, and makes nothing in a thread without one."""
+    log: list[str] = []
+    context = SimpleNamespace(push=lambda: log.append("push"))
+    driver = SimpleNamespace(
+        Device=lambda number: SimpleNamespace(retain_primary_context=lambda: context),
+        Context=SimpleNamespace(pop=lambda: log.append("pop")),
+        Stream=lambda: log.append("stream"),
+    )
+    monkeypatch.setattr(device, "_driver", lambda: driver)
+    monkeypatch.setattr(device, "_primary_context", device._primary_context.__wrapped__)
+    monkeypatch.setattr(device, "_stay_current", lambda: log.append("stay"))
+    device.new_stream()
+    assert log == ["stay", "stream"]
+    log.clear()
+    thread = threading.Thread(target=device.new_stream)
+    thread.start()
+    thread.join()
+    assert log == ["push", "stream", "pop"]
