@@ -32,6 +32,7 @@ _SOURCE = re.compile(r"-?\|?(R\d+)(\.reuse)?\|?$")
 _BITS = re.compile(r"\.[US]?(8|16|32|64|128)\b")
 _ACCESSES = ("LDS", "STS", "LDG", "STG", "LDGSTS")
 _SPILLS = ("LDL", "STL")
+_PRODUCTS = ("FFMA", "HMMA", "HGMMA")
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,11 @@ class LoopStatistics:
 
     Products are FFMAs and those of tensor cores.
 
-    `instructions`: those of the body. `ffma`: the FFMAs among them. `hmma`: the products of warps. `conflicts`: the
-    issue slots that FFMAs lose to register banks. `lds_to_use`: for each shared load in order, the instructions from it
-    to the first use of what it loads, at most once round the loop. `widths`: how many accesses of each kind (`LDS`,
-    `STS`, `LDG`, `STG`, `LDGSTS`) have each width in bits. `spills`: the accesses to local memory in the whole kernel.
+    `instructions`: those of the body. `ffma`: the FFMAs among them. `hmma`, `hgmma`: the products of warps, and of
+    warpgroups. `conflicts`: the issue slots that FFMAs lose to register banks. `lds_to_use`: for each shared load in
+    order, the instructions from it to the first use of what it loads, at most once round the loop. `widths`: how many
+    accesses of each kind (`LDS`, `STS`, `LDG`, `STG`, `LDGSTS`) have each width in bits. `spills`: the accesses to
+    local memory in the whole kernel.
     """
 
     instructions: int
@@ -81,6 +83,7 @@ class LoopStatistics:
     spills: int
     is_loop: bool
     hmma: int = 0
+    hgmma: int = 0
 
     @property
     def instructions_per_ffma(self) -> float:
@@ -111,6 +114,8 @@ class LoopStatistics:
             )
         if self.hmma:
             parts.append(f"{self.hmma} HMMA")
+        if self.hgmma:
+            parts.append(f"{self.hgmma} HGMMA")
         for kind, widths in self.widths.items():
             parts.append(f"{kind} " + " + ".join(f"{count} x {bits} bit" for bits, count in widths.items()))
         if self.lds_to_use:
@@ -161,16 +166,17 @@ def loop_statistics(code: Sequence[Instruction]) -> LoopStatistics:
     Divisions and `expf` of an unrolled epilogue have FFMAs too, and slow paths that jump back.
     """
     loops = _loops(code)
-    body = max(loops, key=lambda loop: (_count_ffma(loop) + _count_hmma(loop)) ** 2 / len(loop), default=list(code))
+    body = max(loops, key=lambda loop: _count(loop, *_PRODUCTS) ** 2 / len(loop), default=list(code))
     return LoopStatistics(
         instructions=len(body),
-        ffma=_count_ffma(body),
+        ffma=_count(body, "FFMA"),
         conflicts=bank_conflicts(body),
         lds_to_use=tuple(_lds_to_use(body)),
         widths=_widths(body),
         spills=sum(instruction.opcode in _SPILLS for instruction in code),
         is_loop=bool(loops),
-        hmma=_count_hmma(body),
+        hmma=_count(body, "HMMA"),
+        hgmma=_count(body, "HGMMA"),
     )
 
 
@@ -231,12 +237,8 @@ def _loops(code: Sequence[Instruction]) -> list[list[Instruction]]:
     return [bodies[ends] for ends in sorted(bodies)]
 
 
-def _count_ffma(body: Sequence[Instruction]) -> int:
-    return sum(instruction.opcode == "FFMA" for instruction in body)
-
-
-def _count_hmma(body: Sequence[Instruction]) -> int:
-    return sum(instruction.opcode == "HMMA" for instruction in body)
+def _count(body: Sequence[Instruction], *opcodes: str) -> int:
+    return sum(instruction.opcode in opcodes for instruction in body)
 
 
 def _lds_to_use(body: Sequence[Instruction]) -> Iterator[int]:

@@ -147,6 +147,21 @@ def test_code_of_few_rows(target: str) -> None:
     assert not set(code.loop.widths) & {"LDS", "STS", "STG"}
 
 
+@needs_nvcc
+def test_code_of_a_contraction_by_warpgroups(capsys: pytest.CaptureFixture[str]) -> None:
+    """A producer copies; a step is one group of HGMMA that nothing cuts in pieces, and no copy stands beside it."""
+    code, function = compiled("bf16_linear"), function_of(lowered("bf16_linear"))
+    with capsys.disabled():
+        print(f"\nbf16_linear 512x3584x3584, sm_90: {code.report.registers} registers, {code.loop}")
+    producer, consumers = function.roles
+    assert (producer.num_registers, consumers.num_registers) == (24, 240)
+    assert code.spilled == (0, 0, 0, 0)
+    assert code.loop.is_loop
+    assert code.loop.hgmma == 4
+    assert code.loop.instructions <= 30 * code.loop.hgmma
+    assert not code.loop.widths
+
+
 @pytest.mark.parametrize("name", CONTRACTIONS)
 def test_shared_accesses_of_a_contraction(name: str) -> None:
     """All accesses of shared memory are free of conflicts, and those of the inner loop are 16 bytes wide."""

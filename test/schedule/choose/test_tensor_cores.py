@@ -90,6 +90,25 @@ def test_every_sm_has_work(shape: tuple[int, int, int], tile: tuple[int, int], p
     assert 0.84 * 132 <= ctas <= 132
 
 
+PRODUCER = {"distance": "producer"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "options"),
+    [
+        ((4096, 4096, 4096), "h200", PRODUCER),
+        ((512, 3584, 18944), "h200", PRODUCER),
+        # A ticket, one warpgroup.
+        ((128, 3584, 18944), "h200", {"distance": 5, "barrier": "mbarrier"}),
+        ((512, 2048, 2048), "h200", {"distance": 7, "barrier": "mbarrier"}),
+    ],
+)
+def test_a_producer_copies_for_two_warpgroups_that_have_an_sm(
+    shape: tuple[int, int, int], target: str, options: Mapping[str, int | str]
+) -> None:
+    assert chosen(linear(*shape, target=target))["pipeline-k-outer"] == options
+
+
 @pytest.mark.parametrize(
     ("shape", "options"),
     [
@@ -124,7 +143,9 @@ def test_other_contractions_are_not_for_tensor_cores(m: int, n: int, k: int, typ
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
-@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320), (70, 58, 520)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320), (70, 58, 520)]
+)
 def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, target: str) -> None:
     check(linear(m, n, k, target=target), m, n, k)
 
@@ -138,6 +159,14 @@ def check(module: ModuleOp, m: int, n: int, k: int) -> None:
     result = simulate(module, [x, w], entry="run_k")
     assert not result.findings
     np.testing.assert_allclose(result.outputs[0], x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_chosen_with_a_producer_computes_the_same() -> None:
+    """Tiles are ragged, and few SMs make a small product one of whole waves."""
+    text = str(linear(150, 88, 200)).replace("sms = 132", "sms = 2")
+    module = Parser(new_context(), text).parse_module()
+    assert chosen(module)["pipeline-k-outer"] == PRODUCER
+    check(module, 150, 88, 200)
 
 
 @pytest.mark.parametrize("m", [3, 8, 13, 24, 32])
@@ -184,6 +213,7 @@ def test_two_products_share_the_registers_of_one_tile() -> None:
     schedule = chosen(gated(4096, 2048, 4096))
     assert schedule["blockify-launch"] == {"m": 128, "n": 128, "occupancy": 1, "raster": 16}
     assert schedule["tensor-tile"] == {"engine": "wgmma", "m": 64, "n": 128}
+    assert schedule["pipeline-k-outer"] == PRODUCER
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
