@@ -65,6 +65,7 @@ RULES = _listed(
     "blockify-launch",
     "chunk-reduce",
     "stage-inputs",
+    "stream-tile",
     "tensor-tile",
     "register-tile",
     "permute-register-tile",

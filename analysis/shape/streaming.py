@@ -10,9 +10,14 @@ N is M within the finite numbers, so that -inf - N is -inf for each M. An elemen
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import factors_of, summed_product
 from deplodock.dialects import loop
 
 
@@ -44,6 +49,19 @@ def weighing(op: loop.ReduceOp) -> list[tuple[SSAValue, arith.MulfOp]]:
     return list(zip(op.yielded[1:], scaled, strict=True))
 
 
+def limits(op: loop.ReduceOp) -> tuple[SSAValue, SSAValue]:
+    """The constants that a streaming reduction keeps the maximum within: the least and the greatest number."""
+    shift = weighing(op)[0][1].rhs.owner
+    assert isinstance(shift, math.ExpOp)
+    difference = shift.operand.owner
+    assert isinstance(difference, arith.SubfOp)
+    above = difference.rhs.owner
+    assert isinstance(above, arith.MinimumfOp)
+    below = above.lhs.owner
+    assert isinstance(below, arith.MaximumfOp)
+    return below.rhs, above.rhs
+
+
 def _is_scaled(value: SSAValue, taken: SSAValue, score: SSAValue, maximum: SSAValue) -> bool:
     """Whether a value is `taken * exp(score - N)`."""
     product = value.owner
@@ -63,3 +81,35 @@ def _is_within(value: SSAValue, maximum: SSAValue) -> bool:
     return (
         isinstance(below, arith.MaximumfOp) and below.lhs is maximum and isinstance(below.rhs.owner, arith.ConstantOp)
     )
+
+
+@dataclass(frozen=True)
+class StreamedProduct:
+    """A streaming reduction whose scores are sums of products, and that weighs rows of values: attention.
+
+    The scores vary along `rows`, the values along `columns`, neither along the axes of the other.
+    """
+
+    reduction: loop.ReduceOp
+    scores: loop.ReduceOp
+    rows: SSAValue
+    columns: SSAValue
+
+
+def streamed_product(nest: Nest) -> StreamedProduct | None:
+    """The streaming reduction of products in a nest, alone there; None where there is none of constant bounds."""
+    (reduction, *others) = nest.reductions() or [None]
+    if reduction is None or others or not streams(reduction) or not reduction.trips:
+        return None
+    score, *values = reduction.yielded
+    inside = [op for op in reduction.body.walk() if isinstance(op, loop.ReduceOp)]
+    if len(inside) != 1 or not inside[0].trips or (product := summed_product(inside[0])) is None:
+        return None
+    dependence = Dependence()
+    of_score, of_values = dependence.of(score), dependence.of(*values)
+    sides = [dependence.of(factor) for factor in factors_of(product)[0]]
+    columns = [axis for axis in nest.axes if axis in of_values and axis not in of_score]
+    rows = [axis for axis in nest.axes if sum(axis in side for side in sides) == 1 and axis not in of_values]
+    if len(columns) != 1 or not rows:
+        return None
+    return StreamedProduct(reduction, inside[0], rows[-1], columns[0])

@@ -34,16 +34,16 @@ from typing import Literal, cast
 from xdsl.context import Context
 from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, FloatAttr, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
-from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.nest import kernels
 from deplodock.dialects import loop
 from deplodock.passes import remarks
+from deplodock.passes.copying import copied, erase_dead
 from deplodock.passes.loop.weighted import LARGEST, Weighted, folds, streaming_combiner, weighted_by
 from deplodock.passes.options import OptionsPass, option
 from deplodock.passes.tensor.group import WORD
@@ -189,7 +189,7 @@ class _Streaming:
         factors = [self._factor(total, one, InsertPoint.before(terminator)) for total in self.sums]
         score = self.last.score
         Rewriter.replace_op(terminator, loop.YieldOp(score, *factors))
-        _erase_dead(body)
+        erase_dead(body)
         type = cast(AnyFloat, score.type)
         identities = [self.maximum.identities.data[0], *(FloatAttr(0.0, type) for _ in self.sums)]
         made = loop.ReduceOp(
@@ -209,7 +209,7 @@ class _Streaming:
         if total.factor is None:
             return one
         known: dict[SSAValue, SSAValue] = {total.reduction.iv: self.last.reduction.iv}
-        return total.factor if total is self.last else _copied(total.factor, total.reduction.body.block, known, place)
+        return total.factor if total is self.last else copied(total.factor, total.reduction.body.block, known, place)
 
     def _finish(self, total: Weighted, result: SSAValue, place: InsertPoint) -> None:
         """Scale and divide a sum after the loop."""
@@ -237,25 +237,3 @@ class _Streaming:
         op = arith.ConstantOp(FloatAttr(value, cast(AnyFloat, self.last.reduction.results[0].type)))
         Rewriter.insert_op(op, InsertPoint.at_start(self.function.body.block))
         return op.result
-
-
-def _copied(value: SSAValue, block: Block, known: dict[SSAValue, SSAValue], place: InsertPoint) -> SSAValue:
-    """A value that is computed in a block, computed anew at a place; `known` are the values that stand for others."""
-    owner = value.owner
-    if value in known or not isinstance(owner, Operation) or owner.parent is not block:
-        return known.get(value, value)
-    for operand in [operand for inner in owner.walk() for operand in inner.operands]:
-        _copied(operand, block, known, place)
-    clone = owner.clone(known)
-    Rewriter.insert_op(clone, place)
-    for before, after in zip(owner.results, clone.results, strict=True):
-        after.name_hint = before.name_hint
-        known[before] = after
-    return known[value]
-
-
-def _erase_dead(block: Block) -> None:
-    """Erase the operations of a loop's body whose results nobody uses."""
-    for op in reversed(list(block.ops)):
-        if op.results and is_trivially_dead(op):
-            Rewriter.erase_op(op)

@@ -12,11 +12,13 @@ from deplodock.analysis.affine.linear import extent_of, known_points
 from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.shape.nest import Nest, nests, side_by_side
 from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.streaming import streamed_product
 from deplodock.schedule.choose.columns import column_options, column_schedule
 from deplodock.schedule.choose.contraction import contraction_options
 from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
+from deplodock.schedule.choose.streaming import stream_options
 from deplodock.schedule.choose.tensor_cores import tensor_options
 from deplodock.schedule.steps import ATTRIBUTE, Options, Schedule, options_for_all, parse_schedule, steps
 
@@ -56,6 +58,9 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
             has_others = split.get("over") == "block" or any(contraction(other) is None for other in several)
             return _with_others(schedule, nest, target_at(function).fact("sms")) if has_others else schedule
     nest, *_ = nests(function)
+    streamed = streamed_product(nest)
+    if streamed is not None and (options := stream_options(streamed, target_at(function))) is not None:
+        return options
     if (rows := row_options(nest, target_at(function))) is not None:
         return {
             "tileify": {},

@@ -40,3 +40,13 @@ once, where the grid fills the GPU still."""
 
 LOOP_BODY = 1100
 """The most instructions of an unrolled loop; above about 17 KB the instruction cache starves (measured on an H100)."""
+
+STREAM_LANES = 16
+"""Threads that share a row of a streaming reduction of products, and rows that they compute side by side: 256 of a CTA,
+in which a row's threads are half a warp."""
+
+STREAM_ROWS = 64
+"""Rows of the output that a CTA of a streaming reduction of products computes."""
+
+STREAM_KEYS = 32
+"""Elements of the row in a step of it."""

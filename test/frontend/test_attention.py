@@ -39,21 +39,26 @@ def window(length: int, keys: int) -> Tensor:
 
 
 FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
-    "plain, fewer queries than keys": (F.scaled_dot_product_attention, qkv((2, 7), (2, 64), 40)),
+    "one query": (F.scaled_dot_product_attention, qkv((2, 1), (2, 130), 8)),
+    "fewer queries than keys": (F.scaled_dot_product_attention, qkv((2, 7), (2, 64), 40)),
     "causal, shared keys": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
-        qkv((4, 65), (2, 65), 16),
+        qkv((2, 127), (1, 127), 96),
     ),
-    "one query": (F.scaled_dot_product_attention, qkv((2, 1), (2, 130), 8)),
+    "causal, steps left out": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        qkv((1, 260), (1, 260), 16),
+    ),
     "boolean window": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=window(33, 40)),
-        qkv((1, 33), (1, 40), 16),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=window(64, 127)),
+        qkv((1, 64), (1, 127), 192),
     ),
     "additive mask": (
         lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
-        (*qkv((1, 17), (1, 33), 24), heads(1, 17, 33, 4)),
+        (*qkv((1, 17), (1, 33), 128), heads(1, 17, 33, 4)),
     ),
-    "bf16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 32, torch.bfloat16)),
+    "odd heads": (F.scaled_dot_product_attention, qkv((1, 20), (1, 33), 13)),
+    "bf16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 64, torch.bfloat16)),
     "f16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 32, torch.float16)),
 }
 

@@ -14,6 +14,7 @@ from deplodock.analysis.shape.streaming import streams  # noqa: E402
 from deplodock.dialects import loop  # noqa: E402
 from deplodock.frontend.capture import export  # noqa: E402
 from deplodock.interpreters.evaluate import evaluate  # noqa: E402
+from deplodock.interpreters.simulate import simulate  # noqa: E402
 from deplodock.passes import remarks  # noqa: E402
 from deplodock.passes.clean_up import clean_up  # noqa: E402
 from deplodock.passes.driver import Level, lower, new_context  # noqa: E402
@@ -37,7 +38,7 @@ ROWS = np.array(
 
 
 def streamed(program: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> np.ndarray:
-    """What a program gives at loop level, all of whose rows are streamed."""
+    """What a program gives at loop level, all of whose rows are streamed; a kernel gives nearly the same."""
     module, context = export(program, inputs).module, new_context()
     with remarks.collect():
         lower(module, context, Level.LOOP, stream="always")
@@ -46,6 +47,11 @@ def streamed(program: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> np.
     module.verify()
     assert any(streams(op) for op in module.walk())
     (got,) = evaluate(module, [value.numpy() for value in inputs])
+    with remarks.collect():
+        lower(module, context, Level.KERNEL)
+    simulation = simulate(module, [value.numpy() for value in inputs])
+    assert not simulation.findings
+    np.testing.assert_allclose(simulation.outputs[0], got, rtol=1e-5, atol=1e-6)
     return got
 
 
