@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, equal, extent_of, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, summed_product
@@ -87,13 +89,16 @@ def _is_within(value: SSAValue, maximum: SSAValue) -> bool:
 class StreamedProduct:
     """A streaming reduction whose scores are sums of products, and that weighs rows of values: attention.
 
-    The scores vary along `rows`, the values along `columns`, neither along the axes of the other.
+    The scores vary along `rows`, the values along `columns`, neither along the axes of the other. Where scores and
+    values vary along the same axes, as for a single query, `rows` is None, and `shared` may be an axis of which so many
+    neighbours, its divisor, have the same keys and values: heads.
     """
 
     reduction: loop.ReduceOp
     scores: loop.ReduceOp
-    rows: SSAValue
+    rows: SSAValue | None
     columns: SSAValue
+    shared: tuple[SSAValue, int] | None = None
 
 
 def streamed_product(nest: Nest) -> StreamedProduct | None:
@@ -110,6 +115,26 @@ def streamed_product(nest: Nest) -> StreamedProduct | None:
     sides = [dependence.of(factor) for factor in factors_of(product)[0]]
     columns = [axis for axis in nest.axes if axis in of_values and axis not in of_score]
     rows = [axis for axis in nest.axes if sum(axis in side for side in sides) == 1 and axis not in of_values]
-    if len(columns) != 1 or not rows:
+    if len(columns) != 1:
         return None
-    return StreamedProduct(reduction, inside[0], rows[-1], columns[0])
+    if rows:
+        return StreamedProduct(reduction, inside[0], rows[-1], columns[0])
+    shared = next(filter(None, (_shared(axis, reduction) for axis in reversed(nest.axes))), None)
+    return StreamedProduct(reduction, inside[0], None, columns[0], shared)
+
+
+def _shared(axis: SSAValue, reduction: loop.ReduceOp) -> tuple[SSAValue, int] | None:
+    """An axis of which some reads of a reduction have the same elements at so many neighbours, and others do not."""
+    divisors: set[int] = set()
+    for load in reduction.body.walk():
+        if isinstance(load, loop.LoadOp):
+            atoms = [atom for form in subscripts_of(load) for atom, _ in form.terms if Linear.of(atom).depends_on(axis)]
+            for atom in atoms:
+                is_quotient = isinstance(atom, Division) and not atom.remainder and equal(atom.form, Linear.of(axis))
+                if atom is not axis and not is_quotient:
+                    return None
+                divisors.add(atom.divisor if isinstance(atom, Division) else 1)
+    extent = extent_of(axis)
+    if len(divisors) != 2 or 1 not in divisors or extent is None or extent % max(divisors):
+        return None
+    return axis, max(divisors)

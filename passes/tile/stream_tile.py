@@ -20,6 +20,9 @@ lane axis. So the largest score of a row is a fold of registers and lanes, and o
 memory, where all threads of their row read them. A step is an element of the streaming reduction: its maximum, the sum
 of its weights, and its weighted sums.
 
+Where scores and values vary along the same axes, as for a single query, the rows are heads that share their keys. With
+`s` that many CTAs share the keys of a row: a tile.combine folds what they leave, in the last of them.
+
 What conditions on keys leave out has the score -inf, as have the keys of the last step beyond the row; where the
 conditions are upper bounds that grow with the rows, steps of which the tile needs nothing do not run.
 """
@@ -36,7 +39,16 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map, to_sides
+from deplodock.analysis.affine.linear import (
+    Linear,
+    condition_of,
+    equal,
+    form_of_value,
+    least,
+    subscripts_of,
+    to_map,
+    to_sides,
+)
 from deplodock.analysis.machine.targets import ACCESS_BYTES, target_at
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence, wheres
@@ -55,6 +67,7 @@ from deplodock.passes.tile.edits import (
     rebind,
     recompute,
     reorder,
+    split_axis,
     split_loop,
 )
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
@@ -75,13 +88,14 @@ class StreamTilePass(LaunchRule):
         STREAM_ROWS, Integers((16, 32, 64, 128), STREAM_LANES, STREAM_LANES), "rows of the output that a CTA computes"
     )
     n: int = option(STREAM_KEYS, Integers((16, 32, 64), STREAM_LANES, STREAM_LANES), "elements of the row in a step")
+    s: int = option(1, Integers((1, 2, 4)), "CTAs that share a row; the last one of a tile combines what they leave")
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found = _found(launch)
         need, most = stream_bytes(found, self.m, self.n), target_at(launch).fact("shared_per_block")
         if need > most:
             raise Skip(f"its tile takes {need} bytes of shared memory, above the {most} of a CTA; give m or n")
-        _Tiling(launch, found, self.m, self.n).run()
+        _Tiling(launch, found, _rows_of(launch, found), self).run()
 
 
 def _found(launch: tile.LaunchOp) -> StreamedProduct:
@@ -97,14 +111,32 @@ def _found(launch: tile.LaunchOp) -> StreamedProduct:
     return found
 
 
+def _rows_of(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
+    """The axis of rows: where there is none, one is made of neighbours that share their keys, or of one row."""
+    if found.rows is not None:
+        return found.rows
+    if found.shared is None:
+        return append_axis(launch, Axis(1, Binding.THREAD, "row"))
+    axis, count = found.shared
+    _, rows = split_axis(launch, axis, count, Binding.THREAD, Binding.THREAD)
+    for load in [op for op in found.reduction.body.walk() if isinstance(op, loop.LoadOp)]:
+        read = loop.LoadOp(load.source, *to_map(subscripts_of(load)))
+        read.location = load.location
+        read.result.name_hint = load.result.name_hint
+        Rewriter.replace_op(load, read)
+    return rows
+
+
 class _Tiling:
     """One rewrite: the axes of the tile, the steps, and what is kept on chip."""
 
-    def __init__(self, launch: tile.LaunchOp, found: StreamedProduct, m: int, n: int) -> None:
+    def __init__(self, launch: tile.LaunchOp, found: StreamedProduct, rows: SSAValue, rule: StreamTilePass) -> None:
         self.launch = launch
         self.found = found
-        self.m, self.n = m, n
-        self.hints = [axis.name_hint or "a" for axis in (found.rows, found.columns, found.reduction.iv)]
+        self.m, self.n, self.s = rule.m, rule.n, rule.s
+        self.outer = rows, found.columns
+        """The axes that the tile divides."""
+        self.hints = [axis.name_hint or "a" for axis in (*self.outer, found.reduction.iv)]
         self.weights = weighing(found.reduction)
         self.limits = limits(found.reduction)
         dependence = Dependence()
@@ -114,16 +146,15 @@ class _Tiling:
 
     def run(self) -> None:
         """Rewrite the launch."""
-        axes = (self.found.rows, self.found.columns)
-        others = [axis for axis in self.launch.axes if axis not in (*axes, *self.own)]
-        for axis, parts in zip(axes, (self.rows, self.columns), strict=True):
+        others = [axis for axis in self.launch.axes if axis not in (*self.outer, *self.own)]
+        for axis, parts in zip(self.outer, (self.rows, self.columns), strict=True):
             extent = self.launch.extent(axis) or 1
             points = 1 + sum(stride * ((self.launch.extent(part) or 1) - 1) for part, stride in parts)
             recompute(axis, parts, self.launch.body.block, extent if points > extent else None)
         for axis in others:
             rebind(self.launch, axis, Binding.BLOCK)
         self._stage(self._run_in_steps())
-        for axis in axes:
+        for axis in self.outer:
             assert isinstance(axis, BlockArgument)
             drop_axis(self.launch, axis)
         reorder(self.launch, [*others, *self.own])
@@ -132,7 +163,7 @@ class _Tiling:
         """Add the axes of the tile: the rows and the keys of a thread lie apart, so that those of lanes are near."""
         row, column, key = self.hints
         launch, lanes = self.launch, STREAM_LANES
-        extents = [launch.extent(axis) or 1 for axis in (self.found.rows, self.found.columns)]
+        extents = [launch.extent(axis) or 1 for axis in self.outer]
         vector = next(width for width in (VECTOR, 2, 1) if extents[1] % width == 0)
 
         def axis(extent: int, binding: Binding, name: str) -> SSAValue:
@@ -145,10 +176,16 @@ class _Tiling:
         neighbours = axis(vector, Binding.REGISTER, f"{column}_v")
         keys = axis(self.n // lanes, Binding.REGISTER, f"{key}_r")
         lane = append_lane(launch, thread, f"{key}_t")
-        self.own = [block, row_thread, thread, rows, strips, neighbours, keys, lane]
+        parts = [axis(self.s, Binding.BLOCK, f"{key}_p")] if self.s > 1 else []
+        self.own = [*parts, block, row_thread, thread, rows, strips, neighbours, keys, lane]
         self.rows: list[Part] = [(block, self.m), (rows, lanes), (row_thread, 1)]
         self.columns: list[Part] = [(strips, lanes * vector), (thread, vector), (neighbours, 1)]
         self.keys: list[Part] = [(keys, lanes), (lane, 1)]
+        steps = -(-(self.found.reduction.trips or 0) // self.n)
+        self.steps = -(-steps // self.s)
+        """The steps of a CTA, at most."""
+        self.parts: list[Part] = [(part, self.steps * self.n) for part in parts]
+        """The axis of the CTAs that share a row, and the keys of each."""
 
     def _run_in_steps(self) -> loop.ReduceOp:
         """Let the reduction run in steps of a few elements. Returns it."""
@@ -160,7 +197,7 @@ class _Tiling:
         _split(self.found.scores)
         step = body.insert_arg(IndexType(), 1)
         step.name_hint = f"{self.hints[2]}_o"
-        key = recompute(old.iv, [(step, self.n), *self.keys], body)
+        key = recompute(old.iv, [*self.parts, (step, self.n), *self.keys], body)
         conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
         bounds, left = self._bounds([*conditions, Linear.of(key.result) - trips], key.result)
         body.erase_arg(old.iv)
@@ -172,10 +209,22 @@ class _Tiling:
         for result, before in zip(made.results, old.results, strict=True):
             result.name_hint = before.name_hint
         Rewriter.replace_op(old, made)
+        if self.parts:
+            combined = tile.CombineOp(made.results, [self.parts[0][0]], made.identities, made.combiner.clone())
+            Rewriter.insert_op(combined, InsertPoint.after(made))
+            for whole, part in zip(combined.results, made.results, strict=True):
+                whole.name_hint = part.name_hint
+                part.replace_uses_with_if(whole, lambda use: use.operation is not combined)
         return made
 
     def _bounds(self, conditions: Sequence[Linear], key: SSAValue) -> tuple[list[Linear], list[Linear]]:
-        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them."""
+        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them.
+
+        CTAs that share a row all run as many, as many as may have an element.
+        """
+        if self.parts:
+            is_whole = self.s * self.steps * self.n == self.found.reduction.trips
+            return [Linear(constant=self.steps)], list(conditions[:-1] if is_whole else conditions)
         sizes = {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
         inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.keys)}
         bounds: list[Linear] = []
@@ -247,8 +296,10 @@ class _Tiling:
         body = Block(arg_types=[IndexType()])
         (inner,) = body.args
         inner.name_hint = self.hints[2]
-        (step, *_) = key.indices
-        index = loop.IndexOp(*to_map([Linear.of(step, self.n) + Linear.of(inner)]))
+        first = form_of_value(key.result)
+        for axis, _ in self.keys:
+            first = first.substitute(axis, Linear())
+        index = loop.IndexOp(*to_map([first + Linear.of(inner)]))
         index.result.name_hint = key.result.name_hint
         weight = loop.LoadOp(weights, *to_map([_sum(self.rows[1:]), Linear.of(inner)]))
         body.add_ops([index, weight])

@@ -59,7 +59,7 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
             return _with_others(schedule, nest, target_at(function).fact("sms")) if has_others else schedule
     nest, *_ = nests(function)
     streamed = streamed_product(nest)
-    if streamed is not None and (options := stream_options(streamed, target_at(function))) is not None:
+    if streamed is not None and (options := stream_options(streamed, nest, target_at(function))) is not None:
         return options
     if (rows := row_options(nest, target_at(function))) is not None:
         return {

@@ -14,12 +14,15 @@ from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
-from deplodock.interpreters.simulate import simulate
+from deplodock.interpreters.simulate import Simulation, simulate
+from deplodock.interpreters.values import Array
 from deplodock.passes import remarks
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
 
 Tensor = torch.Tensor
+Form = tuple[Callable[..., Any], tuple[Tensor, ...]]
+"""A program and its arguments."""
 CONTEXT = new_context()
 
 
@@ -38,8 +41,12 @@ def window(length: int, keys: int) -> Tensor:
     return (distance >= 0) & (distance < 3) & (torch.arange(length)[:, None] > 0)
 
 
-FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+FORMS: dict[str, Form] = {
     "one query": (F.scaled_dot_product_attention, qkv((2, 1), (2, 130), 8)),
+    "one query, shared keys": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        qkv((6, 1), (2, 70), 64),
+    ),
     "fewer queries than keys": (F.scaled_dot_product_attention, qkv((2, 7), (2, 64), 40)),
     "causal, shared keys": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
@@ -63,19 +70,43 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_one_kernel_writes_its_output_and_nothing_else(form: str) -> None:
-    program, args = FORMS[form]
+def attention(form: Form, schedule: str | None = None) -> tuple[Simulation, Array]:
+    """A form as one kernel on the simulator, right and without findings, and what PyTorch gives."""
+    program, args = form
     captured = export(program, args)
     inputs = [to_array(value) for value in captured.inputs]
     (reference,), (eager,) = ([to_array(x) for x in outputs] for outputs in (captured.reference(), captured.eager()))
     with remarks.collect():
         lower(captured.module, CONTEXT, Level.TENSOR, stream="always")
         extent = longest_reduction(captured.module)
-        lower(captured.module, CONTEXT, Level.KERNEL)
+        lower(captured.module, CONTEXT, Level.KERNEL, schedule=schedule)
     assert sum(isinstance(op, FuncOp) for op in captured.module.ops) == 1
-    simulation = simulate(captured.module, inputs)
+    simulation = simulate(captured.module, inputs, order=7)
     assert not simulation.findings
     verdict = compare(np.asarray(simulation.outputs[0]), reference, eager, extent)
     assert verdict.passed, str(verdict)
+    return simulation, eager
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_kernel_writes_its_output_and_nothing_else(form: str) -> None:
+    simulation, eager = attention(FORMS[form])
     assert [counts.global_bytes_written for counts in simulation.counters.values()] == [eager.nbytes]
+
+
+@pytest.mark.parametrize("form", ["one query", "one query, shared keys", "causal, steps left out"])
+def test_ctas_share_the_keys_of_a_row(form: str) -> None:
+    """Each leaves its maximum, sum and weighted sums, which the last one of a tile combines."""
+    simulation, eager = attention(FORMS[form], "tileify,stream-tile{m=64 n=32 s=3}")
+    assert all(counts.global_bytes_written > eager.nbytes for counts in simulation.counters.values())
+
+
+def test_special_scores_of_shared_rows() -> None:
+    """A CTA whose keys are all hidden leaves nothing, and a row of such CTAs gives 0."""
+    mask = torch.zeros(3, 96)
+    mask[0, 32:] = mask[1] = -torch.inf
+    mask[2, 40] = torch.nan
+    program = (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask), qkv((1, 3), (1, 96), 8))
+    simulation, eager = attention(program, "tileify,stream-tile{m=16 n=32 s=3}")
+    np.testing.assert_array_equal(np.isnan(simulation.outputs[0]), np.isnan(eager))
+    assert not simulation.outputs[0][0, 0, 1].any()

@@ -1,0 +1,51 @@
+"""The schedules of attention as one kernel: tiles by what fits on chip, and rows shared where tiles leave SMs idle."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from deplodock.analysis.machine.targets import target
+from deplodock.analysis.shape.nest import kernels, nests
+from deplodock.analysis.shape.streaming import streamed_product
+from deplodock.frontend.capture import export
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.schedule.choose.streaming import stream_bytes, stream_options
+
+
+@pytest.mark.parametrize(
+    ("card", "queries", "keys", "size", "expected"),
+    [
+        ("sm_90", 2048, 2048, 64, {"m": 64, "n": 64}),
+        ("sm_90", 2048, 2048, 128, {"m": 64, "n": 32}),
+        ("sm_90", 2048, 2048, 192, {"m": 64, "n": 32}),
+        ("sm_90", 16, 128, 64, {"m": 16, "n": 64}),
+        ("sm_90", 1, 4096, 128, {"m": 16, "n": 64, "s": 16}),
+        ("sm_120", 2048, 2048, 64, {"m": 64, "n": 32}),
+        ("sm_120", 2048, 2048, 192, {"m": 32, "n": 32}),
+    ],
+)
+def test_tiles(card: str, queries: int, keys: int, size: int, expected: dict[str, int]) -> None:
+    shapes = (1, 8, queries, size), (1, 2, keys, size), (1, 2, keys, size)
+    program = export(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), tuple(map(torch.empty, shapes))
+    )
+    lower(program.module, new_context(), Level.LOOP, target=card, stream="always")
+    (function,) = kernels(program.module)
+    (nest,) = nests(function)
+    assert (found := streamed_product(nest)) is not None
+    options = stream_options(found, nest, target(card))
+    assert options is not None
+    assert options["stream-tile"] == expected
+    assert stream_bytes(found, expected["m"], expected["n"]) <= target(card).fact("shared_per_block")
+
+
+def test_heads_that_no_tile_holds_have_other_schedules() -> None:
+    shapes = (1, 1, 64, 4096), (1, 1, 64, 4096), (1, 1, 64, 4096)
+    program = export(F.scaled_dot_product_attention, tuple(map(torch.empty, shapes)))
+    lower(program.module, new_context(), Level.LOOP, stream="always")
+    (function,) = kernels(program.module)
+    (nest,) = nests(function)
+    assert (found := streamed_product(nest)) is not None
+    assert stream_options(found, nest, target("sm_90")) is None
