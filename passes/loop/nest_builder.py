@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, form_of, to_map
-from deplodock.analysis.shape.fusion import Demand, TensorOp, long_axes, splat_of
+from deplodock.analysis.shape.fusion import Demand, Operands, TensorOp, long_axes, splat_of
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
@@ -105,7 +105,7 @@ class Needs:
             if isinstance(site, Operation):
                 pending += reversed(self.operands(cast(TensorOp, site), index))
 
-    def operands(self, op: TensorOp, index: Index) -> list[tuple[SSAValue, Index]]:
+    def operands(self, op: TensorOp, index: Index) -> Operands:
         """Each operand of `op` with the index at which the element `index` of its results needs it."""
         axes = [inner.iv for inner in self._loops(op, index)] if isinstance(op, ReduceOp) else []
         return self.demand.operands(op, index, axes)
