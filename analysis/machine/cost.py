@@ -45,32 +45,34 @@ _SPECIAL_INSTRUCTIONS = 10
 """The simple instructions around the special function in a division, an exponential or a root of full accuracy (read
 off the code of nvcc 13.0)."""
 
-_SIMPLE = (
-    arith.AddfOp,
-    arith.SubfOp,
-    arith.MulfOp,
-    arith.NegfOp,
-    arith.MaximumfOp,
-    arith.MinimumfOp,
-    arith.AddiOp,
-    arith.SubiOp,
-    arith.MuliOp,
-    arith.MaxSIOp,
-    arith.MinSIOp,
-    arith.AndIOp,
-    arith.OrIOp,
-    arith.XOrIOp,
-    arith.CmpfOp,
-    arith.CmpiOp,
-    arith.SelectOp,
-    arith.ExtFOp,
-    arith.TruncFOp,
-    arith.SIToFPOp,
-    arith.UIToFPOp,
-    arith.FPToSIOp,
-    arith.ExtSIOp,
-    arith.ExtUIOp,
-    arith.TruncIOp,
+_SIMPLE = frozenset(
+    {
+        arith.AddfOp,
+        arith.SubfOp,
+        arith.MulfOp,
+        arith.NegfOp,
+        arith.MaximumfOp,
+        arith.MinimumfOp,
+        arith.AddiOp,
+        arith.SubiOp,
+        arith.MuliOp,
+        arith.MaxSIOp,
+        arith.MinSIOp,
+        arith.AndIOp,
+        arith.OrIOp,
+        arith.XOrIOp,
+        arith.CmpfOp,
+        arith.CmpiOp,
+        arith.SelectOp,
+        arith.ExtFOp,
+        arith.TruncFOp,
+        arith.SIToFPOp,
+        arith.UIToFPOp,
+        arith.FPToSIOp,
+        arith.ExtSIOp,
+        arith.ExtUIOp,
+        arith.TruncIOp,
+    }
 )
 
 
@@ -197,7 +199,7 @@ def element_work(op: Operation) -> Work:
 def _scalar_work(ops: Sequence[Operation]) -> Work:
     work = Work()
     for op in ops:
-        if isinstance(op, _SIMPLE):
+        if type(op) in _SIMPLE:
             work += Work(1)
         elif not isinstance(op, arith.ConstantOp):
             work += Work(_SPECIAL_INSTRUCTIONS, 1)

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear
-from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, compose
+from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, compose, new_loop
 from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.tensor import (
@@ -118,6 +118,9 @@ class Demand:
     varies: dict[SSAValue, frozenset[int]]
     _operands: dict[_Question, Operands] = field(default_factory=dict[_Question, Operands], init=False, repr=False)
     _contractions: dict[ReduceOp, bool] = field(default_factory=dict[ReduceOp, bool], init=False, repr=False)
+    _axes: dict[ReduceOp, tuple[SSAValue, ...]] = field(
+        default_factory=dict[ReduceOp, tuple[SSAValue, ...]], init=False, repr=False
+    )
 
     def normal(self, value: SSAValue, index: Index) -> Index:
         """The index with 0 in the dimensions along which `value` does not vary."""
@@ -151,6 +154,13 @@ class Demand:
                 return [(value, self.normal(value, index)) for value in op.indices]
             case IotaOp() | ConcatOp() | arith.ConstantOp():
                 return []
+
+    def axes(self, op: ReduceOp) -> tuple[SSAValue, ...]:
+        """The axes that a reduction runs over where nothing else is said, one for each of its `long_axes`."""
+        if (known := self._axes.get(op)) is None:
+            shape = shape_of(op.inputs[0])
+            known = self._axes[op] = tuple(new_loop(shape[d]).iv for d in long_axes(op))
+        return known
 
     def contracts(self, op: ReduceOp) -> bool:
         """Whether a reduction is a contraction: see `is_contraction`."""

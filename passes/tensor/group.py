@@ -175,8 +175,7 @@ class Group:
         return -(-_volume(self.rows) * threads // CTA_THREADS)
 
     def _add_reduction(self, op: ReduceOp, index: Index, demand: Demand) -> None:
-        shape = shape_of(op.inputs[0])
-        self.reduction_axes[op] = tuple(new_loop(shape[d]).iv for d in long_axes(op))
+        self.reduction_axes[op] = demand.axes(op)
         if self.rows is None:
             self.rows = frozenset(axes_in(index))
         if demand.contracts(op):

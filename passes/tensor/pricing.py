@@ -44,6 +44,7 @@ class Pricing:
         self._demand = demand
         self._rates = rates
         self._positions = positions
+        self._alone: dict[ReduceOp, float] = {}
 
     def of(self, op: TensorOp, needs: Mapping[Group, Sequence[Index]], kept: bool = False) -> Price:
         """The price of `op`, which the kernels `needs` need at these indices; `kept` is whether it is stored anyway.
@@ -87,7 +88,9 @@ class Pricing:
         whole = group.fork()
         whole.add(op, indices, self._demand)
         added = whole.nanoseconds(self._rates) - group.nanoseconds(self._rates)
-        return added <= Group.around(group.number, op, self._demand).nanoseconds(self._rates)
+        if op not in self._alone:
+            self._alone[op] = Group.around(group.number, op, self._demand).nanoseconds(self._rates)
+        return added <= self._alone[op]
 
     def _held(self, group: Group, frontier: Frontier) -> list[ReduceOp]:
         """The reductions at a frontier that a kernel would compute together."""
