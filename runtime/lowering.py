@@ -67,20 +67,27 @@ def lower_once(
         return True
     store = Store(folder or cache_folder())
     last = Level.KERNEL if to_level is Level.CUDA else to_level
-    key = hashlib.sha256("\0".join([identity, last, schedule or "", stream or "", _text(module)]).encode()).hexdigest()
+    key = hashlib.sha256(
+        "\0".join([identity, last, schedule or "", stream or "", located_text(module)]).encode()
+    ).hexdigest()
     if (kept := store.read(key)) is not None:
-        _become(module, FloatLiteralsParser(ctx, kept.decode()).parse_module())
+        _become(module, read_text(ctx, kept.decode()))
         return False
     lower(module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
-    store.write(key, _text(module).encode())
+    store.write(key, located_text(module).encode())
     return True
 
 
-@cache
 def compiler_identity() -> str | None:
-    """What lowering depends on besides the program: our sources, if they are there, and the version of xDSL."""
+    """What lowering depends on besides the program; None if our sources are not there."""
+    return sources_identity(_SOURCES)
+
+
+@cache
+def sources_identity(folders: tuple[str, ...]) -> str | None:
+    """What folders of our package hold, and the version of xDSL; None if no sources are there."""
     digest = hashlib.sha256()
-    paths = [Path(__file__), *(path for folder in _SOURCES for path in sorted((_ROOT / folder).rglob("*.py")))]
+    paths = [Path(__file__), *(path for folder in folders for path in sorted((_ROOT / folder).rglob("*.py")))]
     if len(paths) == 1:
         return None
     for path in paths:
@@ -88,10 +95,16 @@ def compiler_identity() -> str | None:
     return f"{digest.hexdigest()} xdsl {importlib.metadata.version('xdsl')}"
 
 
-def _text(module: ModuleOp) -> str:
+def located_text(module: ModuleOp) -> str:
+    """The text of a module with the locations of its operations."""
     stream = StringIO()
     Printer(stream, print_debuginfo=True).print_op(module)
     return stream.getvalue()
+
+
+def read_text(ctx: Context, text: str) -> ModuleOp:
+    """The module that `located_text` gave a text of."""
+    return FloatLiteralsParser(ctx, text).parse_module()
 
 
 def _become(module: ModuleOp, other: ModuleOp) -> None:

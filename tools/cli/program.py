@@ -28,6 +28,7 @@ from deplodock.runtime.cubins import cubins
 from deplodock.runtime.dump import Dump
 from deplodock.runtime.lowering import lower_once
 from deplodock.runtime.nvcc import find_nvcc
+from deplodock.tools.cli.model_store import ModelStore, amounts_of
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
 from deplodock.tools.diagnostics import decode, explain, require
@@ -73,10 +74,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Program:
-    """A module and, if it was captured from Python, how PyTorch runs it."""
+    """A module and, if it was captured from Python, how PyTorch runs it; `amounts` is a line about a model."""
 
     module: ModuleOp
     captured: CapturedProgram | None = None
+    amounts: str | None = None
 
 
 class Session:
@@ -105,20 +107,34 @@ class Session:
         return self._begin(Program(captured.module, captured))
 
     def read_model(self, name: str, *, weights: Weights) -> Program:
-        """Capture a model of transformers. Raises what `frontend.models.read_model` raises."""
+        """Capture a model of transformers, or, without weights, read what was captured of it before.
+
+        Raises what `frontend.models.read_model` raises.
+        """
         path = Path(name)
         if not path.is_dir() and path.parent.is_dir() and path.parent != Path():
             raise InvalidInputError(f"{name}: error: there is no such folder in {path.parent}")
+        self._is_long = True
+        sizes = {"layer": self.options.layer, "seq_len": self.options.seq_len}
+        store = ModelStore(self.ctx)
+        with self.clock.part("reading captured programs"):
+            key = store.key(name, {**sizes, "seed": self.options.seed}) if weights == "none" else None
+            kept = None if key is None else store.read(key)
+        if kept is not None:
+            module, amounts = kept
+            return self._begin(Program(module, amounts=amounts))
         for package in ("torch", "transformers"):
             require(package, "models")
         with self._imported():
             from deplodock.frontend import models
-        sizes = {"layer": self.options.layer, "seq_len": self.options.seq_len}
-        given = {key: value for key, value in sizes.items() if value is not None}
-        self._is_long = True
         with self.clock.part("torch.export"):
-            captured = models.read_model(name, weights=weights, seed=self.options.seed, **given)
-        return self._begin(Program(captured.module, captured))
+            captured = models.read_model(name, weights=weights, seed=self.options.seed, **sizes)
+        if weights != "none":
+            return self._begin(Program(captured.module, captured))
+        amounts = amounts_of(captured)
+        if key is not None:
+            store.write(key, captured.module, amounts)
+        return self._begin(Program(captured.module, captured, amounts))
 
     def read_file(self, name: str) -> Program:
         """Read a program: a Python file if its name ends in `.py`, else IR text; `-` is IR text from stdin.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from deplodock.frontend.models import read_model
+from deplodock.passes.driver import new_context
+from deplodock.runtime.lowering import ALWAYS
+from deplodock.tools.cli import model_store
 from deplodock.tools.cli.app import app
+from deplodock.tools.cli.model_store import ModelStore
 
 transformers = pytest.importorskip("transformers")
 Tool = Callable[..., subprocess.CompletedProcess[str]]
@@ -34,6 +39,40 @@ def test_compile_a_layer(folder: Path) -> None:
     assert re.fullmatch(r"deplodock: \d+ kernels, \d+ unique, in \d+ launches", first)
     assert "read and written by the launches" in second
     assert third.startswith("deplodock: 50.8 kB of parameters, ")
+
+
+def test_a_configuration_is_captured_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path))
+    monkeypatch.delenv(ALWAYS)
+
+    def compiled(*options: str) -> tuple[str, bool, str]:
+        done = CliRunner().invoke(app, ["compile", str(folder), "--layer", "1", "-v", *options])
+        assert done.exit_code == 0, done.stderr
+        is_captured = "torch.export" in done.stderr
+        return done.stdout, is_captured, done.stderr[done.stderr.index("FLOP") - 60 :].split("\n")[0]
+
+    first, again, other = compiled("--seq-len", "4"), compiled("--seq-len", "4"), compiled("--seq-len", "5")
+    assert (first[1], again[1], other[1]) == (True, False, True)
+    assert (again[0], again[2]) == (first[0], first[2])
+
+
+def test_a_model_is_kept_by_what_decides(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ALWAYS)
+    store = ModelStore(new_context())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    found = [store.key(str(tmp_path), {"layer": 1}), store.key(str(tmp_path), {"layer": 2})]
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace("32", "64"))
+    found.append(store.key(str(tmp_path), {"layer": 1}))
+    monkeypatch.setattr(model_store, "version", lambda package: f"{package} 1000")
+    found.append(store.key(str(tmp_path), {"layer": 1}))
+    monkeypatch.setattr(model_store, "sources_identity", lambda _: "other sources")
+    found.append(store.key(str(tmp_path), {"layer": 1}))
+    assert None not in found
+    assert len(set(found)) == 5
+    monkeypatch.setattr(model_store, "version", lambda _: "1000.dev0")
+    assert store.key(str(tmp_path), {"layer": 1}) is None
+    assert store.key("owner/model", {"layer": 1}) is None
 
 
 def test_options_of_models(tool: Tool) -> None:
