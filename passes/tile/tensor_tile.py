@@ -158,12 +158,8 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     loads = [load for pair in pairs for load in pair]
     _check_body(roles.innermost, loads)
     for load in loads:
-        is_near = walks_neighbours(load, roles.innermost.iv)
-        if rule.engine == WGMMA or not is_near:
+        if rule.engine == WGMMA or not walks_neighbours(load, roles.innermost.iv):
             _check_slab(load)
-        if rule.engine == WGMMA and not is_near:
-            k = label(roles.innermost.iv)
-            raise Skip(f"{k} walks {label(load.source)} with a stride; warpgroups take rows along k")
     return WarpgroupMatch(m, n, roles.innermost, pairs, masks), row
 
 

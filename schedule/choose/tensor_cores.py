@@ -19,7 +19,7 @@ from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
-from deplodock.schedule.choose.tiling import takes_boxes
+from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
 
 PRODUCER = "producer"
 """The distance of pipeline-k-outer at which a warpgroup of its own copies."""
@@ -40,9 +40,10 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     assert trips is not None
     chunk = next(size for size in CHUNKS if size <= trips)
     steps = -(-trips // chunk)
-    is_boxed = capability(target) >= FIRST_WITH[Feature.BOXES] and takes_boxes(found)
-    is_swizzled = is_boxed and steps > 1
-    grid = best_grid(found, sides, is_swizzled and _has_warpgroups(target), chunk, target)
+    has_boxes = capability(target) >= FIRST_WITH[Feature.BOXES]
+    has_warpgroups = _has_warpgroups(target) and has_boxes and steps > 1 and fills_lines(found)
+    grid = best_grid(found, sides, has_warpgroups, chunk, target)
+    is_boxed = has_boxes and (grid.engine != WARPS or takes_boxes(found))
     tile, depth = grid.tile, grid.depth
     m, n = min(tile.m, sides[0]), min(tile.n, sides[1])
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}

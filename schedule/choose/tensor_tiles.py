@@ -12,23 +12,28 @@ SMs without work, warpgroups take tiles of fewer columns, so that all waves are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block
 
 from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import RESERVED
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import Contraction, read_of
+from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
 
 CHUNKS = (64, 32, 16)
 """Elements of k in a slab: 64 make rows of 128 bytes, which swizzles and boxes take whole; fewer where k is short."""
+
+LINE = 64
+"""Elements of a line of a swizzled slab, 128 bytes."""
 
 PAD = 8
 """Elements that pad-smem may add to a row of a slab."""
@@ -117,7 +122,7 @@ def best_grid(
     problem = _TensorProblem.of(found, chunk, target)
     grids = [
         problem.grid(engine, tile, parts)
-        for engine, wide in _tiles(sides, has_warpgroups, problem.products)
+        for engine, wide in _tiles(sides, has_warpgroups, problem)
         for parts in problem.parts()
         for tile in problem.narrowed(engine, wide, parts)
         if parts == 1 or problem.ctas(tile, parts) <= problem.rates.sms * tile.occupancy
@@ -126,12 +131,20 @@ def best_grid(
     return min((grid for grid in grids if grid.time <= best * TOLERANCE), key=lambda grid: (grid.parts, grid.time))
 
 
-def _tiles(sides: tuple[int, int], has_warpgroups: bool, products: int) -> Iterator[tuple[str, TensorTile]]:
-    """The tiles for so many rows, columns and products, with their engines."""
+def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: _TensorProblem) -> Iterator[tuple[str, TensorTile]]:
+    """The tiles for so many rows and columns, with their engines; warpgroups have whole lines of columns."""
     for engine, tiles in reversed(TILES.items()):
-        for tile in tiles:
-            if engine == WARPS or (has_warpgroups and tile.m <= sides[0]):
-                yield engine, tile.of_each(products)
+        for wide in tiles:
+            tile = wide.of_each(problem.products)
+            is_whole = tile.m <= sides[0] and min(tile.n, sides[1]) % problem.columns == 0
+            if engine == WARPS or (has_warpgroups and is_whole):
+                yield engine, tile
+
+
+def _reads(found: Contraction) -> list[tuple[loop.LoadOp, bool]]:
+    dependence = Dependence()
+    loads = [read_of(factor) for pair in found.factors for factor in pair]
+    return [(load, any(axis in found.m for axis in dependence.of(load.result))) for load in loads if load is not None]
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,8 @@ class _TensorProblem:
     """The extents of a contraction, the steps along its k, and the rates of the target."""
 
     found: Contraction
+    reads: Sequence[tuple[loop.LoadOp, bool]]
+    """The reads of its factors, and whether they are the left ones."""
     target: TargetAttr
     rates: Rates
     m: int
@@ -151,12 +166,18 @@ class _TensorProblem:
     def of(found: Contraction, chunk: int, target: TargetAttr) -> _TensorProblem:
         m, n, batch = map(known_points, (found.m, found.n, found.batch))
         steps = -(-(found.reduction.trips or 1) // chunk)
-        return _TensorProblem(found, target, Rates.of(target), m, n, batch, chunk, steps)
+        return _TensorProblem(found, _reads(found), target, Rates.of(target), m, n, batch, chunk, steps)
 
     @property
     def products(self) -> int:
         """The products of one loop, each with its own sums."""
         return len(self.found.products)
+
+    @property
+    def columns(self) -> int:
+        """What the columns of warpgroups are a multiple of: where they walk memory, they fill the lines of slabs."""
+        k = self.found.innermost.iv
+        return COLUMNS if all(is_left or walks_neighbours(load, k) for load, is_left in self.reads) else LINE
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen, all of which run at once."""
@@ -171,7 +192,7 @@ class _TensorProblem:
         for waves in range(1, MOST_WAVES + 1):
             across = waves * self.rates.sms // down
             if engine == WARPGROUPS and across:
-                columns = -(-self.n // (across * COLUMNS)) * COLUMNS
+                columns = -(-self.n // (across * self.columns)) * self.columns
                 if tile.n < 2 * columns < 2 * tile.n:
                     yield tile.narrowed(columns)
 
@@ -216,9 +237,4 @@ class _TensorProblem:
 
     def _slab_rows(self, tile: TensorTile) -> int:
         """The rows of all slabs of a step: those of the tile for each buffer that is read along m, or n."""
-        dependence, rows = Dependence(), dict[SSAValue, int]()
-        for factor in (factor for pair in self.found.factors for factor in pair):
-            if (load := read_of(factor)) is not None:
-                is_left = any(axis in self.found.m for axis in dependence.of(factor))
-                rows[load.source] = tile.m if is_left else tile.n
-        return sum(rows.values())
+        return sum({load.source: tile.m if is_left else tile.n for load, is_left in self.reads}.values())

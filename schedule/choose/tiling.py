@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import known_points, subscripts_of
+from deplodock.analysis.affine.linear import Linear, known_points, subscripts_of
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
@@ -97,14 +97,30 @@ def takes_boxes(found: Contraction) -> bool:
     return k is found.reduction and all(_is_boxable(factor, k.iv) for pair in found.factors for factor in pair)
 
 
+def fills_lines(found: Contraction) -> bool:
+    """Whether boxes take the factors of each product as they lie in memory, along k or along the output's axes."""
+    loads = [read_of(factor) for pair in found.factors for factor in pair]
+    return takes_boxes(found) or all(load is not None and _is_plain(load) for load in loads)
+
+
+def _is_plain(load: loop.LoadOp) -> bool:
+    """Whether each subscript of a read is a coordinate, of rows of whole units of a box."""
+    is_plain = all(form == Linear.of(root) for form in subscripts_of(load) for root in form.roots())
+    return is_plain and memory_of(load.source) is None and _row_bytes(load) % UNIT_BYTES == 0
+
+
 def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
     load = read_of(value)
     if load is None or memory_of(load.source) is not None:
         return False
     *outer, last = subscripts_of(load)
+    is_along_k = last.coefficient(k) == 1 and not any(form.depends_on(k) for form in outer)
+    return is_along_k and _row_bytes(load) % UNIT_BYTES == 0
+
+
+def _row_bytes(load: loop.LoadOp) -> int:
     type = loop.memref_of(load.source)
-    rows = type.get_shape()[-1] * element_bytes(type.element_type)
-    return last.coefficient(k) == 1 and not any(form.depends_on(k) for form in outer) and rows % UNIT_BYTES == 0
+    return type.get_shape()[-1] * element_bytes(type.element_type)
 
 
 @dataclass(frozen=True)

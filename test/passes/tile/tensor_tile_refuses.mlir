@@ -37,7 +37,7 @@ func.func @doubled(%x: memref<64x64xbf16>, %w: memref<32x64xbf16>, %out: memref<
   func.return
 }
 
-// WGMMA: @stride: %k walks %ws with a stride; warpgroups take rows along k
+// WGMMA: @stride: its chunk has several loops; run chunk-matmul-k with kv=1
 func.func @stride(%x: memref<64x64xbf16>, %w: memref<64x32xbf16>, %out: memref<64x32xf32>) {
   tile.launch (%m_t = 64 : thread, %n_t = 32 : thread) {
     %xs = tile.stage %x[d0, d1] : memref<64x64xbf16> to memref<64x64xbf16, #tile.memory<shared>>

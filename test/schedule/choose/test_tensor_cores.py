@@ -176,6 +176,66 @@ def test_few_rows_of_any_extents(m: int, n: int, k: int) -> None:
     check(linear(m, n, k), m, n, k)
 
 
+BATCHED = """
+func.func @k(%x: memref<{b}x{x}xbf16>, %w: memref<{b}x{w}xbf16>, %out: memref<{b}x{m}x{n}xf32>) {{
+  loop.for %h = 0 to {b} {{
+    loop.for %i = 0 to {m} {{
+      loop.for %j = 0 to {n} {{
+        %acc = loop.reduce {{arith.addf}} %q = 0 to {k} : f32 {{
+          %a = loop.load %x[%h, {left}] : memref<{b}x{x}xbf16>
+          %af = arith.extf %a : bf16 to f32
+          %b = loop.load %w[%h, {right}] : memref<{b}x{w}xbf16>
+          %bf = arith.extf %b : bf16 to f32
+          %p = arith.mulf %af, %bf : f32
+          loop.yield %p : f32
+        }}
+        loop.store %acc, %out[%h, %i, %j] : memref<{b}x{m}x{n}xf32>
+      }}
+    }}
+  }}
+  func.return
+}}
+"""
+
+
+def batched(m: int, n: int, k: int, left: str, right: str, target: str = "sm_90") -> ModuleOp:
+    """Two products whose factors lie in memory as their letters say, such as mk and kn."""
+    extents, indices = {"m": m, "n": n, "k": k}, {"m": "%i", "n": "%j", "k": "%q"}
+    shapes = ("x".join(str(extents[letter]) for letter in side) for side in (left, right))
+    at = {name: ", ".join(indices[letter] for letter in side) for name, side in (("left", left), ("right", right))}
+    x, w = shapes
+    module = Parser(new_context(), BATCHED.format(b=2, m=m, n=n, k=k, x=x, w=w, **at)).parse_module()
+    set_target(module, target)
+    return module
+
+
+@pytest.mark.parametrize("sides", [("mk", "kn"), ("km", "nk"), ("km", "kn")])
+def test_warpgroups_take_factors_as_they_lie(sides: tuple[str, str]) -> None:
+    """Where rows or columns walk memory, boxes fill the lines of a slab with 64 of them, and no copy transposes."""
+    schedule = chosen(batched(512, 2048, 2048, *sides))
+    assert schedule["tensor-tile"]["engine"] == "wgmma"
+    assert int(schedule["blockify-launch"]["n"]) % 64 == 0
+    assert schedule["stage-inputs"]["transpose"] == "never"
+    assert "tma-copy" in schedule
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "target"), [(130, 72, 136, "sm_90"), (66, 136, 70, "sm_90"), (130, 72, 136, "sm_80")]
+)
+@pytest.mark.parametrize(("left", "right"), [("mk", "kn"), ("km", "nk"), ("km", "kn")])
+def test_batches_and_transposed_factors(m: int, n: int, k: int, target: str, left: str, right: str) -> None:
+    module = batched(m, n, k, left, right, target)
+    lower(module, new_context(), Level.KERNEL)
+    assert any(isinstance(op, kernel.MmaOp | kernel.WgmmaOp) for op in module.walk())
+    rng = np.random.default_rng(m)
+    x, w = (rng.standard_normal((2, rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
+    given = [value if side[1] == "k" else value.transpose(0, 2, 1).copy() for value, side in ((x, left), (w, right))]
+    result = simulate(module, given, entry="run_k")
+    assert not result.findings
+    wanted = x.astype(np.float64) @ w.astype(np.float64).transpose(0, 2, 1)
+    np.testing.assert_allclose(result.outputs[0], wanted, rtol=1e-4, atol=1e-4)
+
+
 GATED = """
 func.func @k(%x: memref<{m}x{k}xbf16>, %g: memref<{n}x{k}xbf16>, %u: memref<{n}x{k}xbf16>, %out: memref<{m}x{n}xf32>) {{
   loop.for %i = 0 to {m} {{
