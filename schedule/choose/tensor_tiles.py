@@ -20,7 +20,7 @@ from xdsl.ir import Block
 from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
-from deplodock.analysis.machine.targets import RESERVED
+from deplodock.analysis.machine.targets import RESERVED, SECOND_LAUNCH_NS
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import Contraction, read_of
@@ -110,6 +110,8 @@ class TensorGrid:
     occupancy: int
     depth: int
     time: float
+    over: str = "ticket"
+    """How the parts are combined, as split-matmul-k has it."""
 
 
 def best_grid(
@@ -201,7 +203,10 @@ class _TensorProblem:
         return -(-self.m // tile.m) * -(-self.n // tile.n) * self.batch * parts
 
     def grid(self, engine: str, tile: TensorTile, parts: int) -> TensorGrid:
-        """The grid of a tile: its steps in full waves, and a last one of fewer CTAs on each SM, and the parts' sum."""
+        """The grid of a tile: its steps in full waves, and a last one of fewer CTAs on each SM, and the parts' sum.
+
+        The last CTA of a tile adds the parts, or a launch of its own where that CTA would take longer.
+        """
         ctas = self.ctas(tile, parts)
         occupancy, depth = self._ring(tile, ctas)
         waves, left = divmod(ctas, self.rates.sms * occupancy)
@@ -209,19 +214,18 @@ class _TensorProblem:
         if left:
             step += tile.step(-(-left // self.rates.sms), depth)
         time = max(step * -(-self.steps // parts), self._reading())
-        return TensorGrid(engine, tile, parts, occupancy, depth, time + self._sum(tile, parts))
+        if parts == 1:
+            return TensorGrid(engine, tile, parts, occupancy, depth, time)
+        moved = 2 * parts * self.batch * self.m * self.n * 4 * self.products
+        last = parts * tile.m * tile.n * 4 * self.products / LAST_CTA_RATE
+        over = "ticket" if last <= SECOND_LAUNCH_NS else "block"
+        time += self.rates.moving_ns(moved) + min(last, SECOND_LAUNCH_NS)
+        return TensorGrid(engine, tile, parts, occupancy, depth, time, over)
 
     def _reading(self) -> float:
         """Nanoseconds in which the factors come from memory, each once."""
         elements = (self.m + self.n * self.products) * self.batch * (self.found.reduction.trips or 1)
         return self.rates.moving_ns(elements * 2)
-
-    def _sum(self, tile: TensorTile, parts: int) -> float:
-        """Nanoseconds to store the parts of k, and in which the last CTA of a tile reads and adds them."""
-        if parts == 1:
-            return 0.0
-        moved = 2 * parts * self.batch * self.m * self.n * 4 * self.products
-        return self.rates.moving_ns(moved) + parts * tile.m * tile.n * 4 * self.products / LAST_CTA_RATE
 
     def _ring(self, tile: TensorTile, ctas: int) -> tuple[int, int]:
         """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
