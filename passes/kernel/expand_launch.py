@@ -9,8 +9,8 @@
 The thread axes become one, the linear id, from which each is taken apart. Register axes become unrolled loops over
 register buffers, combines become shuffles and shared memory; memory that combines over CTAs need is made before the
 launch. The block and cluster axes stay, and so do copies of shared slabs, which lower-copies lowers. No barrier is
-placed; place-barriers does that. Stores of halves in pairs become stores of 16 bytes where the lanes of a quad can
-exchange them by shuffles. A launch that is marked `expanded` is left as it is.
+placed; place-barriers does that. Accesses of halves in pairs become accesses of 16 bytes where the lanes of a quad
+can exchange them by shuffles. A launch that is marked `expanded` is left as it is.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from xdsl.dialects.builtin import MemRefType
@@ -18,7 +18,7 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape, never_fails
 from deplodock.passes.kernel.emit import Array, Emitter
-from deplodock.passes.kernel.lower_exchange import exchanged, found_exchange
+from deplodock.passes.kernel.lower_exchange import Exchange, exchanged, found_exchange
 
 Lanes = tuple[int, ...]
 """The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""
@@ -61,19 +61,38 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
     type, forms = loop.memref_of(op.source), subscripts_of(op)
     conditions = _readable(emitter, op, axes)
     array, width = emitter.register(type.element_type, axes, op.result.name_hint), len(lanes)
-    with vector_nest(emitter, axes, width) as at:
-        guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
-        read = (emitter.value(op.source), *emitter.map(_first([at(form) for form in forms], lanes)))
-        places = [at(form_of_value(axis)) for axis in axes]
-        if is_in_order(lanes):
-            emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
-            return array
-        vector = emitter.allocate(type.element_type, [width], Memory.REGISTER, "vector")
-        emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
-        for offset, lane in enumerate(lanes):
-            value = emitter.add(loop.LoadOp(vector, *_lane(lane)), op.result.name_hint)
-            emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
+    exchange = found_exchange(emitter, op.source, forms, conditions, array) if lanes == (0, 1) else None
+    if exchange is not None:
+        with exchanged(emitter, array, exchange, reads=True) as (block, at):
+            guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
+            read = (emitter.value(op.source), *emitter.map(map(at, forms)))
+            emitter.run(kernel.MoveOp(exchange.width, read, (block, *_lane(0)), guard))
+    for rest in _rest(emitter, axes, exchange):
+        with vector_nest(emitter, rest, width) as at:
+            guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
+            read = (emitter.value(op.source), *emitter.map(_first([at(form) for form in forms], lanes)))
+            places = [at(form_of_value(axis)) for axis in axes]
+            if is_in_order(lanes):
+                emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
+                continue
+            vector = emitter.allocate(type.element_type, [width], Memory.REGISTER, "vector")
+            emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
+            for offset, lane in enumerate(lanes):
+                value = emitter.add(loop.LoadOp(vector, *_lane(lane)), op.result.name_hint)
+                emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
     return array
+
+
+def _rest(emitter: Emitter, axes: Sequence[SSAValue], exchange: Exchange | None) -> Iterator[list[SSAValue]]:
+    """The register axes of accesses of single lanes: all, or those of each block that an exchange leaves."""
+    if exchange is None:
+        yield list(axes)
+        return
+    known = dict(emitter.coordinates)
+    for place in exchange.left:
+        emitter.coordinates[exchange.blocks] = place
+        yield [axis for axis in axes if axis is not exchange.blocks]
+    emitter.coordinates = known
 
 
 def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Callable[[Linear], Linear]) -> None:
@@ -179,10 +198,8 @@ def _store(
     if array is not None and exchange is not None:
         with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
             emitter.run(kernel.MoveOp(exchange.width, (block, *_lane(0)), (destination, *emitter.map(map(at, forms)))))
-        ordered.remove(exchange.blocks)
-    for left in [{}] if exchange is None else [{exchange.blocks: place} for place in exchange.left]:
-        emitter.coordinates |= left
-        with vector_nest(emitter, ordered, len(lanes)) as at, emitter.guarded([at(each) for each in conditions]):
+    for rest in _rest(emitter, ordered, exchange):
+        with vector_nest(emitter, rest, len(lanes)) as at, emitter.guarded([at(each) for each in conditions]):
             place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
             if len(lanes) > 1:
                 assert array is not None

@@ -1,4 +1,4 @@
-"""Lowers stores of fragments: neighbouring lanes exchange their pairs, so that each writes 16 bytes.
+"""Lowers accesses of fragments: neighbouring lanes exchange their pairs, so that each reads or writes 16 bytes.
 
 An engine of products leaves a lane two neighbouring columns of each block of eight, and its quad the other six:
 
@@ -12,7 +12,7 @@ step half of the words change places with those of the lane that differs in one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,6 +28,9 @@ from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Binding, Memory, memory_of
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
+
+Place = tuple[SSAValue, AffineMap, list[SSAValue]]
+"""An element of a buffer: a map over operands that gives the subscripts."""
 
 PAIR = 2
 """The neighbours that a lane holds: two halves make a word, which one shuffle moves."""
@@ -58,28 +61,35 @@ class Exchange:
 
 
 def found_exchange(
-    emitter: Emitter, destination: SSAValue, forms: Sequence[Linear], conditions: Sequence[Condition], array: Array
+    emitter: Emitter, buffer: SSAValue, forms: Sequence[Linear], conditions: Sequence[Condition], array: Array
 ) -> Exchange | None:
-    """The exchange that makes aligned accesses of 16 bytes of an array's stores in pairs; None where there is none.
+    """The exchange that makes aligned accesses of 16 bytes of an array's accesses in pairs; None where there is none.
 
-    All lanes reach what stands in no loop and no branch. Each condition must hold for all columns of a block or none.
+    All lanes reach what stands in no loop and no branch. Each condition must hold for all columns of a block or none,
+    and other quads of a warp must walk other rows: what they share, as a bias, is one sector anyway.
     """
     is_reached = emitter.block is emitter.expanded.body.block and emitter.threads % WARP == 0
-    if not array.axes or not is_reached or memory_of(destination) is not None:
+    if not array.axes or not is_reached or memory_of(buffer) is not None:
         return None
     *others, pair = array.axes
-    type = loop.memref_of(destination)
+    type = loop.memref_of(buffer)
     is_half = isinstance(type.element_type, AnyFloat) and element_bytes(type.element_type) == 2
     if not is_half or emitter.extent(pair) != PAIR or strides_of(type)[-1] != 1:
         return None
     count, weight = ACCESS_BYTES // element_bytes(type.element_type) // PAIR, 1
-    for lanes in reversed(emitter.launch.bound_to(Binding.THREAD)):
+    walked = [root for form in forms for root in form.roots()]
+    weights: dict[SSAValue, int] = {}
+    for axis in reversed(emitter.launch.bound_to(Binding.THREAD)):
+        weights[axis] = weight
+        weight *= emitter.extent(axis)
+    for lanes in weights:
+        is_alone = not any(axis in walked for axis in weights if axis is not lanes and weights[axis] < WARP)
+        if is_alone or emitter.extent(lanes) != count or WARP % (weights[lanes] * count):
+            continue
         for blocks in others:
-            found = Exchange(blocks, lanes, pair, count, weight)
-            is_square = emitter.extent(lanes) == count <= emitter.extent(blocks)
-            if is_square and WARP % (weight * count) == 0 and _fits(found, type, forms, conditions):
+            found = Exchange(blocks, lanes, pair, count, weights[lanes])
+            if emitter.extent(blocks) >= count and _fits(found, type, forms, conditions):
                 return found
-        weight *= emitter.extent(lanes)
     return None
 
 
@@ -110,30 +120,43 @@ def _start(found: Exchange, form: Linear) -> Linear | None:
 
 @contextmanager
 def exchanged(
-    emitter: Emitter, array: Array, found: Exchange
+    emitter: Emitter, array: Array, found: Exchange, *, reads: bool = False
 ) -> Generator[tuple[SSAValue, Callable[[Linear], Linear]]]:
     """Emit the exchange of an array's pairs, into a nest where a lane holds a whole block.
 
-    Gives the register buffer of that block, and what takes a form to its value at the first element.
+    Gives the register buffer of that block, and what takes a form to its value at the first element. Where the caller
+    `reads` memory, it fills that buffer, and the array has its pairs behind it.
     """
-    element = loop.memref_of(array.buffer).element_type
-    bits = [1 << bit for bit in range(found.count.bit_length() - 1)]
-    is_high = {bit: _has_bit(emitter, found.lanes, bit) for bit in bits}
+    is_high = {1 << bit: _has_bit(emitter, found.lanes, 1 << bit) for bit in range(found.count.bit_length() - 1)}
     outer = emitter.block
     with emitter.nest([axis for axis in array.axes if axis not in (found.blocks, found.pair)]):
         first = Linear()
         if (groups := emitter.extent(found.blocks) // found.count) > 1:
             first = Linear.of(emitter.enter_loop(groups, found.blocks.name_hint), found.count)
-        words = [_packed(emitter, array, found, first + block) for block in range(found.count)]
-        for bit in bits:
-            _swap(emitter, words, bit, is_high[bit], found.weight)
+        element = loop.memref_of(array.buffer).element_type
         vector = emitter.allocate(element, [found.width], Memory.REGISTER, "vector")
-        for place, word in enumerate(words):
-            for half, value in enumerate(_halves(emitter, word, element)):
-                at = AffineMap(0, 0, (AffineExpr.constant(PAIR * place + half),))
-                emitter.run(loop.StoreOp(value, vector, at, []))
+        pairs = [_pair_of(emitter, array, found, first + block) for block in range(found.count)]
+        block = [[_element(vector, PAIR * place + half) for half in range(PAIR)] for place in range(found.count)]
+        if not reads:
+            _transpose(emitter, pairs, block, is_high, found.weight)
         yield vector, _at_block(found, first)
+        if reads:
+            _transpose(emitter, block, pairs, is_high, found.weight)
     emitter.block = outer
+
+
+def _pair_of(emitter: Emitter, array: Array, found: Exchange, block: Linear) -> list[Place]:
+    """Where this lane holds its two neighbours of a block."""
+    halves: list[dict[SSAValue, Linear]] = [
+        {found.blocks: block, found.pair: Linear(constant=half)} for half in range(PAIR)
+    ]
+    return [
+        (array.buffer, *emitter.map([places.get(axis, Linear.of(axis)) for axis in array.axes])) for places in halves
+    ]
+
+
+def _element(buffer: SSAValue, place: int) -> Place:
+    return buffer, AffineMap(0, 0, (AffineExpr.constant(place),)), []
 
 
 def _at_block(found: Exchange, first: Linear) -> Callable[[Linear], Linear]:
@@ -152,30 +175,39 @@ def _has_bit(emitter: Emitter, lanes: SSAValue, bit: int) -> SSAValue:
     return emitter.add(loop.InsideOp(map, indices), "high")
 
 
-def _swap(emitter: Emitter, words: list[SSAValue], bit: int, is_high: SSAValue, weight: int) -> None:
-    """Let words whose numbers differ in a bit change places with those of the lane that differs in it."""
-    for low in (number for number in range(len(words)) if not number & bit):
-        one, other = words[low], words[low | bit]
-        sent = emitter.add(arith.SelectOp(is_high, one, other))
-        taken = emitter.add(kernel.ShuffleXorOp(sent, bit * weight))
-        words[low] = emitter.add(arith.SelectOp(is_high, taken, one))
-        words[low | bit] = emitter.add(arith.SelectOp(is_high, other, taken))
+def _transpose(
+    emitter: Emitter,
+    taken: Sequence[Sequence[Place]],
+    given: Sequence[Sequence[Place]],
+    is_high: Mapping[int, SSAValue],
+    weight: int,
+) -> None:
+    """Move pairs from places to places, in a butterfly: the number of a word changes place with that of its lane.
+
+    `is_high` says which lanes have a bit, `weight` is the distance of lanes that differ in the lowest one.
+    """
+    words = [_packed(emitter, [emitter.add(loop.LoadOp(*place)) for place in pair]) for pair in taken]
+    for bit, high in is_high.items():
+        for low in (number for number in range(len(words)) if not number & bit):
+            one, other = words[low], words[low | bit]
+            sent = emitter.add(arith.SelectOp(high, one, other))
+            swapped = emitter.add(kernel.ShuffleXorOp(sent, bit * weight))
+            words[low] = emitter.add(arith.SelectOp(high, swapped, one))
+            words[low | bit] = emitter.add(arith.SelectOp(high, other, swapped))
+    for word, pair in zip(words, given, strict=True):
+        element = loop.memref_of(pair[0][0]).element_type
+        for value, place in zip(_halves(emitter, word, element), pair, strict=True):
+            emitter.run(loop.StoreOp(value, *place))
 
 
-def _packed(emitter: Emitter, array: Array, found: Exchange, block: Linear) -> SSAValue:
-    """The two neighbours of a block that this lane holds, as a word whose low half is the first."""
-    halves: list[SSAValue] = []
-    for half in range(PAIR):
-        places = {found.blocks: block, found.pair: Linear(constant=half)}
-        forms = [places.get(axis, Linear.of(axis)) for axis in array.axes]
-        value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(forms)))
-        halves.append(emitter.add(arith.ExtUIOp(emitter.add(arith.BitcastOp(value, i16)), i32)))
-    shifted = emitter.add(arith.ShLIOp(halves[1], emitter.literal(IntegerAttr(16, i32))))
-    return emitter.add(arith.OrIOp(halves[0], shifted))
+def _packed(emitter: Emitter, pair: Sequence[SSAValue]) -> SSAValue:
+    """Two halves as a word, the first one low."""
+    low, high = (emitter.add(arith.ExtUIOp(emitter.add(arith.BitcastOp(half, i16)), i32)) for half in pair)
+    return emitter.add(arith.OrIOp(low, emitter.add(arith.ShLIOp(high, emitter.literal(IntegerAttr(16, i32))))))
 
 
 def _halves(emitter: Emitter, word: SSAValue, element: Attribute) -> list[SSAValue]:
-    """The elements of a word."""
+    """The halves of a word, the low one first."""
     shifted = emitter.add(arith.ShRUIOp(word, emitter.literal(IntegerAttr(16, i32))))
     halves = [emitter.add(arith.TruncIOp(value, i16)) for value in (word, shifted)]
     return [emitter.add(arith.BitcastOp(half, element)) for half in halves]
