@@ -19,7 +19,7 @@ from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, equal, extent_of, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest
-from deplodock.analysis.shape.roles import factors_of, summed_product
+from deplodock.analysis.shape.roles import factors_of, summed_products
 from deplodock.dialects import loop
 
 
@@ -108,11 +108,11 @@ def streamed_product(nest: Nest) -> StreamedProduct | None:
         return None
     score, *values = reduction.yielded
     inside = [op for op in reduction.body.walk() if isinstance(op, loop.ReduceOp)]
-    if len(inside) != 1 or not inside[0].trips or (product := summed_product(inside[0])) is None:
+    if len(inside) != 1 or not inside[0].trips or len(products := summed_products(inside[0])) != 1:
         return None
     dependence = Dependence()
     of_score, of_values = dependence.of(score), dependence.of(*values)
-    sides = [dependence.of(factor) for factor in factors_of(product)[0]]
+    sides = [dependence.of(factor) for factor in factors_of(products[0])[0]]
     columns = [axis for axis in nest.axes if axis in of_values and axis not in of_score]
     rows = [axis for axis in nest.axes if sum(axis in side for side in sides) == 1 and axis not in of_values]
     if len(columns) != 1:

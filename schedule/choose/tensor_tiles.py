@@ -42,7 +42,7 @@ COLUMNS = 8
 """Columns of an instruction: parts have a multiple of them."""
 
 MOST_WAVES = 3
-"""The most waves of CTAs that tiles of fewer columns fill: in more, the last one matters little."""
+"""The most waves of CTAs, for each product, that tiles of fewer columns fill: in more, the last one matters little."""
 
 MOST_SLABS = 8
 """Slabs in flight of a CTA that has an SM of its own."""
@@ -69,9 +69,9 @@ class TensorTile:
         columns = self.part[1] // products // COLUMNS * COLUMNS
         return replace(self, n=self.n // self.part[1] * columns, part=(self.part[0], columns))
 
-    def narrowed(self, columns: int) -> TensorTile:
-        """The tile of fewer columns, whose steps take as long as their slabs are large."""
-        share = (self.m + columns) / (self.m + self.n)
+    def narrowed(self, columns: int, products: int) -> TensorTile:
+        """The tile of fewer columns of each product, whose steps take as long as their slabs are large."""
+        share = (self.m + products * columns) / (self.m + products * self.n)
         part = (self.part[0], columns)
         return replace(self, n=columns, part=part, alone=self.alone * share, shared=self.shared * share)
 
@@ -191,12 +191,12 @@ class _TensorProblem:
         """A tile, and those whose grid is a few full waves of a CTA for each SM, of more than half its columns."""
         yield tile
         down = -(-self.m // tile.m) * self.batch * parts
-        for waves in range(1, MOST_WAVES + 1):
+        for waves in range(1, MOST_WAVES * self.products + 1):
             across = waves * self.rates.sms // down
             if engine == WARPGROUPS and across:
                 columns = -(-self.n // (across * self.columns)) * self.columns
                 if tile.n < 2 * columns < 2 * tile.n:
-                    yield tile.narrowed(columns)
+                    yield tile.narrowed(columns, self.products)
 
     def ctas(self, tile: TensorTile, parts: int) -> int:
         """The CTAs of a grid."""

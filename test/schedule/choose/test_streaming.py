@@ -34,7 +34,8 @@ def test_tiles(card: str, queries: int, keys: int, size: int, expected: dict[str
     lower(program.module, new_context(), Level.LOOP, target=card, stream="always")
     (function,) = kernels(program.module)
     (nest,) = nests(function)
-    assert (found := streamed_product(nest)) is not None
+    found = streamed_product(nest)
+    assert found is not None
     options = stream_options(found, nest, target(card))
     assert options is not None
     assert options["stream-tile"] == expected
@@ -47,5 +48,6 @@ def test_heads_that_no_tile_holds_have_other_schedules() -> None:
     lower(program.module, new_context(), Level.LOOP, stream="always")
     (function,) = kernels(program.module)
     (nest,) = nests(function)
-    assert (found := streamed_product(nest)) is not None
+    found = streamed_product(nest)
+    assert found is not None
     assert stream_options(found, nest, target("sm_90")) is None

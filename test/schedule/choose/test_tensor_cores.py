@@ -11,12 +11,17 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from deplodock.analysis.shape.nest import kernels
+from deplodock.analysis.affine.linear import extent_or_one
+from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.shape.nest import kernels, loop_nest
+from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import kernel
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.choose.sizes import READS
+from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
+from deplodock.schedule.choose.tiling import TOLERANCE
 from deplodock.schedule.steps import Options
 
 LINEAR = """
@@ -143,7 +148,9 @@ def test_other_contractions_are_not_for_tensor_cores(m: int, n: int, k: int, typ
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
-@pytest.mark.parametrize(("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(40, 24, 40), (72, 136, 130), (16, 8, 16), (130, 66, 192), (2, 40, 320), (70, 58, 520)]
+)
 def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, target: str) -> None:
     check(linear(m, n, k, target=target), m, n, k)
 
@@ -280,6 +287,21 @@ def test_two_products_share_the_registers_of_one_tile() -> None:
     assert schedule["blockify-launch"] == {"m": 128, "n": 128, "occupancy": 1, "raster": 16}
     assert schedule["tensor-tile"] == {"engine": "wgmma", "m": 64, "n": 128}
     assert schedule["pipeline-k-outer"] == PRODUCER
+
+
+def grid(module: ModuleOp) -> TensorGrid:
+    (function,) = kernels(module)
+    found = contraction(loop_nest(function.body.block))
+    assert found is not None
+    sides = extent_or_one(found.m[-1]), extent_or_one(found.n[-1])
+    return best_grid(found, sides, True, CHUNKS[0], target_of(module))
+
+
+@pytest.mark.parametrize("m", [64, 128, 512, 2048])
+@pytest.mark.parametrize(("n", "k"), [(5632, 2048), (18944, 3584)])
+def test_two_products_of_one_kernel_end_no_later_than_two_kernels(m: int, n: int, k: int) -> None:
+    """So gates and what they let through are joined: the launch and the bytes between them are saved."""
+    assert grid(gated(m, n, k)).time <= 2 * TOLERANCE * grid(linear(m, n, k)).time
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
