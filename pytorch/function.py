@@ -137,28 +137,37 @@ class SymbolicCapture:
 
     def __init__(self, dynamic_shapes: Any) -> None:
         self._dynamic_shapes = dynamic_shapes
-        self.programs: list[SymbolicProgram] = []
+        self._programs: dict[Any, list[SymbolicProgram]] = {}
 
     def at(self, function: Callable[..., Any], call: Call) -> tuple[CapturedProgram, str]:
         """A function for the shapes of a call, and why it was captured anew; empty if it was not.
 
         Raises InvalidInputError where `dynamic_shapes` are given that do not allow the call.
         """
-        refusals = [program.refusal(call) for program in self.programs]
-        allowed = next((program for program, refusal in zip(self.programs, refusals, strict=True) if not refusal), None)
+        known = self._programs.setdefault(_modes(function), [])
+        refusals = [program.refusal(call) for program in known]
+        allowed = next((program for program, refusal in zip(known, refusals, strict=True) if not refusal), None)
         if allowed is not None:
             return allowed.at(call), ""
         if refusals and self._dynamic_shapes is not None:
             raise InvalidInputError(
                 f"dynamic_shapes do not allow these arguments: {refusals[0]}; compile again for them, or allow more"
             )
-        self.programs.append(SymbolicProgram.of(function, call, self._dynamic_shapes))
-        return self.programs[-1].at(call), refusals[-1] if refusals else ""
+        known.append(SymbolicProgram.of(function, call, self._dynamic_shapes))
+        return known[-1].at(call), refusals[-1] if refusals else ""
+
+
+def _modes(function: Callable[..., Any]) -> Any:
+    """What decides how PyTorch runs a function, beside its arguments: autocast, and the training of each module."""
+    autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    modules = function.modules() if isinstance(function, nn.Module) else ()
+    return tuple(autocast), tuple(module.training for module in modules)
 
 
 class CompiledFunction:
     """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
 
+    It is compiled anew where autocast, or the training of a module, is another than before.
     `programs` are what it is compiled into, those that were used last. With `symbols` it is captured for all shapes at
     once, of contiguous tensors; arguments that are not contiguous are copied.
     """
@@ -219,7 +228,7 @@ class CompiledFunction:
     def _key(self, call: Call) -> Any:
         register_caches()
         leaves, form = pytree.tree_flatten(sorted_call(call))
-        return form, tuple(map(self._kind, leaves))
+        return form, tuple(map(self._kind, leaves)), _modes(self._function)
 
     def _kind(self, leaf: Any) -> Any:
         """What a program is compiled for in an argument."""

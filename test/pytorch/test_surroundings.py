@@ -76,6 +76,21 @@ def test_training_under_autocast() -> None:
         torch.testing.assert_close(own.grad, wanted.grad, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_modes_of_the_call(dynamic: bool) -> None:
+    """A function is compiled for each mode in which PyTorch runs it otherwise, and once for each."""
+    model, x = nn.Sequential(Feed(), nn.BatchNorm1d(8)).requires_grad_(False), draw(0)
+    compiled = deplodock.compile(model, dynamic=dynamic)
+    for is_training, is_low in [(False, False), (False, True), (True, False), (False, False), (False, True)]:
+        model.train(is_training)
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_low):
+            got, wanted = compiled(x), model(x)
+        assert got.dtype is wanted.dtype
+        bar = {"rtol": 0.04, "atol": 0.01} if is_low else {}
+        torch.testing.assert_close(got, wanted, **bar)
+    assert len(compiled.programs) == 3
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.parametrize("compile", [by_backend, deplodock.compile])
