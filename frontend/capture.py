@@ -32,6 +32,7 @@ from deplodock.frontend.assertions import assertions_to_results, name_assertions
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.decompositions import decompositions, is_known, without_python_kernels
 from deplodock.frontend.importer import (
+    check_class,
     has_operation,
     import_graph,
     is_users,
@@ -109,6 +110,8 @@ def export(
     if names is None and not isinstance(fn_or_module, nn.Module | FunctionType):
         names = _input_names(len(given))
     _check_types(given, names, source)
+    for name, value in (*module.named_parameters(), *module.named_buffers()):
+        check_class(value, name)
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     call = pytree.tree_map_only(torch.Tensor, _fresh, call)
     exported, original, asks_layout = run_and_export(module, call, source)
@@ -229,6 +232,7 @@ def _check_types(tensors: Sequence[torch.Tensor], names: Sequence[str] | None, s
     for number, value in enumerate(tensors):
         what = f"input {number}" if names is None else f"the input {names[number]}"
         try:
+            check_class(value, what)
             tensor_type(value, what)
         except UnsupportedError as error:
             raise located(UnsupportedError, str(error), source) from None

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.dialects.builtin import (
     FileLineColLoc,
     IntAttr,
@@ -58,6 +59,15 @@ _ATEN = torch.ops.aten
 _TORCH_FOLDERS = tuple(f"{Path(torch.__file__).parent.with_name(name)}{os.sep}" for name in ("torch", "functorch"))
 _OWN_FOLDERS = tuple(f"{init.parent}{os.sep}" for init in Path(__file__).parents[1].glob("*/__init__.py"))
 _LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
+
+
+def check_class(value: torch.Tensor, what: str) -> None:
+    """Raise UnsupportedError, whose message starts with `what`, for a tensor that holds others, such as a DTensor."""
+    if is_traceable_wrapper_subclass(value):
+        name = type(value).__name__
+        raise UnsupportedError(
+            f'{what} is a {name}, which torch.compile(.., backend="deplodock") takes apart: use that'
+        )
 
 
 def tensor_type(value: Any, what: str) -> TensorType[Attribute]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import deplodock
 from deplodock.runtime.device import missing
@@ -115,3 +117,17 @@ def test_streams_and_threads(compile: Compiler) -> None:
     for thread in threads:
         thread.join()
     assert not errors
+
+
+def test_tensors_of_tensors() -> None:
+    """The backend compiles what they compute with those that they hold; deplodock.compile says that it does."""
+    model, x, both = nn.Linear(8, 4, bias=False).requires_grad_(False), draw(0), TwoTensor(draw(0), draw(1))
+    model.weight = nn.Parameter(TwoTensor(model.weight, model.weight * 2), requires_grad=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "deplodock")
+        got = by_backend(model)(both)
+    torch.testing.assert_close(got.a, both.a @ model.weight.a.t())
+    torch.testing.assert_close(got.b, both.b @ model.weight.b.t())
+    for function, argument, name in ((model, x, "weight"), (torch.sin, both, "the input x")):
+        with pytest.raises(deplodock.UnsupportedError, match=f"{name} is a TwoTensor, which torch.compile"):
+            deplodock.compile(function, (argument,))
