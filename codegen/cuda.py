@@ -27,6 +27,7 @@ from deplodock.codegen.names import declared_names, identifier
 from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import accesses_of
+from deplodock.dialects.kernel.shuffle import SHUFFLES, Shuffle
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 
@@ -205,9 +206,16 @@ def _alloc(to: KernelWriter, op: kernel.AllocOp) -> None:
         to.line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOL} + {first});")
 
 
-def _shuffle(to: KernelWriter, op: kernel.ShuffleXorOp) -> None:
-    value, mask = to.names[op.value], op.mask.value.data
-    to.define(op.result, f"__shfl_xor_sync(0xffffffff, {value}, {mask})")
+def _shuffle(to: KernelWriter, op: Shuffle) -> None:
+    match op:
+        case kernel.ShuffleUpOp():
+            function, lane = "__shfl_up_sync", f"{op.delta.value.data}"
+        case kernel.ShuffleLastOp():
+            function, lane = "__shfl_sync", f"{op.width.value.data - 1}, {op.width.value.data}"
+        case _:
+            assert isinstance(op, kernel.ShuffleXorOp)
+            function, lane = "__shfl_xor_sync", f"{op.mask.value.data}"
+    to.define(op.result, f"{function}(0xffffffff, {to.names[op.value]}, {lane})")
 
 
 def _constant(to: KernelWriter, op: arith.ConstantOp) -> None:
@@ -222,7 +230,7 @@ def _scalar(to: KernelWriter, op: Operation) -> None:
 
 _TEXTS: Texts = {
     **{loop.IndexOp: _index, loop.InsideOp: _inside, loop.LoadOp: _load, loop.StoreOp: _store},
-    **{kernel.AllocOp: _alloc, kernel.ShuffleXorOp: _shuffle, arith.ConstantOp: _constant},
+    **{kernel.AllocOp: _alloc, arith.ConstantOp: _constant, **dict.fromkeys(SHUFFLES, _shuffle)},
     **{op: text for part in _PARTS for op, text in part.TEXTS.items()},
 }
 """How each operation without a body is written; any other is a scalar operation."""

@@ -33,7 +33,6 @@ from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAt
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -61,13 +60,14 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.interfaces import AllocatesResult, Collective, HostCode
+from deplodock.dialects.interfaces import AllocatesResult, HostCode
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.roles import RoleOp, RolesOp, Team
+from deplodock.dialects.kernel.shuffle import ShuffleLastOp, ShuffleUpOp, ShuffleXorOp
 from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
 from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaLoadOp
 from deplodock.dialects.kernel.wgmma import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
@@ -94,6 +94,8 @@ __all__ = [
     "MoveOp",
     "RoleOp",
     "RolesOp",
+    "ShuffleLastOp",
+    "ShuffleUpOp",
     "ShuffleXorOp",
     "TargetAttr",
     "Team",
@@ -377,32 +379,6 @@ class AllocOp(IRDLOperation):
         verify_buffer(memref_of(self.result))
 
 
-@op_definition
-class ShuffleXorOp(IRDLOperation):
-    """The value of the lane whose index differs from this lane's by the bits of `mask`.
-
-    All lanes of the warp take part. It is a function of values: no memory is involved.
-
-        %w = kernel.shuffle_xor %v, 16 : f32
-    """
-
-    name = "kernel.shuffle_xor"
-    value = operand_def()
-    mask = prop_def(IntegerAttr.constr(i64))
-    result = result_def()
-    traits = traits_def(NoMemoryEffect(), Collective())
-    assembly_format = "$value `,` $mask attr-dict `:` custom<SameType>(type($value), type($result))"
-
-    def __init__(self, value: SSAValue, mask: int):
-        super().__init__(operands=[value], properties={"mask": IntegerAttr(mask, i64)}, result_types=[value.type])
-
-    def verify_(self) -> None:
-        if self.value.type != self.result.type:
-            raise VerifyException(f"a shuffle keeps the type, got {self.value.type} and {self.result.type}")
-        if not 1 <= self.mask.value.data <= 31:
-            raise VerifyException(f"the mask of a shuffle is between 1 and 31, got {self.mask.value.data}")
-
-
 def functions(module: ModuleOp) -> list[FuncOp]:
     """The kernels of a module, in order."""
     return [op for op in module.ops if isinstance(op, FuncOp)]
@@ -421,7 +397,7 @@ def team_of(op: Operation) -> Team:
 Kernel = Dialect(
     "kernel",
     [
-        *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, MmaOp),
+        *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, ShuffleUpOp, ShuffleLastOp, MmaOp),
         *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
         *(CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),

@@ -6,7 +6,8 @@ import numpy as np
 from xdsl.ir import Operation
 
 from deplodock.analysis.machine.targets import WARP
-from deplodock.dialects.kernel import ShuffleXorOp, Team, team_of
+from deplodock.dialects.kernel import Team, team_of
+from deplodock.dialects.kernel.shuffle import SHUFFLES, Shuffle
 from deplodock.dialects.kernel.sync import BarrierOp
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes
@@ -15,12 +16,13 @@ from deplodock.interpreters.simulate.memory import Values
 from deplodock.interpreters.values import Array, poison
 
 
-def _shuffle(launch: Lockstep, op: ShuffleXorOp, frame: Frame) -> None:
+def _shuffle(launch: Lockstep, op: Shuffle, frame: Frame) -> None:
     value, origin = np.broadcast_to(launch.values[op.value], frame.shape), launch.origins.of([op.value])
     threads = frame.shape[-1]
     if launch.check and (frame.mask is not None or threads % WARP):
         check_warps(launch, op, frame, kinds.DIVERGENT_SHUFFLE, "shuffle")
-    partner = np.arange(threads) ^ op.mask.value.data
+    lane = np.array([op.source(lane) for lane in range(WARP)])
+    partner = np.arange(threads) // WARP * WARP + np.resize(lane, threads)
     exists = partner < threads
     source = np.where(exists, partner, 0)
     origin = None if origin is None else np.broadcast_to(origin, frame.shape)[..., source]
@@ -83,5 +85,5 @@ def _report_split(launch: Lockstep, op: Operation, frame: Frame, split: Array, t
     launch.report.add(kinds.DIVERGENT_BARRIER, op, int(np.count_nonzero(split)), message)
 
 
-HANDLERS: Handlers = {BarrierOp: _barrier, ShuffleXorOp: _shuffle}
+HANDLERS: Handlers = {BarrierOp: _barrier, **dict.fromkeys(SHUFFLES, _shuffle)}
 """How they run."""

@@ -484,15 +484,33 @@ void sync_warp(int line) {
   if (!machine.is_alone) meet_warp(line, 1, "__syncwarp()");
 }
 
-uint64_t shuffle_xor(int line, uint64_t bits, unsigned mask) {
+static unsigned own_lane() { return machine.is_alone ? 0 : current->index % warp_lanes; }
+
+// The lane that a shuffle reads (CUDA C++ Programming Guide, "Warp Shuffle Functions").
+unsigned lane_xor(unsigned mask) {
   if (mask == 0 || mask >= warp_lanes) fault("a shuffle with the mask %u", mask);
+  return own_lane() ^ mask;
+}
+
+unsigned lane_up(unsigned delta) {
+  if (delta == 0 || delta >= warp_lanes) fault("a shuffle with the delta %u", delta);
+  const unsigned lane = own_lane();
+  return lane < delta ? lane : lane - delta;
+}
+
+unsigned lane_of(unsigned lane, unsigned width) {
+  if (width == 0 || warp_lanes % width != 0 || lane >= width) fault("a shuffle from lane %u of %u", lane, width);
+  return own_lane() / width * width + lane;
+}
+
+uint64_t shuffle(int line, uint64_t bits, unsigned source) {
   if (machine.is_alone) return bits;
   const unsigned lane = current->index % warp_lanes, turn = current->exchanges++ % 2;
   Warp& warp = cta().warps[current->index / warp_lanes];
   warp.values[turn][lane] = bits;
-  if ((current->index ^ mask) >= (unsigned)machine.threads) fault("a shuffle with a lane that the warp lacks");
-  meet_warp(line, 2, "__shfl_xor_sync()");
-  return cta().warps[current->index / warp_lanes].values[turn][lane ^ mask];
+  if (current->index - lane + source >= (unsigned)machine.threads) fault("a shuffle with a lane that the warp lacks");
+  meet_warp(line, 2, "a shuffle");
+  return cta().warps[current->index / warp_lanes].values[turn][source];
 }
 
 // The values of all lanes of a warp, which take part together.

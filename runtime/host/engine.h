@@ -87,18 +87,21 @@ inline void check_span(
 void sync_threads(int line);
 int sync_threads_or(int line, int predicate);
 void sync_warp(int line);
-uint64_t shuffle_xor(int line, uint64_t bits, unsigned mask);
+unsigned lane_xor(unsigned mask);
+unsigned lane_up(unsigned delta);
+unsigned lane_of(unsigned lane, unsigned width);
+uint64_t shuffle(int line, uint64_t bits, unsigned source);
 void gather(uint64_t bits, uint64_t (&all)[32]);
 unsigned atomic_inc(unsigned* counter, unsigned last);
 void fence();
 unsigned shared_address(const void* address);
 
 template <typename T>
-inline T shuffle_xor(int line, unsigned threads, T value, unsigned mask) {
+inline T shuffle(int line, unsigned threads, T value, unsigned source) {
   if (threads != 0xffffffffu) fault("a shuffle of some lanes of a warp, 0x%08x", threads);
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof(T));
-  bits = shuffle_xor(line, bits, mask);
+  bits = shuffle(line, bits, source);
   memcpy(&value, &bits, sizeof(T));
   return value;
 }

@@ -103,6 +103,8 @@ OPERATIONS = {
         ("read x", "write s"),
     ),
     "kernel.shuffle_xor": ("%r = kernel.shuffle_xor %v, 1 : f32", ()),
+    "kernel.shuffle_up": ("%r = kernel.shuffle_up %v, 1 : f32", ()),
+    "kernel.shuffle_last": ("%r = kernel.shuffle_last %v, 8 : f32", ()),
     "kernel.barrier": ("kernel.barrier", ("write - <SharedMemory>",)),
     "kernel.fence_proxy_async": ("kernel.fence_proxy_async", ("write - <SharedMemory>",)),
     "kernel.commit_group": ("kernel.commit_group", ("write - <SharedMemory>",)),
@@ -271,6 +273,8 @@ UNUSED_DIE = [
     "tile.alloc",
     "kernel.alloc",
     "kernel.shuffle_xor",
+    "kernel.shuffle_up",
+    "kernel.shuffle_last",
     "kernel.counters",
     "kernel.cluster_load",
 ]

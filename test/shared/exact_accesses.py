@@ -25,6 +25,7 @@ from xdsl.ir.affine import (
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.dialects import kernel, loop
+from deplodock.dialects.kernel.shuffle import Shuffle
 from deplodock.dialects.tile import memory_of
 from deplodock.interpreters.scalars import evaluate_scalar
 
@@ -114,7 +115,7 @@ class _Writer:
             case arith.ConstantOp():
                 number = op.value.value.data if isinstance(op.value, IntegerAttr) else 0
                 self._line(depth, f"{self._name(op.result)} = {number}")
-            case kernel.ShuffleXorOp():
+            case Shuffle():
                 self._line(depth, f"{self._name(op.result)} = {self._name(op.value)}")
             case kernel.TicketOp() | kernel.ClusterLoadOp():
                 self._line(depth, f"{self._name(op.result)} = 0")

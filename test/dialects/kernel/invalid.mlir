@@ -446,3 +446,17 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90, 3>} {}
 // CHECK: the target states sms = 0 : i64; it must be a positive integer
 builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 0>} {
 }
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: kernel.shuffle_up: the delta of a shuffle is between 1 and 31, got 32
+kernel.func @k(%v: f32) blocks(%b = 1) threads(%t = 32) {
+  %w = kernel.shuffle_up %v, 32 : f32
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: kernel.shuffle_last: the width of a shuffle is 2, 4, 8, 16 or 32, got 12
+kernel.func @k(%v: f32) blocks(%b = 1) threads(%t = 32) {
+  %w = kernel.shuffle_last %v, 12 : f32
+}

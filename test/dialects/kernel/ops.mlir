@@ -54,6 +54,10 @@ kernel.func @on_chip(%x: memref<4x1000xf32>, %out: memref<4x1000xf32>) blocks(%b
   %w = kernel.shuffle_xor %v, 16 : f32
   // CHECK-NEXT: %u = kernel.shuffle_xor %w, 1 {tag = "kept"} : f32
   %u = kernel.shuffle_xor %w, 1 {tag = "kept"} : f32
+  // CHECK-NEXT: %up = kernel.shuffle_up %w, 4 : f32
+  %up = kernel.shuffle_up %w, 4 : f32
+  // CHECK-NEXT: %last = kernel.shuffle_last %w, 8 : f32
+  %last = kernel.shuffle_last %w, 8 : f32
   // CHECK-NEXT: loop.guard where (%t < 250) {
   // CHECK-NEXT:   kernel.move 1 %r[0, 0] to %out[%b, %t] : memref<1x4xf32, #tile.memory<register>> to memref<4x1000xf32>
   loop.guard where (%t < 250) {
