@@ -1,7 +1,7 @@
 // RUN: not deplodock compile %s 2>&1 | filecheck %s --check-prefix=PARSE
 // RUN: not deplodock run %s.missing 2>&1 | filecheck %s --check-prefix=MISSING
 // RUN: not deplodock compile 2>&1 | filecheck %s --check-prefix=USAGE
-// RUN: not deplodock compile %s --ir ptx 2>&1 | filecheck %s --check-prefix=LEVEL
+// RUN: not deplodock compile %s --ir nope 2>&1 | filecheck %s --check-prefix=LEVEL
 // RUN: not deplodock compile -c 'torch.randn(64, 4096).sum(-1)' --schedule 'tileify,cooperative-reduce{threads=2048},blockify-launch{threads=2048}' 2>&1 | filecheck %s --check-prefix=LARGE
 // RUN: not deplodock run %s --from %s 2>&1 | filecheck %s --check-prefix=PARSE
 
@@ -22,4 +22,4 @@ func.func @unknown_op() {
 // LARGE-NOT:  {{.}}
 
 // USAGE: give a program: either -c EXPR or a FILE
-// LEVEL: 'ptx' is not one of
+// LEVEL: 'nope' is not one of
