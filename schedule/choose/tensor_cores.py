@@ -78,7 +78,8 @@ def _pipeline(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:
     """
     tile, depth = grid.tile, grid.depth
     is_pair = grid.engine == WARPGROUPS and tile.m == 2 * tile.part[0]
-    if is_boxed and is_pair and grid.occupancy == grid.parts == 1:
+    meets = grid.parts > 1 and grid.over != "block"
+    if is_boxed and is_pair and grid.occupancy == 1 and not meets:
         return {"distance": PRODUCER}
     if is_boxed and depth > tile.behind:
         return {"distance": depth - tile.behind, "barrier": "mbarrier"}
