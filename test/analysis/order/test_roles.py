@@ -52,6 +52,11 @@ def test_a_barrier_of_a_role_is_one_of_its_threads() -> None:
         ([(WAIT_EMPTY, "")], "kernel.tma_load %x_map", "the slot is released early"),
         ([(WAIT_FULL, "")], "kernel.wgmma ", "%xs is read by kernel.wgmma while an async kernel.tma_load to it is in"),
         (
+            [(WAIT_FULL, f"loop.guard where (%reader < 128) {{\n{WAIT_FULL}\n}}")],
+            "kernel.wgmma ",
+            "%xs is read by kernel.wgmma while an async kernel.tma_load to it is in flight",
+        ),
+        (
             [(RELEASE, "")],
             WAIT_EMPTY,
             "of role producer waits forever for phase 0 of its barrier, which never completes: 0 of 8 arrivals come "

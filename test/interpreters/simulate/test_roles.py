@@ -47,6 +47,12 @@ def test_a_ring_with_a_producer_is_right(text: str) -> None:
         ([(WAIT_EMPTY, "")], "data race", "kernel.tma_load %x_map", "with no phase between"),
         ([(WAIT_FULL, "")], "read in flight", "kernel.wgmma ", "still copies to it"),
         (
+            [(WAIT_FULL, f"loop.guard where (%reader < 128) {{\n{WAIT_FULL}\n}}")],
+            "data race",
+            "kernel.wgmma ",
+            "with no phase between that the first arrives at and the second waits for",
+        ),
+        (
             [(RELEASE, "")],
             "phase never completes",
             WAIT_EMPTY,
