@@ -89,6 +89,8 @@ class GatedProgram:
     target: str
     schedule: str | None
     kernels: Kernels
+    stream: str | None = None
+    """Where attention is one kernel, as `--stream` says."""
 
 
 def read(path: Path) -> list[GatedProgram]:
@@ -97,7 +99,8 @@ def read(path: Path) -> list[GatedProgram]:
     for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
         if isinstance(entry, dict):
             kernels = {key: value for key, value in entry.items() if isinstance(value, dict)}
-            programs.append(GatedProgram(name, entry["expression"], entry["target"], entry.get("schedule"), kernels))
+            schedule, stream = entry.get("schedule"), entry.get("stream")
+            programs.append(GatedProgram(name, entry["expression"], entry["target"], schedule, kernels, stream))
     return programs
 
 
@@ -107,7 +110,8 @@ def written(programs: Sequence[GatedProgram], found: Sequence[Kernels]) -> str:
     for program, kernels in zip(programs, found, strict=True):
         lines += ["", f"[{program.name}]", f"expression = {json.dumps(program.expression)}"]
         lines.append(f"target = {json.dumps(program.target)}")
-        lines += [f"schedule = {json.dumps(program.schedule)}"] if program.schedule is not None else []
+        given = {"schedule": program.schedule, "stream": program.stream}
+        lines += [f"{key} = {json.dumps(value)}" for key, value in given.items() if value is not None]
         for name, figures in kernels.items():
             lines += ["", f"[{program.name}.{name}]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in figures.items()]
@@ -156,7 +160,7 @@ def differences(program: GatedProgram, found: Kernels) -> Iterator[tuple[str, bo
 def _lowered(program: GatedProgram) -> ModuleOp:
     context = new_context()
     module = read_expression(program.expression).module
-    lower(module, context, Level.KERNEL, target=program.target, schedule=program.schedule)
+    lower(module, context, Level.KERNEL, target=program.target, schedule=program.schedule, stream=program.stream)
     return module
 
 

@@ -10,7 +10,7 @@
 Here another kernel stored `exp(select(%n <= %q, %x, -inf) - max) / sum` as probabilities, which is 0 for `%n > %q`. The
 product must say with `fastmath<nnan,nsz>` that 0 times a value is 0, NaN and infinities too (LLVM's condition for
 `x * 0 -> 0`); the decomposition of attention does. Conditions are rounded up to multiples of 128, the largest tile of a
-contraction, so that they never cut through a tile.
+contraction, so that they never cut through a tile; those of a streaming reduction to multiples of 64, its rows.
 
 An element of a local buffer that no kernel reads then is not stored, and where a loop only stores it, it is not
 computed: the loops that store the probabilities and the scores get the same condition. So do the other reductions of
@@ -49,10 +49,12 @@ from deplodock.analysis.shape.streaming import streams
 from deplodock.dialects import loop
 from deplodock.passes.loop.buffers import Buffers
 from deplodock.passes.loop.masks import Mask, Masks, over_subscripts
+from deplodock.schedule.choose.sizes import STREAM_ROWS
 from deplodock.schedule.choose.tiling import TILES
 
 STEP = max(extent for tile in TILES for extent in (tile.m, tile.n))
-"""The multiples that conditions are rounded up to: the extent of the largest tile of a contraction."""
+"""The multiples that conditions are rounded up to: the extent of the largest tile of a contraction. Those of a
+streaming reduction, which nothing else reads, are multiples of the rows of its tiles."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def _rounded(mask: Mask, op: loop.ReduceOp) -> Linear | None:
     bounds = last.range()
     if op.trips is None or bounds is None or bounds[0] < 0 or any(op.is_ancestor(root.owner) for root in last.roots()):
         return None
-    end = last // STEP * STEP + STEP
+    step = STREAM_ROWS if streams(op) else STEP
+    end = last // step * step + step
     least = end.range()
     return along - end if least is not None and least[0] < op.trips else None
 

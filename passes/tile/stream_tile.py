@@ -38,7 +38,6 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType, Un
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import (
     Linear,
     condition_of,
@@ -49,7 +48,7 @@ from deplodock.analysis.affine.linear import (
     to_map,
     to_sides,
 )
-from deplodock.analysis.machine.targets import ACCESS_BYTES, target_at
+from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.footprint import shared_footprint
@@ -73,7 +72,7 @@ from deplodock.passes.tile.edits import (
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 from deplodock.passes.tile.tile_bounds import greatest
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, VECTOR
-from deplodock.schedule.choose.streaming import stream_bytes
+from deplodock.schedule.choose.streaming import stream_bytes, weights_pitch
 
 Part = tuple[SSAValue, int]
 """An axis and what a step along it adds to a coordinate."""
@@ -220,11 +219,8 @@ class _Tiling:
     def _bounds(self, conditions: Sequence[Linear], key: SSAValue) -> tuple[list[Linear], list[Linear]]:
         """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them.
 
-        CTAs that share a row all run as many, as many as may have an element.
+        CTAs that share a row take as many each, one after another, as far as there are some.
         """
-        if self.parts:
-            is_whole = self.s * self.steps * self.n == self.found.reduction.trips
-            return [Linear(constant=self.steps)], list(conditions[:-1] if is_whole else conditions)
         sizes = {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
         inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.keys)}
         bounds: list[Linear] = []
@@ -237,6 +233,9 @@ class _Tiling:
                 bounds.append((most + (self.n - 1)) // self.n)
             if not (is_bound and equal(most, limit) and limit.divisor() % self.n == 0):
                 left.append(form)
+        if self.parts:
+            first = Linear.of(self.parts[0][0], self.steps)
+            bounds = [Linear(constant=self.steps), *(bound - first for bound in bounds)]
         return least(bounds), left
 
     def _fold_step(self, body: Block, key: loop.IndexOp, conditions: Sequence[Linear]) -> None:
@@ -282,9 +281,9 @@ class _Tiling:
         erase_dead(body)
 
     def _kept(self, weight: SSAValue, key: loop.IndexOp) -> tile.KeepOp:
-        """The weights in shared memory, rows padded by an access, so that those of lanes lie in other banks."""
-        pad = ACCESS_BYTES // element_bytes(weight.type)
-        shape = MemRefType[Attribute](weight.type, [self.m, self.n + pad], memory_space=tile.MemoryAttr(Memory.SHARED))
+        """The weights in shared memory, rows padded so that those that a warp stores lie in other banks."""
+        extents = [self.m, weights_pitch(self.n)]
+        shape = MemRefType[Attribute](weight.type, extents, memory_space=tile.MemoryAttr(Memory.SHARED))
         kept = tile.KeepOp(weight, *to_map([_sum(self.rows[1:]), _sum(self.keys)]), shape)
         kept.slab.name_hint = "weights"
         return kept

@@ -39,7 +39,8 @@ def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     m, n = fitting[0]
     ctas = -(-known_points(nest.axes) // extent_or_one(found.columns) // rows) * -(-rows // m)
     steps = -(-(found.reduction.trips or 0) // n)
-    parts = max(1, min(SHARING * target.fact("sms") // ctas, steps // FEWEST_STEPS))
+    sms = target.fact("sms")
+    parts = max(1, min(SHARING * sms // ctas, steps // FEWEST_STEPS)) if 2 * ctas <= sms else 1
     shared = {"s": parts} if parts > 1 else {}
     return {
         "tileify": {},
@@ -66,4 +67,9 @@ def stream_bytes(found: StreamedProduct, m: int, n: int) -> int:
     pad, strip = ACCESS_BYTES // size, STREAM_LANES * VECTOR
     products = (found.scores.trips or 0) + pad
     columns = -(-extent_or_one(found.columns) // strip) * strip + pad
-    return size * ((m + n) * products + n * columns + m * (n + pad))
+    return size * ((m + n) * products + n * columns + m * weights_pitch(n))
+
+
+def weights_pitch(n: int) -> int:
+    """The elements from a row of weights to the next: half the banks are between the two rows that a warp stores."""
+    return n if n % (2 * STREAM_LANES) else n + STREAM_LANES

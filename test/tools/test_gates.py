@@ -56,7 +56,7 @@ def test_missing_figures_and_kernels_are_worse() -> None:
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    programs = [PROGRAM, replace(PROGRAM, name="q", schedule="tileify,blockify-launch{threads=32}")]
+    programs = [PROGRAM, replace(PROGRAM, name="q", schedule="tileify,blockify-launch{threads=32}", stream="always")]
     path = tmp_path / "some.toml"
     path.write_text(gates.written(programs, [program.kernels for program in programs]), encoding="utf-8")
     assert gates.read(path) == programs

@@ -205,3 +205,40 @@ func.func @wraps_around(%p: memref<300x300xf32>, %v: memref<300xf32>, %out: memr
   }
   func.return
 }
+
+// -----
+
+// Scores of a streaming reduction that a mask makes -inf are left out, up to multiples of the rows of its tiles.
+// CHECK-LABEL: func.func @streamed
+// CHECK:         %max, %sum = loop.reduce %n = 0 to 300 : f32, f32 {
+// CHECK-NEXT:      loop.where %n < %q floordiv 64 * 64 + 64
+func.func @streamed(%x: memref<300x300xf32>, %out: memref<300xf32>) {
+  %one = arith.constant 1.0 : f32
+  %nothing = arith.constant 0xff800000 : f32
+  %low = arith.constant -3.40282347e+38 : f32
+  %high = arith.constant 3.40282347e+38 : f32
+  loop.for %q = 0 to 300 {
+    %qi = arith.index_cast %q : index to i64
+    %max, %sum = loop.reduce %n = 0 to 300 : f32, f32 {
+      %a = loop.load %x[%q, %n] : memref<300x300xf32>
+      %ni = arith.index_cast %n : index to i64
+      %seen = arith.cmpi sle, %ni, %qi : i64
+      %s = arith.select %seen, %a, %nothing : f32
+      loop.yield %s, %one : f32, f32
+    } combine (%m0: f32, %l0: f32, %m1: f32, %l1: f32) identity [0xff800000 : f32, 0.0 : f32] {
+      %top = arith.maximumf %m0, %m1 : f32
+      %above = arith.maximumf %top, %low : f32
+      %within = arith.minimumf %above, %high : f32
+      %d0 = arith.subf %m0, %within : f32
+      %w0 = math.exp %d0 : f32
+      %d1 = arith.subf %m1, %within : f32
+      %w1 = math.exp %d1 : f32
+      %a0 = arith.mulf %l0, %w0 : f32
+      %a1 = arith.mulf %l1, %w1 : f32
+      %l = arith.addf %a0, %a1 : f32
+      loop.yield %top, %l : f32, f32
+    }
+    loop.store %sum, %out[%q] : memref<300xf32>
+  }
+  func.return
+}

@@ -17,7 +17,7 @@
 // CHECK-NEXT:        %[[S:.*]] = arith.select %[[IN]], %s, %{{.*}} : f32
 // CHECK-NEXT:        %top = tile.combine {arith.maximumf} %[[S]] over (%i_r, %i_t) : f32
 // CHECK:             %weight = math.exp
-// CHECK-NEXT:        %weights = tile.keep %weight[%m_r * 16 + %m_t, %i_r * 16 + %i_t] : memref<32x20xf32, #tile.memory<shared>>
+// CHECK-NEXT:        %weights = tile.keep %weight[%m_r * 16 + %m_t, %i_r * 16 + %i_t] : memref<32x16xf32, #tile.memory<shared>>
 // CHECK-NEXT:        %[[L:.*]] = tile.combine {arith.addf} %weight over (%i_r, %i_t) : f32
 // CHECK-NEXT:        %[[O:.*]] = loop.reduce {arith.addf} %io = 0 to 4 : f32 {
 // CHECK:                 loop.load %weights[%m_r * 16 + %m_t, %{{.*}}]
