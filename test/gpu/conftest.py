@@ -77,7 +77,7 @@ def _lower(kind: Kind, seed: int) -> Lowered:
     program = read_expression(kind.text, seed=seed)
     context = new_context()
     module = program.module
-    lower(module, context, Level.TENSOR, target=device_target())
+    lower(module, context, Level.TENSOR, target=device_target(), stream=kind.stream)
     extent = longest_reduction(module)
     lower(module, context, Level.KERNEL, schedule=kind.schedule)
     inputs, reference, eager = (

@@ -22,6 +22,7 @@ FORMS = {
     for name, schedule in form["schedules"].items()
 }
 KINDS = {**PROGRAMS, **FORMS}
+STREAMS = {f"{of}_{name}": form.get("stream") for of, form in TABLE.items() for name in form.get("schedules", ())}
 
 ADD = """
 kernel.func @k(%x: memref<64x64xf32>, %out: memref<64x64xf32>) blocks(%block = 64) threads(%thread = 64) {
@@ -54,6 +55,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sample_of_each_kind_is_right(kind: str) -> None:
     text, schedule = KINDS[kind]
     given = () if schedule is None else ("--schedule", schedule)
+    given += () if STREAMS.get(kind) is None else ("--stream", STREAMS[kind])
     code, stdout, stderr = cli("run", "-c", text, "--device", "sim", *given)
     assert code == 0, stdout
     assert "a sample of the CTAs runs, on what the evaluator gives for the loop IR before each kernel" in stderr

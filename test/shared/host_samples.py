@@ -111,7 +111,7 @@ def lowered(kind: Kind, text: str | None = None) -> Sample:
         lower(program.module, context, Level.LOOP)
         for function, own in zip(kernels(program.module), kernels(full), strict=True):
             write_schedule(function, schedule_of(own))
-    lower(program.module, context, Level.KERNEL, schedule=kind.schedule)
+    lower(program.module, context, Level.KERNEL, schedule=kind.schedule, stream=kind.stream)
     return Sample(kind.name, program.module, [to_array(value) for value in program.inputs])
 
 
