@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias
@@ -93,6 +95,8 @@ def lower(
 ) -> None:
     """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each that is no check.
 
+    Meanwhile no garbage is collected: IR is full of circles, nearly all of which live on.
+
     Args:
         module: the program at any level; it is changed. Its attribute `kernel.target` is set.
         ctx: a context with the dialects that the module may come to use.
@@ -115,7 +119,8 @@ def lower(
     given = {name: value for name, value in (("schedule", schedule), ("stream", stream)) if value is not None}
     for stage in stages(level_of(module), to_level):
         try:
-            run = _run(stage, given, changes, ctx, verify, verifiers)
+            with _without_collection():
+                run = _run(stage, given, changes, ctx, verify, verifiers)
         except DiagnosticException as error:
             error.add_note(f"note: in pass {stage.name}")
             if _LEVEL_AFTER[stage.letter] is Level.KERNEL:
@@ -126,6 +131,17 @@ def lower(
             skipped = {remark.symbol: remark for remark in run.remarks} | skipped
         if observer is not None:
             observer(run, module)
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def set_target(module: ModuleOp, wanted: str | TargetAttr | None) -> None:

@@ -1,5 +1,6 @@
 """Lowering a module from level to level, and the trace of it."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -217,6 +218,23 @@ def test_errors_name_the_pass(parse: Callable[[str], ModuleOp], ctx: Context, mo
     with pytest.raises(Error, match="this cannot be") as raised:
         lower(parse(LOOP), ctx, Level.TILE)
     assert raised.value.__notes__ == ["note: in pass refuse"]
+
+
+def test_garbage_is_collected_again_after_a_pass(
+    parse: Callable[[str], ModuleOp], ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def fail(*_: object) -> None:
+        seen.append(gc.isenabled())
+        raise PassFailedException("no")
+
+    gc.enable()
+    monkeypatch.setattr("deplodock.passes.torch.decompose.DecomposePass.apply", fail)
+    with pytest.raises(PassFailedException):
+        lower(parse(TORCH), ctx, Level.TENSOR)
+    assert seen == [False]
+    assert gc.isenabled()
 
 
 def test_a_kernel_without_a_launch_says_why(parse: Callable[[str], ModuleOp], ctx: Context) -> None:

@@ -45,9 +45,6 @@ Weights: TypeAlias = Literal["read", "random", "none"]
 FOREIGN = ("import torch", "torch.export", "nvcc")
 """The parts of a command's time that are not deplodock's."""
 
-_MADE = 100_000
-"""How many objects are made before garbage is collected: IR is full of circles, nearly all of which live on."""
-
 
 def is_model(name: str | None) -> bool:
     """Whether a name stands for a model: a folder, or an id `owner/name` where there is no such file."""
@@ -237,12 +234,11 @@ class Session:
             print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)
 
     def _begin(self, program: Program) -> Program:
-        """Set the target, dump the input, and collect garbage again, but for what was imported, and seldom."""
+        """Set the target, dump the input, and collect garbage again, but for what was imported."""
         set_target(program.module, self.options.target)
         if self._dump is not None:
             self._dump.module(f"input_{level_of(program.module)}", self.text(program.module, Level.KERNEL))
         gc.freeze()
-        gc.set_threshold(_MADE)
         gc.enable()
         return program
 
