@@ -18,13 +18,14 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, i16, i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.access.alignment import address, element_bytes, strides_of
 from deplodock.analysis.affine.linear import Linear, extent_or_one
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP
 from deplodock.dialects import kernel, loop
+from deplodock.dialects.interfaces import GivesUniform
 from deplodock.dialects.tile import Binding, Memory, memory_of
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
@@ -65,11 +66,10 @@ def found_exchange(
 ) -> Exchange | None:
     """The exchange that makes aligned accesses of 16 bytes of an array's accesses in pairs; None where there is none.
 
-    All lanes reach what stands in no loop and no branch. Each condition must hold for all columns of a block or none,
-    and other quads of a warp must walk other rows: what they share, as a bias, is one sector anyway.
+    Each condition must hold for all columns of a block or none, and other quads of a warp must walk other rows: what
+    they share, as a bias, is one sector anyway.
     """
-    is_reached = emitter.block is emitter.expanded.body.block and emitter.threads % WARP == 0
-    if not array.axes or not is_reached or memory_of(buffer) is not None:
+    if not array.axes or memory_of(buffer) is not None or not _is_reached(emitter):
         return None
     *others, pair = array.axes
     type = loop.memref_of(buffer)
@@ -91,6 +91,20 @@ def found_exchange(
             if emitter.extent(blocks) >= count and _fits(found, type, forms, conditions):
                 return found
     return None
+
+
+def _is_reached(emitter: Emitter) -> bool:
+    """Whether whole warps are here: in no loop, and in no branch but those that a CTA takes as one."""
+    around = emitter.block.parent_op()
+    while isinstance(around, loop.GuardOp) and all(_is_uniform(emitter, index) for index in around.indices):
+        around = around.parent_op()
+    return around is emitter.expanded and emitter.threads % WARP == 0
+
+
+def _is_uniform(emitter: Emitter, index: SSAValue) -> bool:
+    """Whether an index is the same in all threads of a CTA: that of the CTA, or what one operation gives to all."""
+    is_given = isinstance(index.owner, Operation) and index.owner.has_trait(GivesUniform)
+    return index in emitter.expanded.ctas or is_given
 
 
 def _fits(

@@ -167,3 +167,39 @@ func.func @bias(%x: memref<32xbf16>, %out: memref<8x32xf32>) {
   }
   func.return
 }
+
+// -----
+
+// The last CTA of a tile stores as one.
+// CHECK-LABEL: kernel.func @last
+// CHECK:         loop.guard where (0 < %last) {
+// CHECK-COUNT-4:   kernel.shuffle_xor
+// CHECK:           kernel.move 8 %vector[0] to %out[%g, %t * 8]
+func.func @last(%x: memref<2x8x32xf32>, %out: memref<8x32xbf16>) {
+  tile.launch (%s = 2 : block, %g = 8 : thread, %t = 4 : thread, %j = 4 : register, %r = 2 : register) {
+    %n = loop.index [%j * 8 + %t * 2 + %r]
+    %a = loop.load %x[%s, %g, %n] : memref<2x8x32xf32>
+    %b = tile.combine {arith.addf} %a over (%s) : f32
+    %y = arith.truncf %b : f32 to bf16
+    loop.store %y, %out[%g, %n] : memref<8x32xbf16>
+  }
+  func.return
+}
+
+// -----
+
+// A loop may end for some lanes before it does for others, so nothing is exchanged in any.
+// CHECK-LABEL: kernel.func @loop
+// CHECK-NOT:     kernel.shuffle_xor
+// CHECK:         kernel.move 2 %y[%{{.*}}, 0] to %out
+func.func @loop(%x: memref<8x8x32xf32>, %out: memref<8x8x32xbf16>) {
+  tile.launch (%g = 8 : thread, %t = 4 : thread, %j = 4 : register, %r = 2 : register) {
+    %n = loop.index [%j * 8 + %t * 2 + %r]
+    loop.for %i = 0 to 8 {
+      %a = loop.load %x[%i, %g, %n] : memref<8x8x32xf32>
+      %y = arith.truncf %a : f32 to bf16
+      loop.store %y, %out[%i, %g, %n] : memref<8x8x32xbf16>
+    }
+  }
+  func.return
+}
