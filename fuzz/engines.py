@@ -18,7 +18,15 @@ COLUMNS = (40, 56, 72)
 DEPTHS = (64, 96, 200)
 """Of rows of whole 16 bytes, so that boxes take them."""
 
-TEMPLATES = ("F.linear({}, {})", "F.relu(F.linear({}, {}))", "F.linear({}, {}) * 2", "F.linear({}, {}).sum(-1)")
+TEMPLATES = {
+    "F.linear({}, {})": "xw",
+    "F.relu(F.linear({}, {}))": "xw",
+    "F.linear({}, {}) * 2": "xw",
+    "F.linear({}, {}).sum(-1)": "xw",
+    "F.linear({}, {}) + {}": "xwr",
+    "F.silu(F.linear({}, {})) * F.linear({}, {})": "xwxv",
+}
+"""Products and what follows them, with the inputs that they take."""
 
 PRODUCER_SHARE = 0.7
 """The share of rings of boxes whose copies a warpgroup of its own makes."""
@@ -30,10 +38,13 @@ def draw_product(draw: random.Random) -> Expression:
     m, n, k = draw.choice(ROWS), draw.choice(COLUMNS), draw.choice(DEPTHS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draw.randrange(2**16))
-        x, w = (
-            make_input(name, f"{name} = torch.randn({rows}, {k}, dtype={dtype})") for name, rows in (("x", m), ("w", n))
-        )
-        return Expression((make_node(draw.choice(TEMPLATES), [x, w]),))
+        template, names = draw.choice(list(TEMPLATES.items()))
+        shapes = {"x": (m, k), "w": (n, k), "v": (n, k), "r": (m, n)}
+        inputs = {
+            name: make_input(name, f"{name} = torch.randn({shapes[name]}, dtype={dtype})")
+            for name in dict.fromkeys(names)
+        }
+        return Expression((make_node(template, [inputs[name] for name in names]),))
 
 
 def draw_engine(draw: random.Random) -> Schedule:
