@@ -217,7 +217,7 @@ class _TensorProblem:
         if parts == 1:
             return TensorGrid(engine, tile, parts, occupancy, depth, time)
         moved = 2 * parts * self.batch * self.m * self.n * 4 * self.products
-        last = parts * tile.m * tile.n * 4 * self.products / LAST_CTA_RATE
+        last = parts * min(tile.m, self.m) * min(tile.n, self.n) * 4 * self.products / LAST_CTA_RATE
         over = "ticket" if last <= SECOND_LAUNCH_NS else "block"
         time += self.rates.moving_ns(moved) + min(last, SECOND_LAUNCH_NS)
         return TensorGrid(engine, tile, parts, occupancy, depth, time, over)

@@ -64,7 +64,7 @@ def chosen(module: ModuleOp) -> dict[str, Options]:
         ((2048, 3584, 18944), {"m": 128, "n": 224, "occupancy": 1, "raster": 16}),
         ((512, 3584, 18944), {"m": 128, "n": 112, "occupancy": 1, "raster": 16}),
         ((128, 18944, 3584), {"m": 128, "n": 144, "occupancy": 1}),
-        ((40, 3584, 3584), {"m": 32, "n": 64, "occupancy": 1, "raster": 16, "threads": 256}),
+        ((40, 3584, 3584), {"m": 32, "n": 64, "occupancy": 1, "raster": 16}),
     ],
 )
 def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int], tile: Mapping[str, int]) -> None:
@@ -103,8 +103,10 @@ PRODUCER = {"distance": "producer"}
     [
         ((4096, 4096, 4096), "h200", PRODUCER),
         ((512, 3584, 18944), "h200", PRODUCER),
-        # Parts that a launch of its own adds; one warpgroup.
+        # Parts that a launch of its own adds.
         ((128, 3584, 18944), "h200", PRODUCER),
+        # One warpgroup, with and without a ticket.
+        ((64, 2048, 2048), "h200", {"distance": 7, "barrier": "mbarrier"}),
         ((512, 2048, 2048), "h200", {"distance": 7, "barrier": "mbarrier"}),
     ],
 )
