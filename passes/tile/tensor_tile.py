@@ -20,9 +20,9 @@ that its rows lie in other banks. Products of 16-bit factors are exact in FP32, 
 the sums changes. Elements of k beyond the input are zero in the slabs, so conditions that leave them out go.
 
 With `rows=n` the roles of the factors are swapped: the columns of the output are the rows of the instruction, and its
-few rows, padded to 8, the columns. A factor that is in no slab is read from global memory straight into the fragments:
-then all of a lane's reads of a chunk come before its products, and two neighbours of the output are one lane's. With
-`slices` several warps share a chunk of k, and a combine adds their sums, of which each keeps a share:
+few rows the columns. A factor that is in no slab is read from global memory straight into the fragments, few rows
+padded to 8: then all of a lane's reads of a chunk come before its products, and two neighbours of the output are one
+lane's. With `slices` several warps share a chunk of k, and a combine adds their sums, of which each keeps a share:
 
     %0 = loop.reduce {arith.addf} %ko = 0 to 7 : f32 {
       %k = loop.index [%k_w * 128 + %k_w_1 * 64 + %k_u * 32 + %k_t * 8 + %k_v] ..
@@ -177,7 +177,8 @@ def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: Te
     depth = _depth(share, row, most)
     rows, columns = rule.sides
     extent = launch.extent(found.n) or 1
-    whole = -(-extent // row.n) * row.n if rule.rows == "n" else extent
+    is_padded = rule.rows == "n" and all(tile.memory_of(right.source) is None for _, right in found.pairs)
+    whole = -(-extent // row.n) * row.n if is_padded else extent
     warp_m = _warp_side(found.m, launch.extent(found.m) or 1, rows, row.m)
     warp_n = _warp_side(found.n, whole, columns, row.n)
     _check_threads(launch, rule.slices * ((launch.extent(found.m) or 1) // warp_m) * (whole // warp_n))

@@ -196,6 +196,7 @@ REFUSED = [
         "tensor-tile{engine=wgmma n=256 slices=2}",
         "the warps of a warpgroup share no chunk of k; slices are of mma",
     ),
+    (TENSOR.replace("%m = 256", "%m = 250"), "tensor-tile{rows=n}", "the extent 250 of %m is no multiple of 8"),
     (CHUNKED, "tensor-tile{engine=wgmma m=16 n=256}", "a warpgroup computes a multiple of 64 rows, not 16"),
     (UNSTAGED, "tensor-tile{engine=wgmma n=256}", "%w is read from global memory; run stage-inputs first"),
     (TENSOR, "tensor-tile{m=16 n=8}", "warps of so few outputs make 16384 threads of a CTA, above 1024"),
