@@ -1,6 +1,7 @@
 """Random products of 16-bit matrices, with schedules that give them to tensor cores, with and without producers.
 
-Their extents are large enough for a warpgroup, and boxes can take their rows; tiles are ragged all the same.
+Their extents are large enough for a warpgroup, and boxes can take their rows; tiles are ragged all the same. Others
+have few rows, which are the columns of the instruction, and are read with and without slabs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ COLUMNS = (40, 56, 72)
 DEPTHS = (64, 96, 200)
 """Of rows of whole 16 bytes, so that boxes take them."""
 
+FEW_ROWS = (2, 5, 8, 19, 32)
+MANY_COLUMNS = (64, 72, 75)
+FEW_SHARE = 0.4
+"""The share of products of few rows, whose columns and k are any."""
+
 TEMPLATES = {
     "F.linear({}, {})": "xw",
     "F.relu(F.linear({}, {}))": "xw",
@@ -28,35 +34,64 @@ TEMPLATES = {
 }
 """Products and what follows them, with the inputs that they take."""
 
+STRIDED = {"{} @ {}": "xw", "F.silu({} @ {})": "xw"}
+"""Products by weights that k walks with a stride."""
+
 PRODUCER_SHARE = 0.7
 """The share of rings of boxes whose copies a warpgroup of its own makes."""
 
 
-def draw_product(draw: random.Random) -> Expression:
-    """A product of two matrices, and what follows it."""
+def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:
+    """A product of two matrices and what follows it, and rules that give it to an engine of tensor cores."""
     dtype = draw.choice((torch.bfloat16, torch.float16))
-    m, n, k = draw.choice(ROWS), draw.choice(COLUMNS), draw.choice(DEPTHS)
+    is_few, is_strided = draw.random() < FEW_SHARE, False
+    if is_few:
+        m, n, k = draw.choice(FEW_ROWS), draw.choice(MANY_COLUMNS), draw.choice((*DEPTHS, 131))
+    else:
+        m, n, k = draw.choice(ROWS), draw.choice(COLUMNS), draw.choice(DEPTHS)
+        is_strided = draw.random() < 0.3
+    weights = (k, n) if is_strided else (n, k)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draw.randrange(2**16))
-        template, names = draw.choice(list(TEMPLATES.items()))
-        shapes = {"x": (m, k), "w": (n, k), "v": (n, k), "r": (m, n)}
+        template, names = draw.choice(list((STRIDED if is_strided else TEMPLATES).items()))
+        shapes = {"x": (m, k), "w": weights, "v": weights, "r": (m, n)}
         inputs = {
             name: make_input(name, f"{name} = torch.randn({shapes[name]}, dtype={dtype})")
             for name in dict.fromkeys(names)
         }
-        return Expression((make_node(template, [inputs[name] for name in names]),))
+        expression = Expression((make_node(template, [inputs[name] for name in names]),))
+    return expression, _draw_few(draw, m) if is_few else _draw_engine(draw, k, is_strided)
 
 
-def draw_engine(draw: random.Random) -> Schedule:
-    """The rules of a contraction for an engine of tensor cores."""
+def _draw_few(draw: random.Random, m: int) -> Schedule:
+    """The rules of a product of so few rows: read straight from memory, or in a ring of slabs."""
+    n, slices, is_staged = draw.choice((16, 32)), draw.choice((1, 2, 4)), m % 8 == 0 and draw.random() < 0.5
+    rules: dict[str, dict[str, Value]] = {"tileify": {}, "chunk-matmul-k": {"bk": draw.choice((64, 128)), "kv": 1}}
+    rules["blockify-launch"] = {"m": m, "n": draw.choice((n, 2 * n))}
+    if is_staged:
+        rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
+    rules["tensor-tile"] = {"engine": "mma", "rows": "n", "m": draw.choice((8, 32)), "n": n, "slices": slices}
+    if is_staged:
+        rules |= {"double-buffer": {"depth": 2}, "async-copy": {}, "pad-smem": {}, "pipeline-k-outer": {"distance": 1}}
+    return steps(rules)
+
+
+def _draw_engine(draw: random.Random, k: int, is_strided: bool) -> Schedule:
+    """The rules of a contraction for an engine of tensor cores; columns that walk memory fill lines of a slab."""
     depth, is_boxed = draw.choice((2, 3)), True
-    rules: dict[str, dict[str, Value]] = {"tileify": {}, "chunk-matmul-k": {"bk": draw.choice((32, 64)), "kv": 1}}
+    chunk = draw.choice((32, 64)) if k > 64 else 32
+    rules: dict[str, dict[str, Value]] = {"tileify": {}, "chunk-matmul-k": {"bk": chunk, "kv": 1}}
     if draw.random() < 0.6:
-        rules["blockify-launch"] = {"m": draw.choice((64, 64, 128)), "n": draw.choice((24, 32, 40))}
-        engine: dict[str, Value] = {"engine": "wgmma"}
+        columns = (32,) if is_strided else (24, 32, 40)
+        rules["blockify-launch"] = {"m": draw.choice((64, 64, 128)), "n": draw.choice(columns)}
+        engine: dict[str, Value] = {"engine": "wgmma", "m": 64, "n": 128, "rows": "m", "slices": 1}
     else:
         rules["blockify-launch"] = {"m": 64, "n": 32}
-        engine, is_boxed = {"engine": "mma", "m": 32, "n": 16}, draw.random() < 0.7
+        engine, is_boxed = {"engine": "mma", "m": 32, "n": 16, "rows": "m", "slices": 1}, draw.random() < 0.7
+    if -(-k // chunk) > 2 and draw.random() < 0.3:
+        over = draw.choice(("block", "ticket"))
+        rules["split-matmul-k"] = {"s": 2, "over": over}
+        rules["blockify-launch"] |= {"threads": 64} if over == "block" else {}
     rules |= {"stage-inputs": {"memory": "shared", "transpose": "never"}, "tensor-tile": engine}
     rules |= {"double-buffer": {"depth": depth}}
     rules |= {"tma-copy": {}, "split-inner-for-swizzle": {}} if is_boxed else {"async-copy": {}, "pad-smem": {}}
