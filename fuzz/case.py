@@ -20,6 +20,7 @@ from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.tensor import ScanOp
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import CompileError
 from deplodock.frontend.arrays import to_array
@@ -155,6 +156,8 @@ class Checker:
         self._doing = "decompose"
         DecomposePass().apply(CONTEXT, self.module)
         self._did("decompose")
+        if any(isinstance(op, ScanOp) for op in self.module.walk()):
+            self.facts.reached.add("scans")
         self._extent = longest_reduction(self.module)
         self._compare(self._evaluate())
         if self.case.fusion is not None:

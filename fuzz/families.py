@@ -226,11 +226,9 @@ def ordered(drawer: Drawer) -> Drawn:
     dim, is_bool = drawer.dim(x), x.value.dtype == torch.bool
     extent, down = x.value.shape[dim], drawer.chance(0.5)
     k = drawer.draw.randint(1, extent)
-    match drawer.draw.choice(["sort", "argsort", "running", "extreme", "topk", "kth", "median", "search"]):
+    match drawer.draw.choice(["sort", "argsort", "extreme", "topk", "kth", "median", "search"]):
         case "argsort":
             return f"{{}}.argsort(stable=True, dim={dim}, descending={down})", [x]
-        case "running":
-            return f"{{}}.cum{drawer.draw.choice(['max', 'min'])}({dim})[{drawer.draw.choice([0, 1])}]", [x]
         case "extreme":
             return f"{{}}.{drawer.draw.choice(['max', 'min'])}({dim})[{drawer.draw.choice([0, 1])}]", [x]
         case "topk" if not is_bool:
@@ -334,6 +332,24 @@ def reduction(drawer: Drawer) -> Drawn:
             return f"{{}}.{name}({dim})", [x]
 
 
+def scan(drawer: Drawer) -> Drawn:
+    """Folds up to each element, with and without it, forwards and backwards, of elements of which a mask takes some."""
+    x = drawer.value(least=1) if drawer.chance(0.5) else drawer.shaped(_edges(drawer, 2), drawer.dtype(DTYPES))
+    dim, kind = drawer.dim(x), x.value.dtype
+    names = ["cumsum", "cummax", "cummin", *(["cumprod", "logcumsumexp"] if kind.is_floating_point else [])]
+    name = drawer.draw.choice(names)
+    result = f"[{drawer.draw.choice([0, 1])}]" if name in ("cummax", "cummin") else ""
+    match drawer.draw.choice(["plain", "exclusive", "backwards", "masked"]):
+        case "exclusive" if name == "cumsum" and kind != torch.bool:
+            return f"({{}}.cumsum({dim}) - {{}})", [x, x]
+        case "backwards":
+            return f"{{}}.flip({dim}).{name}({dim}){result}.flip({dim})", [x]
+        case "masked" if kind != torch.bool:
+            return f"torch.where({{}}, {{}}, 0).{name}({dim}){result}", [drawer.like(x, (torch.bool,)), x]
+        case _:
+            return f"{{}}.{name}({dim}){result}", [x]
+
+
 _BITS = {2: "int16", 4: "int32", 8: "int64"}
 
 
@@ -393,6 +409,7 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (7, cast),
     (14, pointwise),
     (9, reduction),
+    (8, scan),
     (2, bits),
     (3, pool),
     (24, call),

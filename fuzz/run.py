@@ -33,6 +33,7 @@ REACHES = {
     "split k": "split-matmul-k",
     "tensor cores": "tensor-tile",
     "roles": "roles",
+    "scanned": "scans",
     "run on the host": "host",
 }
 """What a case may reach, and the stage that says so, or what the kernels hold."""

@@ -23,7 +23,7 @@ from xdsl.ir import Operation
 
 from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, SPECIALS_PER_CYCLE
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.tensor import ElementwiseOp, GatherOp, ReduceOp
+from deplodock.dialects.tensor import ElementwiseOp, GatherOp, ReduceOp, ScanOp
 
 PEAK_SHARE = 0.73
 """The share of the FP32 peak that CTAs of 128x128 outputs reach."""
@@ -172,7 +172,7 @@ def code_size(op: Operation) -> int:
     match op:
         case ElementwiseOp():
             return _code_size(list(op.body.block.ops)[:-1])
-        case ReduceOp():
+        case ReduceOp() | ScanOp():
             return _code_size(list(op.combiner.block.ops)[:-1])
         case _:
             return 0
@@ -188,7 +188,7 @@ def element_work(op: Operation) -> Work:
     match op:
         case ElementwiseOp():
             return _scalar_work(list(op.body.block.ops)[:-1])
-        case ReduceOp():
+        case ReduceOp() | ScanOp():
             return _scalar_work(list(op.combiner.block.ops)[:-1])
         case GatherOp():
             return Work(1)

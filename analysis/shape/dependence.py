@@ -1,9 +1,10 @@
 """What a value may vary along: the launch axes and loop variables it depends on.
 
 A value read from memory varies along what its subscripts and the contents of the buffer vary along, a gathered index
-included; a combine is uniform along the axes it folds, a reduction along its own variable, and both vary along what
-decides which of their points are active. A contract folds all points of its axes. A staged slab, or a slot of a ring,
-varies along what its origin varies along, and a kept one along what differs between CTAs and iterations.
+included; a combine is uniform along the axes it folds, a reduction along its own variable, a scan varies along its
+axes, and all vary along what decides which of their points are active. A contract folds all points of its axes. A
+staged slab, or a slot of a ring, varies along what its origin varies along, and a kept one along what differs between
+CTAs and iterations.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from deplodock.dialects import loop, tile
+from deplodock.dialects.loop.folds import AxisFold
 
 
 class Dependence:
@@ -43,6 +45,8 @@ class Dependence:
             case tile.CombineOp():
                 found = self.of(*op.inputs, *self._activity(op), *op.place_axes)
                 return without(found, {*op.axes, *op.moved})
+            case loop.ScanOp():
+                return self.of(*op.inputs, *op.axes, *self._activity(op))
             case tile.ContractOp():
                 return without(self.of(*op.lhs, *op.rhs, *op.place_axes), {*op.axes, *op.moved})
             case loop.ReduceOp():
@@ -73,8 +77,8 @@ class Dependence:
         found = self.of(*(index for copy in copies for index in copy.indices))
         return {value: None for value in found if _is_around(value, op)}
 
-    def _activity(self, op: tile.CombineOp) -> list[SSAValue]:
-        """The indices of the conditions that decide which points of its axes a combine folds."""
+    def _activity(self, op: AxisFold) -> list[SSAValue]:
+        """The indices of the conditions that decide which points of its axes an operation folds."""
         found: list[SSAValue] = []
         parent = op.parent_op()
         while isinstance(parent, loop.LoopLike | tile.LaunchOp):

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear
-from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, compose, new_loop
+from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, axis_of, compose, new_loop
 from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.tensor import (
@@ -28,11 +28,12 @@ from deplodock.dialects.tensor import (
     IndexMapOp,
     IotaOp,
     ReduceOp,
+    ScanOp,
     element_of,
     shape_of,
 )
 
-TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
+TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | ScanOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
 
 Operands: TypeAlias = tuple[tuple[SSAValue, Index], ...]
@@ -93,6 +94,8 @@ def _result_dependence(op: Operation, result: SSAValue, varies: dict[SSAValue, f
             return frozenset()
         case ElementwiseOp():
             return frozenset[int]().union(*(varies[value] for value in op.inputs))
+        case ScanOp():
+            return _long_dims(result) & {op.dim.value.data}.union(*(varies[value] for value in op.inputs))
         case ReduceOp():
             kept = [d for d in range(len(shape_of(op.inputs[0]))) if d not in op.reduced]
             source = frozenset[int]().union(*(varies[value] for value in op.inputs))
@@ -140,7 +143,7 @@ class Demand:
 
     def _needed(self, op: TensorOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
         match op:
-            case ElementwiseOp():
+            case ElementwiseOp() | ScanOp():
                 return [(value, self.normal(value, index)) for value in op.inputs]
             case IndexMapOp():
                 return [(op.source, self.normal(op.source, compose(op.map.data, index)))]
@@ -190,6 +193,24 @@ def long_axes(op: ReduceOp) -> list[int]:
     """The reduced dimensions that need a loop: those of an extent other than 1."""
     shape = shape_of(op.inputs[0])
     return [d for d in op.reduced if shape[d] != 1]
+
+
+@dataclass(frozen=True)
+class Course:
+    """The axis that a scan runs along, and whether backwards, from its last coordinate to the first."""
+
+    axis: SSAValue
+    backwards: bool
+
+    @staticmethod
+    def of(op: ScanOp, index: Index) -> Course | None:
+        """The course of a scan whose results are needed at an index; None where it is not that of one axis."""
+        form = index[op.dim.value.data]
+        flipped = -form + (shape_of(op.inputs[0])[op.dim.value.data] - 1)
+        for place, backwards in ((form, False), (flipped, True)):
+            if (axis := axis_of(place)) is not None:
+                return Course(axis, backwards != bool(op.reverse))
+        return None
 
 
 def is_contraction(op: ReduceOp, varies: dict[SSAValue, frozenset[int]]) -> bool:

@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation
 from xdsl.traits import IsTerminator
 
 from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.errors import UnsupportedError
 
@@ -29,6 +30,10 @@ class Nest:
     def reductions(self) -> list[loop.ReduceOp]:
         """The reductions that stand directly in the body."""
         return [op for op in self.body.ops if isinstance(op, loop.ReduceOp)]
+
+    def folds(self) -> list[loop.LoopLike]:
+        """The reductions, and the loops that scans run along, that stand directly in the body."""
+        return [op for op in self.row_loops() if isinstance(op, loop.ReduceOp) or scans_along(op.iv)]
 
 
 def kernels(module: ModuleOp) -> list[func.FuncOp]:
@@ -74,14 +79,17 @@ def side_by_side(function: func.FuncOp) -> list[Nest]:
 
 
 def loop_nest(block: Block) -> Nest:
-    """Peel the perfectly nested free loops off a block: each is alone in its block, but for reads and scalars."""
+    """Peel the perfectly nested free loops off a block: each is alone in its block, but for reads and scalars.
+
+    A loop that a scan runs along is no free one.
+    """
     return _peeled(block, block.ops)
 
 
 def _peeled(block: Block, ops: Iterable[Operation]) -> Nest:
     """The nest of some operations of a block."""
     axes: list[BlockArgument] = []
-    while (inner := only_loop(ops)) is not None:
+    while (inner := only_loop(ops)) is not None and not scans_along(inner.iv):
         axes.append(inner.iv)
         block = inner.body.block
         ops = block.ops

@@ -13,6 +13,7 @@ from deplodock.analysis.affine.linear import value_range
 from deplodock.analysis.host.arguments import Function, callee, entry_function, parameters
 from deplodock.analysis.shape.roles import accumulating_loops, adds_in_place, innermost_reduction, summed_products
 from deplodock.dialects import loop, tensor, tile
+from deplodock.dialects.loop.folds import AxisFold
 from deplodock.errors import UnsupportedError
 
 
@@ -106,10 +107,12 @@ def _extent(op: Operation) -> int:
         case tensor.ReduceOp():
             shape = tensor.shape_of(op.inputs[0])
             extents = [shape[dim] if shape[dim] >= 0 else None for dim in op.reduced]
+        case tensor.ScanOp():
+            extents = [tensor.shape_of(op.inputs[0])[op.dim.value.data]]
         case loop.ReduceOp():
             extents = [_greatest(each.iv) for each in accumulating_loops(op)]
             extents += max(([], *map(_contract_extents, _contracts_of(op))), key=_folded)
-        case tile.CombineOp():
+        case AxisFold():
             extents = [_greatest(axis) for axis in op.axes]
         case tile.ContractOp():
             extents = _contract_extents(op)

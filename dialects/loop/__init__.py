@@ -19,7 +19,6 @@ from collections.abc import Set as AbstractSet
 from typing import Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerType, MemRefType, NoneAttr, UnitAttr
-from xdsl.dialects.utils import AbstractYieldOperation
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.irdl import (
@@ -36,7 +35,6 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import (
     EffectInstance,
-    IsTerminator,
     MemoryEffect,
     MemoryEffectKind,
     NoTerminator,
@@ -56,6 +54,7 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, verify_subscripts
+from deplodock.dialects.loop.folds import ScanOp, YieldOp
 
 __all__ = [
     "ForOp",
@@ -66,6 +65,7 @@ __all__ = [
     "Loop",
     "LoopLike",
     "ReduceOp",
+    "ScanOp",
     "StoreOp",
     "WhereOp",
     "YieldOp",
@@ -93,17 +93,6 @@ class DeclaresActivity(MemoryEffect):
         block = op.parent_block()
         argument = block.args[0] if block is not None and block.args else None
         return {EffectInstance(MemoryEffectKind.ALLOC, argument)}
-
-
-@op_definition
-class YieldOp(AbstractYieldOperation[Attribute]):
-    """The values of one iteration of a reduction, or of a combiner.
-
-    loop.yield %a, %b : f32, f32
-    """
-
-    name = "loop.yield"
-    traits = traits_def(IsTerminator(), Pure())
 
 
 class LoopLike(IRDLOperation, IntroducesIndices):
@@ -427,4 +416,4 @@ def _is_on_chip(effect: EffectInstance) -> bool:
     return not isinstance(written.type, MemRefType) or not isinstance(memref_of(written).memory_space, NoneAttr)
 
 
-Loop = Dialect("loop", [YieldOp, ForOp, ReduceOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], [])
+Loop = Dialect("loop", [ForOp, YieldOp, ReduceOp, ScanOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], [])

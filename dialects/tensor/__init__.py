@@ -1,11 +1,12 @@
-"""The `tensor_ext` dialect: tensor computation as elementwise, reduce and index_map on builtin `tensor` types.
+"""The `tensor_ext` dialect: tensor computation as elementwise, reduce, scan and index_map on `tensor` types.
 
-These three, and `iota`, `gather` and `concat`, express every ATen op of the torch dialect, so that other frontends need
+These four, and `iota`, `gather` and `concat`, express every ATen op of the torch dialect, so that other frontends need
 nothing below this level. A kernel, the unit that fusion decides on, is a region of them. (The name `tensor` belongs to
 xDSL's builtin dialect of that name.)
 
     %sq  = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<32x2048xf32>
     %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<32x2048xf32> -> tensor<32xf32>
+    %pre = tensor_ext.scan {arith.addf} %sq dim 1 : tensor<32x2048xf32>
     %wb  = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<2048xf32> -> tensor<32x2048xf32>
     %col = tensor_ext.iota dim 1 : tensor<4x8xi64>
     %row = tensor_ext.gather %t at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<4xi64> -> tensor<4xf32>
@@ -19,14 +20,10 @@ from typing import Self
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    ArrayAttr,
-    DenseArrayBase,
     StringAttr,
     SymbolNameConstraint,
     TensorType,
-    i64,
 )
-from xdsl.dialects.utils import AbstractYieldOperation
 from xdsl.ir import Attribute, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -41,24 +38,14 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
+from xdsl.traits import IsolatedFromAbove, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
-from deplodock.dialects.affine_syntax import parse_i64, verify_divisors
+from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
+from deplodock.dialects.tensor.folds import ReduceOp, ScanOp, YieldOp, element_types
 from deplodock.dialects.tensor.indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
-
-
-@op_definition
-class YieldOp(AbstractYieldOperation[Attribute]):
-    """The values of a tensor_ext region: scalars of a body or combiner, tensors of a kernel.
-
-    tensor_ext.yield %v : f32
-    """
-
-    name = "tensor_ext.yield"
-    traits = traits_def(IsTerminator(), Pure())
 
 
 @op_definition
@@ -151,133 +138,11 @@ class ElementwiseOp(IRDLOperation):
             args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
             body = parser.parse_region(args)
         else:
-            elements = _element_types(parser, (*types, *results), type_pos)
+            elements = element_types(parser, (*types, *results), type_pos)
             body = scalar_regions.parse_mapped(parser, ops[0], elements[: len(types)], elements[len(types)], YieldOp)
         op = cls(inputs, results, body)
         op.attributes |= attributes
         return op
-
-
-@op_definition
-class ReduceOp(IRDLOperation):
-    """Folds dimensions away with a combiner: result[i] = fold of the operands over all indices of `dims` at i.
-
-    The n operands share one shape; the combiner takes n accumulators, then n values, and is total on the identities.
-    The fold over an empty range is the identity.
-
-        %sum = tensor_ext.reduce {arith.addf} %x dims [1] : tensor<4x8xf32> -> tensor<4xf32>
-        %odd = tensor_ext.reduce %x dims [0, 1] : tensor<4x8xf32> -> tensor<f32>
-          combine (%a: f32, %b: f32) identity [1.0 : f32] {
-          %c = arith.mulf %a, %b : f32
-          tensor_ext.yield %c : f32
-        }
-    """
-
-    name = "tensor_ext.reduce"
-    inputs = var_operand_def(TensorType)
-    dims = prop_def(DenseArrayBase.constr(i64))
-    identities = prop_def(ArrayAttr)
-    outputs = var_result_def(TensorType)
-    combiner = region_def("single_block")
-    traits = traits_def(Pure())
-
-    def __init__(
-        self, inputs: Sequence[SSAValue], dims: Sequence[int], identities: ArrayAttr[Attribute], combiner: Region
-    ):
-        super().__init__(
-            operands=[inputs],
-            properties={"dims": DenseArrayBase.from_list(i64, dims), "identities": identities},
-            result_types=[[reduced_type(tensor_of(value), dims) for value in inputs]],
-            regions=[combiner],
-        )
-
-    @staticmethod
-    def of(op_class: type[Operation], input: SSAValue, dims: Sequence[int]) -> ReduceOp:
-        """The short form. Raises ValueError if the operation has no identity on the element type."""
-        element = element_of(input)
-        identities = scalar_regions.derived_identity([op_class], [element])
-        if identities is None:
-            raise ValueError(f"{op_class.name} has no known identity on {element}")
-        return ReduceOp([input], dims, identities, scalar_regions.combiner_region([op_class], [element], YieldOp))
-
-    @property
-    def reduced(self) -> tuple[int, ...]:
-        """The dimensions folded away, ascending."""
-        return self.dims.get_values()
-
-    def verify_(self) -> None:
-        if not self.inputs:
-            raise VerifyException("reduce needs at least one operand")
-        source = tensor_of(self.inputs[0])
-        for value in self.inputs:
-            if shape_of(value) != source.get_shape():
-                raise VerifyException(f"reduce operands must have one shape, got {source} and {tensor_of(value)}")
-        rank = len(source.get_shape())
-        if list(self.reduced) != sorted(set(self.reduced)) or any(not 0 <= d < rank for d in self.reduced):
-            raise VerifyException(
-                f"dims must be ascending, distinct and below the rank {rank}, got {list(self.reduced)}"
-            )
-        if len(self.outputs) != len(self.inputs):
-            raise VerifyException(
-                f"reduce gives one result for each operand, got {len(self.outputs)} for {len(self.inputs)} operands"
-            )
-        for value, result in zip(self.inputs, self.outputs, strict=True):
-            wanted = reduced_type(tensor_of(value), self.reduced)
-            if result.type != wanted:
-                raise VerifyException(
-                    f"reducing dims {list(self.reduced)} of {value.type} gives {wanted}, not {result.type}"
-                )
-        elements = [element_of(value) for value in self.inputs]
-        scalar_regions.verify_combiner(self.combiner, self.identities, elements, YieldOp)
-
-    def print(self, printer: Printer) -> None:
-        with scalar_regions.print_combiner(printer, self.combiner, self.identities):
-            printer.print_list(self.inputs, printer.print_operand)
-            printer.print_string(" dims ")
-            with printer.in_square_brackets():
-                printer.print_list(self.reduced, printer.print_int)
-            printer.print_op_attributes(self.attributes, print_keyword=True)
-            printer.print_string(" : ")
-            printer.print_list([value.type for value in self.inputs], printer.print_attribute)
-            printer.print_string(" -> ")
-            printer.print_list([value.type for value in self.outputs], printer.print_attribute)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        ops = scalar_regions.parse_op_names(parser)
-        pos = parser.pos
-        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        parser.parse_keyword("dims")
-        dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
-        attributes = parse_attributes(parser)
-        parser.parse_punctuation(":")
-        type_pos = parser.pos
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        parser.parse_punctuation("->")
-        results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        inputs = parser.resolve_operands(operands, types, pos)
-        elements = _element_types(parser, (*types, *results), type_pos)[: len(types)]
-        combiner, identities = scalar_regions.parse_combiner(parser, ops, elements, YieldOp)
-        return cls.create(
-            operands=inputs,
-            result_types=results,
-            properties={"dims": DenseArrayBase.from_list(i64, dims), "identities": identities},
-            attributes=attributes,
-            regions=[combiner],
-        )
-
-
-def _element_types(parser: Parser, types: Sequence[Attribute], pos: int) -> list[Attribute]:
-    """The element types of types that must be tensors; `pos` is where they start in the text."""
-    for type in types:
-        if not isinstance(type, TensorType):
-            parser.raise_error(f"expected tensor types, got {type}", pos)
-    return [element_of(type) for type in types]
-
-
-def reduced_type(type: TensorType[Attribute], dims: Sequence[int]) -> TensorType[Attribute]:
-    """The type of `type` with the dimensions `dims` dropped."""
-    return TensorType(type.element_type, [n for d, n in enumerate(type.get_shape()) if d not in dims])
 
 
 @op_definition
@@ -402,5 +267,5 @@ def _verify_yield(body: Region, types: Sequence[Attribute]) -> None:
 
 
 TensorExt = Dialect(
-    "tensor_ext", [YieldOp, ElementwiseOp, ReduceOp, IndexMapOp, IotaOp, GatherOp, ConcatOp, KernelOp], []
+    "tensor_ext", [ElementwiseOp, YieldOp, ReduceOp, ScanOp, IndexMapOp, IotaOp, GatherOp, ConcatOp, KernelOp], []
 )

@@ -15,14 +15,13 @@ touched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Self
+from functools import partial
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
-from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     operand_def,
     opt_prop_def,
@@ -31,14 +30,12 @@ from xdsl.irdl import (
     result_def,
     traits_def,
     var_operand_def,
-    var_result_def,
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, NoTerminator, RecursiveMemoryEffect
+from xdsl.traits import NoTerminator, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects import scalar_regions
 from deplodock.dialects.affine_syntax import (
     AffineReader,
     AffineWriter,
@@ -49,13 +46,14 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
 from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.loop import YieldOp, constant_bound, memref_of
+from deplodock.dialects.loop import constant_bound, memref_of
 from deplodock.dialects.loop.access import ReadsSource
+from deplodock.dialects.loop.folds import AxisFold, Maker, ReadsActivity
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
 from deplodock.dialects.tile.contract import ContractOp
 from deplodock.dialects.tile.keep import KeepOp
-from deplodock.dialects.tile.places import NOWHERE, Places, parse_axis
+from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.dialects.tile.ring import (
     AllocOp,
     CopyOp,
@@ -272,21 +270,8 @@ def _places(carriers: Sequence[int]) -> ArrayAttr[IntegerAttr] | None:
     return ArrayAttr([IntegerAttr(place, i64) for place in carriers]) if carriers else None
 
 
-class _ReadsActivity(MemoryEffect):
-    """Depends on which points of the launch are active here, besides the operands.
-
-    It is modelled as a read of the first axis: equal combines merge in one block, where the same points are active, but
-    not with one in a loop around it.
-    """
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        assert isinstance(op, CombineOp)
-        return {EffectInstance(MemoryEffectKind.READ, axis) for axis in op.axes[:1]}
-
-
 @op_definition
-class CombineOp(IRDLOperation):
+class CombineOp(AxisFold):
     """Folds a value over the active points of launch axes; the result is the same at all of them.
 
     The fold may be taken where axes named after `at` have the values of forms over axes of the result: so threads that
@@ -305,12 +290,10 @@ class CombineOp(IRDLOperation):
     axes = var_operand_def(IndexType)
     moved = var_operand_def(IndexType)
     place_axes = var_operand_def(IndexType)
-    identities = prop_def(ArrayAttr)
     places = opt_prop_def(AffineMapAttr)
-    outputs = var_result_def()
-    combiner = region_def("single_block")
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(_ReadsActivity())
+    traits = traits_def(ReadsActivity())
+
+    WORD: ClassVar[str] = "over"
 
     def __init__(
         self,
@@ -320,57 +303,26 @@ class CombineOp(IRDLOperation):
         combiner: Region,
         at: Places = NOWHERE,
     ):
-        super().__init__(
-            operands=[inputs, axes, at.moved, at.axes],
-            properties={"identities": identities, "places": AffineMapAttr(at.map) if at.moved else None},
-            result_types=[[value.type for value in inputs]],
-            regions=[combiner],
-        )
+        super().__init__(inputs, axes, identities, combiner, at.moved, at.axes)
+        self.places = AffineMapAttr(at.map) if at.moved else None
 
     @property
     def at(self) -> Places:
         """Where the fold is taken."""
         return NOWHERE if self.places is None else Places(self.moved, self.places.data, self.place_axes)
 
-    def verify_(self) -> None:
-        types = [value.type for value in self.inputs]
-        if not types or [value.type for value in self.outputs] != types:
-            raise VerifyException("combine gives one result for each value, of the value's type")
-        scalar_regions.verify_combiner(self.combiner, self.identities, types, YieldOp)
-        if not self.axes or len(set(self.axes)) != len(self.axes):
-            raise VerifyException("combine folds over one or more distinct launch axes")
+    def verify_axes(self) -> None:
         for axis in (*self.axes, *self.moved, *self.place_axes):
             if not isinstance(axis, BlockArgument) or not isinstance(axis.block.parent_op(), LaunchOp):
                 raise VerifyException("combine folds over axes of the enclosing tile.launch only")
         self.at.verify(self.axes, "combine")
 
-    def print(self, printer: Printer) -> None:
-        with scalar_regions.print_combiner(printer, self.combiner, self.identities):
-            printer.print_list(self.inputs, printer.print_operand)
-            printer.print_string(" over ")
-            with printer.in_parens():
-                printer.print_list(self.axes, printer.print_operand)
-            self.at.print(printer)
-            printer.print_op_attributes(self.attributes)
-            printer.print_string(" : ")
-            printer.print_list([value.type for value in self.inputs], printer.print_attribute)
+    def print_options(self, printer: Printer) -> None:
+        self.at.print(printer)
 
     @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        ops = scalar_regions.parse_op_names(parser)
-        pos = parser.pos
-        values = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        parser.parse_keyword("over")
-        axes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse_axis(parser))
-        at = Places.parse(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        inputs = parser.resolve_operands(values, types, pos)
-        combiner, identities = scalar_regions.parse_combiner(parser, ops, types, YieldOp)
-        op = cls(inputs, axes, identities, combiner, at)
-        op.attributes |= attributes
-        return op
+    def parse_options(cls, parser: Parser) -> Maker[Self]:
+        return partial(cls, at=Places.parse(parser))
 
 
 @op_definition

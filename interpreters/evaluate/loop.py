@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import Operation
 
+from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop
 from deplodock.interpreters.evaluate.contraction import contract
 from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
+from deplodock.interpreters.evaluate.scan import loop_scan
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
 
@@ -27,6 +29,9 @@ def _yielded(machine: Machine, op: loop.ReduceOp, space: Space) -> list[Array]:
 
 def _for(machine: Machine, op: loop.ForOp, space: Space) -> None:
     bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
+    for scan in scans_along(op.iv):
+        if scan.axes[0] is op.iv:
+            machine.carries.pop(scan, None)
     for inner in machine.iterations(space, op.iv, bounds):
         machine.run(op.body.block, inner)
 
@@ -72,6 +77,7 @@ def _store(machine: Machine, op: loop.StoreOp, space: Space) -> None:
 HANDLERS: dict[type[Operation], Handler] = {
     loop.ForOp: _for,
     loop.ReduceOp: _reduce,
+    loop.ScanOp: loop_scan,
     loop.IndexOp: _index,
     loop.GuardOp: _guard,
     loop.InsideOp: _inside,

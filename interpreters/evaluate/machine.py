@@ -28,6 +28,7 @@ from xdsl.ir.affine import (
 from xdsl.traits import IsTerminator
 
 from deplodock.analysis.operations import position_of
+from deplodock.analysis.shape.scans import loops_of, scans_along
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.loop import WhereOp
 from deplodock.dialects.scalar_regions import combiner_ops
@@ -147,6 +148,8 @@ class Machine:
     """Whether every reduction so far gives the same bits in any order."""
     contracts: bool = False
     """Whether sums of products may be taken by matrix products, in another order."""
+    carries: dict[Operation, list[Array]] = field(default_factory=dict[Operation, list[Array]])
+    """What each scan has folded in the iterations so far of the loops that it runs along."""
     most_steps: int | None = None
     """How many iterations, at all points together, may run; None: any number."""
     _steps: int = 0
@@ -309,6 +312,18 @@ class Machine:
             total = self.region(combiner, total + rest)
         return [value[0] for value in _with_leading(total, 1, rank)]
 
+    def prefixes(self, combiner: Region, values: Sequence[Array]) -> list[Array]:
+        """The folds of the values over each prefix of their leading dimension, as trees of neighbours."""
+        count, rank = max(value.shape[0] for value in values), max(value.ndim for value in values)
+        found, step = _with_leading(values, count, rank), 1
+        self.exact = self.exact and any_order_is_exact(combiner, found)
+        while step < count:
+            folded = self.region(combiner, [*(value[:-step] for value in found), *(value[step:] for value in found)])
+            folded = _with_leading(folded, count - step, rank)
+            found = [np.concatenate([value[:step], rest]) for value, rest in zip(found, folded, strict=True)]
+            step *= 2
+        return found
+
     def iterations(self, space: Space, iv: SSAValue, bounds: Sequence[Array]) -> Iterator[Space]:
         """The points of a loop over `iv` below the least of `bounds` at each point of `space`, in chunks, in order.
 
@@ -328,11 +343,13 @@ class Machine:
             yield inner.where(coordinate < bound)
 
     def _is_stepwise(self, iv: SSAValue) -> bool:
-        """Whether the loop of a variable works on a ring."""
+        """Whether the loop of a variable works on a ring, or is the outer one of those that a scan runs along."""
         block = iv.owner
         assert isinstance(block, Block)
         if block not in self._stepwise:
-            self._stepwise[block] = any(isinstance(op, RingOp | CopyOp | WaitOp | ReleaseOp) for op in block.walk())
+            is_outer = any(loops_of(op)[-1] is not iv for op in scans_along(iv))
+            on_ring = any(isinstance(op, RingOp | CopyOp | WaitOp | ReleaseOp) for op in block.walk())
+            self._stepwise[block] = is_outer or on_ring
         return self._stepwise[block]
 
     @contextmanager

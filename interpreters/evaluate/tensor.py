@@ -15,6 +15,7 @@ from deplodock.dialects import tensor
 from deplodock.dialects.tensor import element_of, shape_of, tensor_of
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space
+from deplodock.interpreters.evaluate.scan import tensor_scan
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
 
@@ -97,6 +98,7 @@ HANDLERS: dict[type[Operation], Handler] = {
     ConstantOp: _constant,
     tensor.ElementwiseOp: _elementwise,
     tensor.ReduceOp: _reduce,
+    tensor.ScanOp: tensor_scan,
     tensor.IndexMapOp: _index_map,
     tensor.IotaOp: _iota,
     tensor.GatherOp: _gather,

@@ -6,18 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.operations import ancestors
-from deplodock.dialects import tile
+from deplodock.dialects import loop, tile
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate import tile_contract, tile_ring
 from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
+from deplodock.interpreters.evaluate.scan import leading
 from deplodock.interpreters.evaluate.tile_contract import taken
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import scalar_value
-from deplodock.interpreters.values import Array
 
 
 def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
@@ -38,6 +37,8 @@ def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
 def _whole_axes(op: Operation) -> Sequence[SSAValue]:
     """The axes of which an operation needs all points at once."""
     match op:
+        case loop.ScanOp():
+            return op.axes
         case tile.CombineOp() | tile.ContractOp():
             return [*op.axes, *op.moved]
         case tile.KeepOp():
@@ -70,22 +71,11 @@ def _combine(machine: Machine, op: tile.CombineOp, space: Space) -> None:
         for identity, value in zip(op.identities, op.outputs, strict=True)
     ]
     values = [
-        _leading(machine.array(value), identity, axes, space)
+        leading(machine.array(value), identity, axes, space)
         for value, identity in zip(op.inputs, identities, strict=True)
     ]
     for value, result in zip(op.outputs, machine.fold(op.combiner, identities, values), strict=True):
         machine.values[value] = taken(machine, op.at, result.reshape(_uniform(result.shape, axes)), space)
-
-
-def _leading(value: Array, identity: Array, axes: Sequence[int], space: Space) -> Array:
-    """The value with the identity at inactive points and all points of `axes`, in their order, in front."""
-    if space.active is not None:
-        value = np.where(space.active, value, identity)
-    shape = [1] * (space.rank - value.ndim) + list(value.shape)
-    value = value.reshape(shape)
-    full = [space.extents[space.rank - 1 - axis] if axis in axes else n for axis, n in enumerate(shape)]
-    moved = np.moveaxis(np.broadcast_to(value, full), axes, range(len(axes)))
-    return moved.reshape(-1, *moved.shape[len(axes) :])
 
 
 def _uniform(shape: Sequence[int], axes: Sequence[int]) -> list[int]:

@@ -22,6 +22,7 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, ThreadBuilder
@@ -59,6 +60,8 @@ class Emitter(ThreadBuilder):
         """What stands for an axis or loop variable of the launch, here and now."""
         self.conditions: list[Condition] = []
         """The activity conditions in force that no branch has checked."""
+        self.carries: dict[loop.ScanOp, list[Array]] = {}
+        """What the scans of the loops around have folded in the iterations before this one."""
         self.workspaces: dict[tile.CombineOp, Workspace] = {}
         """The memory of the combines over block axes."""
         self.folded = {axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes}
@@ -189,7 +192,7 @@ class Emitter(ThreadBuilder):
             self.block.add_op(op.clone(mapping))
         raise AssertionError("a combiner yields")
 
-    def accumulators(self, op: loop.ReduceOp | tile.CombineOp, axes: Sequence[SSAValue] | None = None) -> list[Array]:
+    def accumulators(self, op: loop.ReduceOp | AxisFold, axes: Sequence[SSAValue] | None = None) -> list[Array]:
         """Allocate what a fold's values are folded into, set to its identities, along these axes or those of each."""
         arrays = [
             self.register(result.type, self.axes_of([result]) if axes is None else axes, result.name_hint)

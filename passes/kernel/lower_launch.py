@@ -19,6 +19,7 @@ from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.padding import adds_zero
 from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, summed_products, yields_inner_reduction
 from deplodock.dialects import loop, tile
+from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, never_fails
@@ -26,6 +27,7 @@ from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_access import lower_keep, lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
 from deplodock.passes.kernel.lower_contract import lower_contract
+from deplodock.passes.kernel.lower_scan import lower_scan, start_scans
 from deplodock.passes.kernel.lower_stage import lower_stage
 
 
@@ -97,7 +99,7 @@ def _is_scalar(op: Operation) -> bool:
         return tile.memory_of(op.source) is Memory.REGISTER
     if isinstance(op, loop.YieldOp):
         return not yields_inner_reduction(op)
-    is_collective = isinstance(op, tile.CombineOp | tile.ContractOp | tile.KeepOp)
+    is_collective = isinstance(op, AxisFold | tile.ContractOp | tile.KeepOp)
     return is_arithmetic(op) or (is_side_effect_free(op) and not op.regions and not is_collective)
 
 
@@ -120,6 +122,8 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             _lower_reduce(emitter, op, fold)
         case tile.CombineOp():
             lower_combine(emitter, op)
+        case loop.ScanOp():
+            lower_scan(emitter, op)
         case tile.ContractOp():
             _lower_contract(emitter, op, fold)
         case tile.KeepOp():
@@ -318,6 +322,7 @@ def _enter_loop(emitter: Emitter, op: loop.LoopLike) -> None:
 
 def _lower_for(emitter: Emitter, op: loop.ForOp) -> None:
     outer = emitter.block
+    start_scans(emitter, op)
     _enter_loop(emitter, op)
     lower_body(emitter, op.body.block)
     emitter.block = outer

@@ -9,10 +9,10 @@ from typing import cast
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, form_of, to_map
-from deplodock.analysis.shape.fusion import Demand, Operands, TensorOp, long_axes, splat_of
+from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of, to_map
+from deplodock.analysis.shape.fusion import Course, Demand, Operands, TensorOp, long_axes, splat_of
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
@@ -31,6 +31,7 @@ from deplodock.dialects.tensor import (
     IndexMapOp,
     IotaOp,
     ReduceOp,
+    ScanOp,
     element_of,
     shape_of,
 )
@@ -110,6 +111,11 @@ class Needs:
         axes = [inner.iv for inner in self._loops(op, index)] if isinstance(op, ReduceOp) else []
         return self.demand.operands(op, index, axes)
 
+    def course(self) -> Course | None:
+        """The course of the first scan, or None."""
+        points = [(op, index) for op, indices in self.indices.items() if isinstance(op, ScanOp) for index in indices]
+        return next(filter(None, (Course.of(op, index) for op, index in points)), None)
+
     def in_order(self, ops: Sequence[Operation]) -> list[tuple[TensorOp, Index]]:
         """The elements of operations in the order of these, but what a reduction does not need comes after it.
 
@@ -139,15 +145,19 @@ class Needs:
         return self.reductions[op, index]
 
 
-def _new_reduce(op: ReduceOp, extent: int) -> loop.ReduceOp:
+def _combiner(op: ReduceOp | ScanOp) -> Region:
     combiner = op.combiner.clone()
     terminator = combiner.block.last_op
     assert terminator is not None
     combiner.block.add_op(loop.YieldOp(*terminator.operands))
     terminator.detach()
     terminator.erase()
+    return combiner
+
+
+def _new_reduce(op: ReduceOp, extent: int) -> loop.ReduceOp:
     template = new_loop(extent)
-    made = loop.ReduceOp(template.bound.data, template.detach_region(template.body), op.identities, combiner)
+    made = loop.ReduceOp(template.bound.data, template.detach_region(template.body), op.identities, _combiner(op))
     made.location = op.location
     return made
 
@@ -163,19 +173,25 @@ class Scope:
 class NestBuilder:
     """One loop nest: the loops over the space of its largest output, and every output that has a place in them.
 
-    A value is computed in the outermost scope where its axes are there. The loops that no reduction or smaller output
+    A value is computed in the outermost scope where its axes are there. The axis that scans run along is the innermost,
+    in their direction. The loops that no reduction or smaller output
     separates form one scope, so that free loops stay perfectly nested.
     """
 
     def __init__(self, demand: Demand, buffers: Mapping[SSAValue, SSAValue], targets: Sequence[Destination]) -> None:
-        main = max(targets, key=lambda target: _size(target.value))
+        main = _main(targets)
         value = main.value
         self._needs = Needs(demand)
         self._loops = [new_loop(extent) for extent in shape_of(value) if extent != 1]
         ivs = iter([free.iv for free in self._loops])
         index = tuple(ZERO if extent == 1 else Linear.of(next(ivs)) for extent in shape_of(value))
-        self.outputs = [Output(main, index)]
         self._needs.add(value, index)
+        self._course = self._needs.course()
+        if self._course is not None and self._course.backwards:
+            index = _turned(index, self._course.axis)
+            self._needs = Needs(demand)
+            self._needs.add(value, index)
+        self.outputs = [Output(main, index)]
         self._place_others([target for target in targets if target is not main])
         self._buffers = buffers
         self._values: dict[tuple[SSAValue, Index], SSAValue] = {}
@@ -195,7 +211,8 @@ class NestBuilder:
             for axis in axes_in(index):
                 if axis in uses:
                     uses[axis] += 1
-        self._loops.sort(key=lambda free: -uses[free.iv])
+        along = None if self._course is None else self._course.axis
+        self._loops.sort(key=lambda free: (free.iv is along, -uses[free.iv]))
         for target, index in found:
             if index is None or len(axes_in(index)) == len(axes):
                 continue
@@ -274,6 +291,8 @@ class NestBuilder:
                 results = self._apply(op, index, scope.block, constants)
             case ReduceOp():
                 results = self._fold(op, index, scope.block)
+            case ScanOp():
+                results = self._scan(op, index, scope.block, constants)
             case IotaOp():
                 results = [self._count(op, index, scope.block, constants)]
             case GatherOp():
@@ -312,6 +331,21 @@ class NestBuilder:
             for tensor, value in zip(op.outputs, values, strict=True):
                 value.name_hint = tensor.name_hint or "acc"
         return values
+
+    def _scan(self, op: ScanOp, index: Index, block: Block, constants: Constants) -> Sequence[SSAValue]:
+        """Place a scan along its loop; one element is its only prefix."""
+        values = [self._read(value, inner) for value, inner in self._needs.operands(op, index)]
+        if shape_of(op.inputs[0])[op.dim.value.data] == 1:
+            return [constants.of(identity, None) for identity in op.identities] if op.exclusive else values
+        course = Course.of(op, index)
+        if course is None or course.backwards or course.axis is not self._loops[-1].iv:
+            raise failure(op, "the scans of a kernel run along one axis of its largest output, in one direction")
+        made = loop.ScanOp(values, [course.axis], op.identities, _combiner(op), exclusive=bool(op.exclusive))
+        made.location = op.location
+        block.add_op(made)
+        for tensor, value in zip(op.outputs, made.outputs, strict=True):
+            value.name_hint = tensor.name_hint or "acc"
+        return made.outputs
 
     def _count(self, op: IotaOp, index: Index, block: Block, constants: Constants) -> SSAValue:
         """The coordinate of an index along a dimension as a number."""
@@ -365,6 +399,32 @@ class NestBuilder:
             self._scope(index).block.add_op(load)
             self._values[value, index] = load.result
         return self._values[value, index]
+
+
+def _main(targets: Sequence[Destination]) -> Destination:
+    """The largest output; of several, one that a scan is computed for."""
+    largest = max(_size(target.value) for target in targets)
+    found = [target for target in targets if _size(target.value) == largest]
+    return found[0] if len(found) == 1 else next((target for target in found if _is_scanned(target.value)), found[0])
+
+
+def _is_scanned(value: SSAValue) -> bool:
+    """Whether a value is computed from a scan."""
+    pending, seen = [value], set[SSAValue]()
+    while pending:
+        op = pending.pop().owner
+        if isinstance(op, ScanOp):
+            return True
+        found = [operand for operand in op.operands if operand not in seen] if isinstance(op, Operation) else []
+        seen.update(found)
+        pending += found
+    return False
+
+
+def _turned(index: Index, axis: SSAValue) -> Index:
+    """The index with the coordinates of an axis in the opposite order."""
+    forms = {axis: -Linear.of(axis) + (extent_or_one(axis) - 1)}
+    return tuple(substitute(form, forms) for form in index)
 
 
 def _size(value: SSAValue) -> tuple[int, int]:

@@ -99,6 +99,8 @@ class _Skipping:
         around = store.parent_op()
         if not isinstance(around, loop.ForOp) or sum(isinstance(op, loop.StoreOp) for op in around.walk()) > 1:
             return False
+        if any(isinstance(op, loop.ScanOp) for op in around.walk()):
+            return False  # What it scans counts for elements that are read.
         subscripts = subscripts_of(store)
         read = [list(_conditions(load)) for load in self.buffers.readers(store.destination)]
         for expr in read[0] if read else ():

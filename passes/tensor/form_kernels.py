@@ -12,6 +12,8 @@ it. A kernel keeps to these limits:
 
 * its reductions all leave the same axes free, the rows, and each is computed once for a row, never in the loop of
   another reduction;
+* its scans run along one axis, in one direction, none of its reductions leaves that axis free, and it has no
+  contraction then;
 * it holds one contraction, or several that share a factor and run through the same k;
 * its outputs have all the axes of its space or the rows;
 * a concat is stored, its parts computed in place, and what a gather reads is in memory;
@@ -42,7 +44,7 @@ from xdsl.rewriter import Rewriter
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.shape.fusion import TensorOp
-from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, YieldOp, tensor_of
+from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, ScanOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
 from deplodock.passes.locations import location_of
@@ -193,6 +195,8 @@ def _kind(group: Group) -> str:
         return "matmul"
     if any(isinstance(op, ReduceOp) for op in group.indices):
         return "reduce"
+    if any(isinstance(op, ScanOp) for op in group.indices):
+        return "scan"
     if any(isinstance(op, ElementwiseOp) for op in group.indices):
         return "elementwise"
     if group.parts:

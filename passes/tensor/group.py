@@ -14,7 +14,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
 from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
 from deplodock.analysis.machine.targets import OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
-from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of, long_axes
+from deplodock.analysis.shape.fusion import Course, Demand, TensorOp, bytes_of, long_axes
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
@@ -25,7 +25,7 @@ from deplodock.analysis.shape.fusion_index import (
     walked_axes,
 )
 from deplodock.dialects.engines import engine
-from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, element_of, shape_of
+from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, ScanOp, element_of, shape_of
 from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, THREAD_VALUES, WARPS
 
 MAX_INDICES = 8
@@ -68,6 +68,8 @@ class Group:
     instructions: int = 0
     reduction_axes: dict[Operation, tuple[SSAValue, ...]] = field(default_factory=dict[Operation, tuple[SSAValue, ...]])
     contractions: tuple[ReduceOp, ...] = ()
+    course: Course | None = None
+    """That of its scans."""
     parts: tuple[Index, ...] = ()
     refusals: list[str] = field(default_factory=list[str])
 
@@ -89,6 +91,8 @@ class Group:
         """Compute `op` at `indices` (one, where it is a reduction)."""
         if isinstance(op, ReduceOp):
             self._add_reduction(op, indices[0], demand)
+        if isinstance(op, ScanOp):
+            self.course = self.course or Course.of(op, indices[0])
         self.indices[op] = list(indices)
         for result in op.results:
             self.reads.pop(result, None)
@@ -206,7 +210,31 @@ class Group:
             return f"the kernel would have more than {MAX_INSTRUCTIONS} instructions for an element"
         if isinstance(op, ConcatOp):
             return "its parts are stored side by side"
+        if isinstance(op, ScanOp):
+            return self._scan_refusal(op, indices)
         return self._reduction_refusal(op, indices, demand) if isinstance(op, ReduceOp) else None
+
+    def _scan_refusal(self, op: ScanOp, indices: Sequence[Index]) -> str | None:
+        if len(indices) > 1:
+            return "the kernel needs the scan at several indices and would compute it again"
+        course = Course.of(op, indices[0])
+        if course is None and shape_of(op.inputs[0])[op.dim.value.data] != 1:
+            return "the kernel needs the scan along a part of an axis"
+        if self.parts or frozenset(axes_in(indices[0])) != frozenset(self.axes):
+            return "the kernel has not the axes of the scan"
+        return self.course_refusal(course)
+
+    def course_refusal(self, course: Course | None) -> str | None:
+        """Why a scan of this course cannot be in the kernel with what is there, or None."""
+        if course is None:
+            return None
+        if self.course not in (None, course):
+            return "the scans of a kernel run along one axis, in one direction"
+        if self.contractions:
+            return "a kernel with a contraction has no scans"
+        if self.rows is not None and course.axis in self.rows:
+            return "it runs along the rows of the kernel"
+        return None
 
     def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index], demand: Demand) -> str | None:
         if self.parts:
@@ -220,7 +248,12 @@ class Group:
             return "the kernel needs the reduction along a part of an axis and would compute it again"
         if self.rows is not None and self.rows != frozenset(rows):
             return "its free dimensions are not the rows of the kernel"
-        if self.contractions and demand.contracts(op):
+        is_product = demand.contracts(op)
+        if self.course is not None and is_product:
+            return "a kernel with scans has no contraction"
+        if self.course is not None and self.course.axis in rows:
+            return "the kernel has scans along a free dimension of it"
+        if self.contractions and is_product:
             return self._contraction_refusal(op, indices[0], demand)
         return None
 
@@ -256,6 +289,10 @@ class Group:
         if len(axes_in(index)) < len(self.axes):
             self.rows = frozenset(axes_in(index))
 
+    def course_along(self, values: Mapping[SSAValue, SSAValue]) -> Course | None:
+        """The course of its scans in a kernel whose axes are `values` for these."""
+        return None if self.course is None else replace(self.course, axis=values[self.course.axis])
+
     def absorb(self, other: Group, values: Mapping[SSAValue, SSAValue]) -> None:
         """Take over all operations of `other`, whose axes become the axes `values`."""
         forms = {axis: Linear.of(value) for axis, value in values.items()}
@@ -276,6 +313,7 @@ class Group:
         if self.rows is None and len(values) < len(self.axes):
             self.rows = frozenset(values.values())
         self.contractions = self.contractions or other.contractions
+        self.course = self.course or other.course_along(values)
         self.refusals += other.refusals
         for value, indices in other.reads.items():
             self.reads.setdefault(value, {}).update(dict.fromkeys(map(moved, indices)))

@@ -175,7 +175,9 @@ class Grouping:
             rows = image
         if image not in (frozenset(base.axes), rows):
             return None
-        if _too_large(base, other) or self._reaches(base, other) or self._reaches(other, base):
+        if _scans_clash(base, other, values, rows) or _too_large(base, other):
+            return None
+        if self._reaches(base, other) or self._reaches(other, base):
             return None
         return values
 
@@ -193,6 +195,15 @@ class Grouping:
                 pending += [v for v in outputs if v not in seen]
                 seen.update(outputs)
         return False
+
+
+def _scans_clash(base: Group, other: Group, values: dict[SSAValue, SSAValue], rows: frozenset[SSAValue] | None) -> bool:
+    """Whether two kernels, of which one has axes that are `values` in the other, have scans that keep them apart."""
+    moved = other.course_along(values)
+    if moved is not None and (len(values) < len(base.axes) or base.course_refusal(moved) is not None):
+        return True
+    course = moved or base.course
+    return course is not None and (bool(other.contractions) or course.axis in (rows or ()))
 
 
 def _too_large(base: Group, other: Group) -> bool:

@@ -11,8 +11,8 @@
 
 Every loop that stands directly in the launch is distributed over the same threads, reductions and loops that write
 alike, so that rows that are read several times are read by the same thread. `vector` consecutive elements belong to one
-thread. `keep=loops` leaves strided loops; `keep=axes` makes the rest of the row a register axis too, so that no loop
-remains and equal reads merge.
+thread. A scan runs along the loop that is left and the new axes, `along (%i, %t, %v)`. `keep=loops` leaves strided
+loops; `keep=axes` makes the rest of the row a register axis too, so that no loop remains and equal reads merge.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _rows(launch: tile.LaunchOp) -> list[loop.LoopLike]:
     rows = nest.row_loops()
     if any(isinstance(op, tile.CombineOp) for op in launch.body.block.ops):
         raise Skip("the rows are shared by threads already")
-    if not nest.reductions():
-        raise Skip("no reduction stands in the launch")
+    if not nest.folds():
+        raise Skip("no reduction or scan stands in the launch")
     if contraction_of(launch) is not None:
         raise Skip("the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those")
     if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):

@@ -16,6 +16,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.shape.roles import shares_accumulator
+from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 
@@ -203,13 +204,16 @@ def recompute(
 ) -> loop.IndexOp:
     """Replace a coordinate by a sum of parts times strides, at the start of `block`; from `limit` on it is inactive.
 
-    Returns what replaces it.
+    Scans along the coordinate then run along the parts, of which the first has the longest stride. Returns what
+    replaces it.
     """
     total = AffineExpr.dimension(0) * parts[0][1]
     for i, (_, stride) in enumerate(parts[1:], start=1):
         total = total + AffineExpr.dimension(i) * stride
     index = loop.IndexOp(AffineMap(len(parts), 0, (total,)), [value for value, _ in parts])
     index.result.name_hint = old.name_hint
+    for scan in scans_along(old):
+        scan.run_along([axis for at in scan.axes for axis in ([value for value, _ in parts] if at is old else [at])])
     old.replace_all_uses_with(index.result)
     added: list[Operation] = [index] if limit is None else [index, _below(index.result, limit)]
     Rewriter.insert_op(added, InsertPoint.at_start(block))

@@ -17,6 +17,7 @@ from deplodock.analysis.affine.linear import extent_or_one, known_points, subscr
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import yields_inner_reduction
 from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding
 
 FUNCTION = 8
@@ -51,7 +52,7 @@ class Instructions:
                 return self._of_access(op.destination, op, self._axes(op.indices))
             case loop.YieldOp():
                 return self._of_yield(op)
-            case tile.CombineOp():
+            case AxisFold():
                 return known_points(self._axes(op.inputs))
             case _ if op.has_trait(ConstantLike) or _is_fused(op):
                 return 0

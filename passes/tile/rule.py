@@ -24,6 +24,7 @@ from deplodock.analysis.shape.labels import labels
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import tile
+from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Memory
 from deplodock.passes import pipeline, remarks
 from deplodock.passes.options import Kind, OptionsPass
@@ -170,8 +171,8 @@ def shared_slabs(launch: tile.LaunchOp) -> list[tile.StageOp]:
 
 
 def folded(launch: tile.LaunchOp) -> list[SSAValue]:
-    """The axes that some combine of the launch folds, which no rule may split."""
-    return [axis for op in launch.body.walk() if isinstance(op, tile.CombineOp) for axis in op.axes]
+    """The axes that some combine or scan of the launch folds, which no rule may split."""
+    return [axis for op in launch.body.walk() if isinstance(op, AxisFold) for axis in op.axes]
 
 
 def _steps(rule: Rule, function: func.FuncOp, given: Options) -> Schedule:

@@ -9,9 +9,9 @@
 
 Nests that stand side by side and share no reduction become a launch each. Within a launch, a loop is lifted when it is
 alone in its body but for reads and scalars: lifting one of two siblings would run the other once for each of its
-coordinates. Siblings of one extent are lifted together. A loop that writes what is read before it stays, as no point of
-a launch waits for the reads of the others. A kernel without an outer free loop, such as a whole-tensor reduction,
-becomes a launch without axes.
+coordinates. Siblings of one extent are lifted together. A loop that a scan runs along stays. A loop that writes what is
+read before it stays, as no point of a launch waits for the reads of the others. A kernel without an outer free loop,
+such as a whole-tensor reduction, becomes a launch without axes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.nest import launch_bodies, launches
+from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis
@@ -107,6 +108,8 @@ def _liftable(launch: tile.LaunchOp) -> list[loop.ForOp]:
     loops = [op for op in block.ops if isinstance(op, loop.ForOp)]
     others = [op for op in block.ops if not isinstance(op, loop.ForOp)]
     if not loops or any(op.regions or not only_reads(op) for op in others):
+        return []
+    if any(scans_along(op.iv) for op in loops):
         return []
     alike = all((op.bound, *op.bound_operands) == (loops[0].bound, *loops[0].bound_operands) for op in loops)
     if len(loops) > 1 and (not alike or any(wheres(op.body.block) for op in loops)):

@@ -7,12 +7,11 @@ from math import prod
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import i1
-from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.elements import ui8
 from deplodock.dialects.shapes import wrap_dims
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.tensors import Tensor, sqrt, where
+from deplodock.passes.torch.tensors import Tensor, sqrt
 
 Dims: TypeAlias = int | tuple[int, ...] | None
 
@@ -69,15 +68,11 @@ def variance(
 
 @lowers("cumsum", "cumprod")
 def cumulative(self: Tensor, name: str, dim: int) -> Tensor:
-    """Each element is a sum or product of its own: `sum(x[j] for j <= i)`, which takes the square of the extent."""
+    """`sum(x[j] for j <= i)` or the product, in one pass over the elements."""
     if not self.shape:
         return self
-    rank, (dim,) = self.rank, wrap_dims([dim], self.rank)
-    shape = (*self.shape, self.shape[dim])
-    addends = self.read([AffineExpr.dimension(rank if d == dim else d) for d in range(rank)], shape)
-    counts = self.build.iota(rank, shape) <= self.build.iota(dim, shape)
-    operation, neutral = ("add", 0) if name == "cumsum" else ("mul", 1)
-    return where(counts, addends, neutral).reduce(operation, [rank], name)
+    (dim,) = wrap_dims([dim], self.rank)
+    return self.scan("add" if name == "cumsum" else "mul", dim, name)
 
 
 def squared_deviations(x: Tensor, mean: Tensor, dims: Sequence[int]) -> Tensor:

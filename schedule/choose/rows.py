@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 
-from deplodock.analysis.access.alignment import address, aligned_width, element_bytes
+from deplodock.analysis.access.alignment import address, element_bytes, lanes_along
 from deplodock.analysis.affine.linear import Linear, subscripts_of
-from deplodock.analysis.machine.targets import REGISTER_BYTES, WARP
+from deplodock.analysis.machine.targets import ACCESS_BYTES, REGISTER_BYTES, WARP
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import row_chain
@@ -19,14 +20,15 @@ from deplodock.schedule.choose.sizes import CTA_THREADS, ROW_VALUES, THREAD_VALU
 
 
 def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
-    """Threads and vector for a kernel that reduces rows along contiguous memory, or None if it does not.
+    """Threads and vector for a kernel that reduces or scans rows along contiguous memory, or None if it does not.
 
     The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
     has about `THREAD_VALUES` values; more only where each would hold over `ROW_VALUES`. Masked rows get the fewest
-    threads that can hold one, so that they skip more steps of which the mask leaves nothing. Where a row has
-    several loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
+    threads that can hold one, so that they skip more steps of which the mask leaves nothing. Rows that are scanned get
+    at most `CTA_THREADS`, as each thread folds the totals of all warps. Where a row has several loops, the innermost
+    walks memory, and the threads that it leaves of a CTA share the outermost.
     """
-    chains = [row_chain(op) for op in nest.reductions()]
+    chains = [row_chain(op) for op in nest.folds()]
     if not chains or any(op.trips is None for chain in chains for op in chain):
         return None
     extent = max(chain[-1].trips or 0 for chain in chains)
@@ -36,7 +38,8 @@ def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     rows = [row_chain(op)[-1] for op in nest.row_loops() if op.trips is not None]
     size = max((element_bytes(type.element_type) for op in rows for type, _ in _accesses(op)), default=REGISTER_BYTES)
     row = -(-extent * size // REGISTER_BYTES)
-    threads, most = WARP, target.fact("threads_per_block")
+    is_scanned = any(isinstance(op, loop.ScanOp) for each in nest.folds() for op in each.body.walk())
+    threads, most = WARP, CTA_THREADS if is_scanned else target.fact("threads_per_block")
     values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
     while threads < most and row > threads * (values if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
@@ -70,13 +73,16 @@ def _accesses(op: loop.LoopLike) -> list[tuple[MemRefType[Attribute], Sequence[L
 
 
 def _walks_memory(op: loop.LoopLike) -> bool:
-    """Whether a loop's accesses step through contiguous memory, or it has none."""
-    return all(address(type, forms).coefficient(op.iv) == 1 for type, forms in _accesses(op))
+    """Whether a loop's accesses step through contiguous memory, forwards or backwards, or it has none."""
+    return all(abs(address(type, forms).coefficient(op.iv)) == 1 for type, forms in _accesses(op))
 
 
 def _row_width(op: loop.LoopLike) -> int:
     """The widest access that suits all accesses of a loop along its variable; 1 where an inner bound depends on it."""
     if varying_bound(op) is not None:
         return 1
-    widths = [aligned_width(type, forms, op.iv, op.trips or 1) for type, forms in _accesses(op)]
+    widths = [
+        len(lanes_along(type, forms, op.iv, gcd(op.trips or 1, ACCESS_BYTES // element_bytes(type.element_type))))
+        for type, forms in _accesses(op)
+    ]
     return min(widths, default=VECTOR)

@@ -33,6 +33,7 @@ ROLES = """kernel.func @g() blocks(%b = 1) threads(%a = 64) {
 OPERATIONS = {
     "tensor_ext.elementwise": ("%r = tensor_ext.elementwise {math.exp} %t : tensor<8xf32>", ()),
     "tensor_ext.reduce": ("%r = tensor_ext.reduce {arith.addf} %t dims [0] : tensor<8xf32> -> tensor<f32>", ()),
+    "tensor_ext.scan": ("%r = tensor_ext.scan {arith.addf} %t dim 0 : tensor<8xf32>", ()),
     "tensor_ext.index_map": (
         "%r = tensor_ext.index_map %t affine_map<(d0) -> (d0)> : tensor<8xf32> -> tensor<8xf32>",
         (),
@@ -62,6 +63,7 @@ OPERATIONS = {
         }""",
         ("read x",),
     ),
+    "loop.scan": ("loop.for %k = 0 to 8 {\n %r = loop.scan {arith.addf} %v along (%k) : f32\n }", ("read k",)),
     "loop.index": ("%r = loop.index [%i + 1]", ()),
     "loop.where": ("loop.where %i < 4", ("alloc x",)),
     "loop.guard": ("loop.guard where (%i < 4) {\n loop.store %v, %x[0] : memref<8xf32>\n }", ("write x",)),
@@ -255,12 +257,14 @@ def test_what_an_operation_needs_depends_on_its_form(context: Context, body: str
 UNUSED_DIE = [
     "tensor_ext.elementwise",
     "tensor_ext.reduce",
+    "tensor_ext.scan",
     "tensor_ext.index_map",
     "tensor_ext.iota",
     "tensor_ext.gather",
     "tensor_ext.concat",
     "tensor_ext.kernel",
     "loop.reduce",
+    "loop.scan",
     "loop.index",
     "loop.inside",
     "loop.load",

@@ -693,3 +693,33 @@ func.func @f(%i: index) {
   }) : (index) -> ()
   func.return
 }
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: loop.scan: scan runs along variables of loops around it and axes of its launch only
+func.func @f(%v: f32, %k: index) {
+  %0 = loop.scan {arith.addf} %v along (%k) : f32
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: loop.scan: scan folds over one or more distinct axes
+func.func @f(%v: f32) {
+  loop.for %k = 0 to 8 {
+    %0 = loop.scan {arith.addf} %v along (%k, %k) : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: loop.scan: the combiner must take the accumulators, then the values: (f32, f32)
+func.func @f(%v: f32) {
+  loop.for %k = 0 to 8 {
+    %0 = loop.scan %v along (%k) : f32 combine (%a: f32) identity [0.0 : f32] {
+      loop.yield %a : f32
+    }
+  }
+  func.return
+}

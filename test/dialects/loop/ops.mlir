@@ -216,3 +216,25 @@ func.func @generic(%a: index, %b: index) {
   }) : (index, index) -> ()
   func.return
 }
+
+// CHECK-LABEL: func.func @scan
+func.func @scan(%x: memref<4x8xf32>, %n: memref<8xi64>) {
+  loop.for %i = 0 to 4 {
+    loop.for %k = 0 to 8 {
+      // CHECK: %v = loop.load
+      %v = loop.load %x[%i, %k] : memref<4x8xf32>
+      // CHECK-NEXT: %s = loop.scan {arith.addf} %v along (%k) : f32
+      %s = loop.scan {arith.addf} %v along (%k) : f32
+      // CHECK-NEXT: %b = loop.scan {arith.mulf} %s along (%i, %k) exclusive {tag} : f32
+      %b = loop.scan {arith.mulf} %s along (%i, %k) exclusive {tag} : f32
+      // CHECK-NEXT: %w = loop.load
+      %w = loop.load %n[%k] : memref<8xi64>
+      // CHECK-NEXT: %p, %q = loop.scan %v, %w along (%k) : f32, i64 combine (%a: f32, %c: i64, %d: f32, %e: i64) identity [0.{{0*e.00|0}} : f32, 0 : i64] {
+      // CHECK-NEXT:   loop.yield %d, %e : f32, i64
+      %p, %q = loop.scan %v, %w along (%k) : f32, i64 combine (%a: f32, %c: i64, %d: f32, %e: i64) identity [0.0 : f32, 0 : i64] {
+        loop.yield %d, %e : f32, i64
+      }
+    }
+  }
+  func.return
+}

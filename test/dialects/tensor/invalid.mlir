@@ -485,3 +485,38 @@ func.func @f(%x: tensor<4xf32>) {
   }) : (tensor<4xf32>) -> tensor<8xf32>
   func.return
 }
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tensor_ext.scan: dim must be below the rank 1, got 1
+func.func @f(%x: tensor<4xf32>) {
+  %0 = tensor_ext.scan {arith.addf} %x dim 1 : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tensor_ext.scan: scan operands must have one shape, got tensor<4xf32> and tensor<5xf32>
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  %0, %1 = tensor_ext.scan {arith.addf, arith.addf} %x, %y dim 0 : tensor<4xf32>, tensor<5xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tensor_ext.scan: scan gives one result for each operand, of the operand's type
+func.func @f(%x: tensor<4xf32>) {
+  %0 = "tensor_ext.scan"(%x) <{dim = 0 : i64, identities = [0.0 : f32]}> ({
+  ^bb0(%a: f32, %b: f32):
+    tensor_ext.yield %a : f32
+  }) : (tensor<4xf32>) -> tensor<f32>
+  func.return
+}
+
+// -----
+
+// CHECK: no identity is known for {arith.subf} on (f32); write `combine (..) identity [..] {..}`
+func.func @f(%x: tensor<4xf32>) {
+  %0 = tensor_ext.scan {arith.subf} %x dim 0 : tensor<4xf32>
+  func.return
+}

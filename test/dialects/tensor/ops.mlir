@@ -147,3 +147,19 @@ func.func @generic(%x: tensor<4x8xf32>) {
   }) : (tensor<4x8xf32>) -> tensor<8xf32>
   func.return
 }
+
+// CHECK-LABEL: func.func @scan
+func.func @scan(%x: tensor<4x8xf32>, %n: tensor<4x8xi64>) {
+  // CHECK-NEXT: %sums = tensor_ext.scan {arith.addf} %x dim 1 : tensor<4x8xf32>
+  %sums = tensor_ext.scan {arith.addf} %x dim 1 : tensor<4x8xf32>
+  // CHECK-NEXT: %before = tensor_ext.scan {arith.addi} %n dim 0 exclusive reverse attributes {tag} : tensor<4x8xi64>
+  %before = tensor_ext.scan {arith.addi} %n dim 0 exclusive reverse attributes {tag} : tensor<4x8xi64>
+  // CHECK-NEXT: %s, %m = tensor_ext.scan {arith.addf, arith.minsi} %x, %n dim 1 reverse : tensor<4x8xf32>, tensor<4x8xi64>
+  %s, %m = tensor_ext.scan {arith.addf, arith.minsi} %x, %n dim 1 reverse : tensor<4x8xf32>, tensor<4x8xi64>
+  // CHECK-NEXT: %last = tensor_ext.scan %x dim 0 : tensor<4x8xf32> combine (%a: f32, %b: f32) identity [0.{{0*e.00|0}} : f32] {
+  // CHECK-NEXT:   tensor_ext.yield %b : f32
+  %last = tensor_ext.scan %x dim 0 : tensor<4x8xf32> combine (%a: f32, %b: f32) identity [0.0 : f32] {
+    tensor_ext.yield %b : f32
+  }
+  func.return
+}

@@ -244,7 +244,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: combine folds over one or more distinct launch axes
+// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: combine folds over one or more distinct axes
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   tile.launch (%t = 8 : thread) {
     %0 = tile.combine {arith.addf} %v over () : f32
@@ -254,7 +254,7 @@ func.func @f(%x: memref<8x8xf32>, %v: f32) {
 
 // -----
 
-// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: combine folds over one or more distinct launch axes
+// CHECK: invalid.mlir:[[# @LINE + 3]]:5: error: tile.combine: combine folds over one or more distinct axes
 func.func @f(%x: memref<8x8xf32>, %v: f32) {
   tile.launch (%t = 8 : thread) {
     %0 = tile.combine {arith.addf} %v over (%t, %t) : f32

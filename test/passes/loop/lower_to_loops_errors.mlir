@@ -70,3 +70,15 @@ func.func @gather(%x: tensor<4xf32>, %i: tensor<2xi64>) -> tensor<2xf32> {
 func.func @dynamic(%x: tensor<?xf32>) -> tensor<?xf32> {
   func.return %x : tensor<?xf32>
 }
+
+// -----
+
+// CHECK: tensor_ext.scan: the scans of a kernel run along one axis of its largest output, in one direction
+func.func @across(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = tensor_ext.kernel @k(%x0 = %x : tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %a = tensor_ext.scan {arith.addf} %x0 dim 0 : tensor<4x8xf32>
+    %b = tensor_ext.scan {arith.addf} %a dim 1 : tensor<4x8xf32>
+    tensor_ext.yield %b : tensor<4x8xf32>
+  }
+  func.return %0 : tensor<4x8xf32>
+}

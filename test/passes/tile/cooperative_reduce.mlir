@@ -5,7 +5,7 @@
 // RUN: not deplodock-opt %s -p 'tileify,cooperative-reduce{keep=some}' 2>&1 | filecheck %s --check-prefix=WORD
 // RUN: not deplodock-opt %s -p 'cooperative-reduce{threads=32}' 2>&1 | filecheck %s --check-prefix=NONE
 
-// SKIP:      cooperative_reduce skipped at @free: no reduction stands in the launch
+// SKIP:      cooperative_reduce skipped at @free: no reduction or scan stands in the launch
 // SKIP-NEXT: cooperative_reduce skipped at @contraction: the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those
 // SKIP-NEXT: cooperative_reduce skipped at @ragged: the bound of the loop over %k is not constant
 // SKIP-NEXT: cooperative_reduce skipped at @prefix: the bound of the loop over %k varies along the row, so the registers of a thread cannot run it together; give vector=1 and keep=loops
