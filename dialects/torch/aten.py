@@ -209,6 +209,9 @@ _TABLE = (
     ),
     (TypeRule.SAME, NUMBER, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
     (TypeRule.SAME, NUMBER, "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
+    (TypeRule.SAME, ANY, "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"),
+    (TypeRule.SAME, ANY, "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"),
+    (TypeRule.SAME, FLOAT, "logcumsumexp(Tensor self, int dim) -> Tensor"),
     (
         TypeRule.SAME,
         NUMBER,

@@ -8,13 +8,13 @@ every number, and equal elements keep their order, as in `torch.sort(stable=True
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, nan
+from math import nan
 from typing import Any
 
 import torch
 
 from deplodock.frontend.decompositions.checks import check, check_index
-from deplodock.frontend.decompositions.rows import back, largest, last, positions, same, smallest, wide
+from deplodock.frontend.decompositions.rows import back, largest, last, positions, same
 from deplodock.frontend.decompositions.table import ATEN, Decompositions
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -108,32 +108,6 @@ def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Tensors:
     return _taken(x, dim, position, keepdim)
 
 
-def _cumulative_extreme(x: torch.Tensor, dim: int, upwards: bool) -> Tensors:
-    """The largest or smallest element up to each position, and its last position; NaN is more extreme than all."""
-    if not x.numel():
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    row = last(x, dim)
-    position = positions(row.shape[-1], x)
-    counts = position[None, :] <= position[:, None]
-    seen = torch.where(counts, row[..., None, :], smallest(row) if upwards else largest(row))
-    extreme = seen.amax(-1) if upwards else seen.amin(-1)
-    found = counts & same(row[..., None, :], extreme[..., :, None])
-    return _taken(x, dim, torch.where(found, position, 0).amax(-1))
-
-
-def _logcumsumexp(x: torch.Tensor, dim: int) -> torch.Tensor:
-    """`log(sum(exp(x[j]) for j <= i))`, with the largest of these elements taken out of the sum."""
-    if not x.numel():
-        return x.clone()
-    row = wide(last(x, dim))
-    position = positions(row.shape[-1], x)
-    counts = position[None, :] <= position[:, None]
-    seen = torch.where(counts, row[..., None, :], -inf)
-    most = seen.amax(-1)
-    shift = torch.where(most.isinf(), 0, most)
-    return back((seen - shift[..., None]).exp().sum(-1).log() + shift, x, dim).to(x.dtype)
-
-
 def _quantile(numbers: bool) -> Callable[..., Any]:
     """`quantile`, or `nanquantile`, which leaves NaN out."""
 
@@ -224,9 +198,6 @@ ORDERING: Decompositions = {
     ATEN.nanmedian.dim: lambda x, dim, keepdim=False: _median(x, dim, keepdim, numbers=True),
     ATEN.nanmedian.default: lambda x: _median_of_all(x, numbers=True),
     ATEN.mode.default: _mode,
-    ATEN.cummax.default: lambda x, dim: _cumulative_extreme(x, dim, upwards=True),
-    ATEN.cummin.default: lambda x, dim: _cumulative_extreme(x, dim, upwards=False),
-    ATEN.logcumsumexp.default: _logcumsumexp,
     ATEN.quantile.default: _quantile(numbers=False),
     ATEN.quantile.scalar: _quantile(numbers=False),
     ATEN.nanquantile.default: _quantile(numbers=True),

@@ -42,13 +42,14 @@ from deplodock.passes.torch import (
     positions,
     powers,
     reductions,
+    scans,
     shapes,
 )
 from deplodock.passes.torch.lowering import LOWERINGS, lower
 
 FAMILIES = (
     *(activations, attention, comparisons, convolutions, creation, division, elementwise, indexing, matmul),
-    *(normalizations, pools, positions, powers, reductions, shapes),
+    *(normalizations, pools, positions, powers, reductions, scans, shapes),
 )
 """The files whose functions lower all operations."""
 

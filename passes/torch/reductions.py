@@ -66,15 +66,6 @@ def variance(
     return (value, with_dims(mean, dims, self, keepdim)) if name == "var_mean" else value
 
 
-@lowers("cumsum", "cumprod")
-def cumulative(self: Tensor, name: str, dim: int) -> Tensor:
-    """`sum(x[j] for j <= i)` or the product, in one pass over the elements."""
-    if not self.shape:
-        return self
-    (dim,) = wrap_dims([dim], self.rank)
-    return self.scan("add" if name == "cumsum" else "mul", dim, name)
-
-
 def squared_deviations(x: Tensor, mean: Tensor, dims: Sequence[int]) -> Tensor:
     """`(x - mean)^2` for a mean over `dims`."""
     centred = (x - mean.spread(dims, x.shape)).named("centred")

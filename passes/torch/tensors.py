@@ -223,12 +223,6 @@ class Tensor:
         op.outputs[0].name_hint = name
         return self.build.insert(op)[0]
 
-    def scan(self, operation: str, dim: int, name: str | None = None) -> Tensor:
-        """The folds of the elements up to each along a dimension, with `add`, `mul`, `maximum` or `minimum`."""
-        op = tensor.ScanOp.of(scalar_op(operation, self.element), self.ssa, dim)
-        op.outputs[0].name_hint = name
-        return self.build.insert(op)[0]
-
     def _without_repeats(self, dims: Sequence[int]) -> tuple[Tensor, Sequence[int]]:
         """A tensor and dimensions with the same extremes: those along which it only repeats its elements left out."""
         op, shape = self.ssa.owner, self.shape

@@ -28,7 +28,9 @@ _FAMILIES: dict[Rule, str] = {
         bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
         bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
         where.self where.ScalarOther where.ScalarSelf where.Scalar""",
-    values.first: "softmax.int log_softmax.int cumsum cumprod clone detach alias _to_copy view.dtype fill.Scalar",
+    values.first: """
+        softmax.int log_softmax.int cumsum cumprod cummax cummin logcumsumexp clone detach alias _to_copy view.dtype
+        fill.Scalar""",
     values.broadcast_to_first: "copy fill.Tensor",
     values.masked_fill: "masked_fill.Scalar masked_fill.Tensor",
     values.reduced: """

@@ -15,11 +15,11 @@ def broadcast(op: AtenCall) -> Sequence[Shape]:
 
 
 def first(op: AtenCall) -> Sequence[Shape]:
-    """The shape of the first operand, which any `dim` must be a dimension of."""
+    """The shape of the first operand for each result; any `dim` must be a dimension of it."""
     shape = shape_of(op.tensors[0])
     if op.has("dim"):
         wrap_dims([op.value("dim")], len(shape))
-    return [shape]
+    return [shape] * len(op.outputs)
 
 
 def broadcast_to_first(op: AtenCall) -> Sequence[Shape]:

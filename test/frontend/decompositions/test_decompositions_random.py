@@ -89,15 +89,6 @@ def mode(draw: Draw) -> Call:
     return aten.mode.default, (tensor(draw, shape, special=False), dim_of(draw, shape), draw(st.booleans())), {}
 
 
-def cumulative(draw: Draw) -> Call:
-    shape = draw(SHAPES)
-    return (
-        draw(st.sampled_from([aten.cummax.default, aten.cummin.default])),
-        (tensor(draw, shape), dim_of(draw, shape)),
-        {},
-    )
-
-
 def quantile(draw: Draw) -> Call:
     shape = draw(FULL)
     x = tensor(draw, shape, (torch.float32, torch.float64))
@@ -237,7 +228,6 @@ VALUES_ALONE = (selecting,)
         sorting,
         selecting,
         mode,
-        cumulative,
         quantile,
         searching,
         scattering,

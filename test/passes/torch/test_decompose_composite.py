@@ -129,6 +129,25 @@ CASES: dict[str, Case] = {
         ),
         (x, i, s, torch.tensor(2.0)),
     ),
+    "cummax cummin": (
+        lambda x, i, t, z: (
+            *(*x.cummax(0), *x.cummin(-1), *i.cummax(1), *i.cummin(0), *(i > 0).cummax(1), *(i > 0).cummin(0)),
+            *(*t.cummax(0), *t.cummin(0), *z.cummax(0), *x[:, :0].cummin(1), *x.half().cummin(1)),
+        ),
+        (x, i, torch.tensor([-INF, 2.0, 2.0, -0.0, 0.0, 3.0, NAN, 7.0, NAN, INF, 3.0]), torch.tensor(2.0)),
+    ),
+    "logcumsumexp": (
+        lambda x, t, u, z: (
+            *((x * 30).logcumsumexp(0), x.logcumsumexp(-1), t.logcumsumexp(0), u.logcumsumexp(0), z.logcumsumexp(0)),
+            *(x[:0].logcumsumexp(0), x.half().logcumsumexp(1)),
+        ),
+        (
+            x,
+            torch.tensor([-INF, -INF, 1.0, -INF, INF, 2.0, INF]),
+            torch.tensor([-INF, 1.0, NAN, 2.0]),
+            torch.tensor(2.0),
+        ),
+    ),
     "addmm baddbmm addmv": (
         lambda x, m, v, c: (
             *(torch.addmm(v, x, m), torch.addmm(m, m, m, beta=0.5, alpha=2), torch.addmm(v * NAN, x, m, beta=0)),
