@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from deplodock.codegen.cuda import print_module
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime import lowering
 from deplodock.runtime.lowering import ALWAYS, located_text, lower_once, sources_identity
+from deplodock.tools.cli import model_store
 from deplodock.tools.source import LocatingParser
 
 PROGRAM = """
@@ -89,3 +91,12 @@ def test_the_compiler_is_its_sources_and_xdsl(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "1000")
     third = identity()
     assert len({None, first, second, third}) == 4
+
+
+@pytest.mark.parametrize("folders", [lowering._SOURCES, model_store._SOURCES])
+def test_all_sources_that_decide_are_looked_at(repository: Path, folders: tuple[str, ...]) -> None:
+    texts = [path.read_text(encoding="utf-8") for folder in folders for path in (repository / folder).rglob("*.py")]
+    imported = {
+        name for text in texts for name in re.findall(r"^ *(?:from|import) deplodock\.(\w+)", text, re.MULTILINE)
+    }
+    assert imported - {"errors"} == set(folders)

@@ -25,7 +25,7 @@ from deplodock.runtime.store import Store
 if TYPE_CHECKING:
     from deplodock.frontend.program import CapturedProgram
 
-_SOURCES = ("frontend", "dialects", "analysis", "passes")
+_SOURCES = ("frontend", "interpreters", "analysis", "dialects")
 """The folders of our package that a capture depends on."""
 
 
