@@ -21,7 +21,7 @@ DEPTHS = (64, 96, 200)
 
 FEW_ROWS = (2, 5, 8, 19, 32)
 MANY_COLUMNS = (64, 72, 75)
-FEW_SHARE = 0.4
+FEW_SHARE = 0.3
 """The share of products of few rows, whose columns and k are any."""
 
 TEMPLATES = {
@@ -37,7 +37,7 @@ TEMPLATES = {
 STRIDED = {"{} @ {}": "xw", "F.silu({} @ {})": "xw"}
 """Products by weights that k walks with a stride."""
 
-PRODUCER_SHARE = 0.7
+PRODUCER_SHARE = 0.8
 """The share of rings of boxes whose copies a warpgroup of its own makes."""
 
 

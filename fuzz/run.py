@@ -20,7 +20,7 @@ from deplodock.passes.options import Kind
 LEAST_SHARE = 0.05
 """The share of the cases that must reach each of what `shares` lists."""
 
-PRODUCTS = 0.15
+PRODUCTS = 0.2
 """The share of the cases that are products for tensor cores."""
 
 COUNTED = 200
