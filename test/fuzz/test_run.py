@@ -118,7 +118,7 @@ def test_a_planted_mistake_is_shrunk_and_blamed(
     z = make_node("torch.relu({} - 1)", [y])
     expression = Expression((make_node("{} * {}", [z, y]),))
     case = Case(expression.text(), 3, fusion=1)
-    with pytest.raises(Failure, match="a wrong result after skip-masked") as caught:
+    with pytest.raises(Failure, match="a wrong result after join-contractions") as caught:
         check(case)
     shrinker = Shrinker(case, expression, caught.value)
     smallest = shrinker.run()
