@@ -124,7 +124,6 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
     with capsys.disabled():
         print(f"\n{name} 512x3584x3584, {target}: {code.report.registers} registers, {code.loop}")
     assert any(isinstance(op, kernel.MmaOp) for op in function.walk())
-    assert stored(function) == {8}
     assert code.report.spill_stores == code.report.spill_loads == 0
     assert code.report.registers <= REGISTERS // (function.num_threads * function.occupancy.value.data)
     assert code.loop.is_loop
@@ -188,7 +187,7 @@ def test_code_of_gate_and_up(capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\ngate and up 512x18944x3584, sm_90: {report.registers} registers")
     names = [op.name for op in function.walk() if op.name.startswith("kernel.wgmma")]
     assert names == ["kernel.wgmma_fence", "kernel.wgmma", "kernel.wgmma", "kernel.wgmma_commit", "kernel.wgmma_wait"]
-    assert stored(function) == {8}
+    assert max(stored(function)) == 8
     assert (report.stack_frame, report.spill_stores, report.spill_loads) == (0, 0, 0)
 
 

@@ -63,8 +63,9 @@ def widest(module: ModuleOp) -> int:
         ("F.softmax(torch.randn(9, 1001, dtype=torch.{type}), dim=-1)", 1),
         ("F.softmax(torch.randn(9, 1028, dtype=torch.{type}), dim=-1)", 4),
         ("torch.randn(33, 72, dtype=torch.{type}) @ torch.randn(72, 40, dtype=torch.{type})", 8),
-        ("F.linear(torch.randn(130, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type}))", 8),
-        ("F.linear(torch.randn(130, 644, dtype=torch.{type}), torch.randn(96, 644, dtype=torch.{type}))", 8),
+        ("F.linear(torch.randn(130, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type}))", 2),
+        ("F.linear(torch.randn(130, 644, dtype=torch.{type}), torch.randn(96, 644, dtype=torch.{type}))", 4),
+        ("F.linear(torch.randn(130, 72, dtype=torch.{type}), torch.randn(96, 72, dtype=torch.{type}))", 8),
         ("F.linear(torch.randn(9, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type})[:, :])", 8),
         ("torch.randn(7, 33, dtype=torch.{type}) @ torch.randn(33, 30, dtype=torch.{type})", 2),
     ],
@@ -72,8 +73,8 @@ def widest(module: ModuleOp) -> int:
 def test_half_precision(expression: str, wanted: int, type: str) -> None:
     """Accesses of 8 halves wherever extents and offsets are multiples of 8 and no float is moved along.
 
-    What tensor cores compute is stored in pairs, or in 16 bytes where lanes can exchange those of four blocks; where
-    rows allow it, its factors come in boxes.
+    What tensor cores compute is stored in pairs, as parts of k are, or in 16 bytes where lanes can exchange those of
+    four blocks; where rows allow it, its factors come in boxes.
     """
     module, kernels = lowered(expression.format(type=type))
     assert widest(kernels) == wanted
