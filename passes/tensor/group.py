@@ -127,6 +127,7 @@ class Group:
             reads={value: dict(indices) for value, indices in self.reads.items()},
             work=dict(self.work),
             reduction_axes=dict(self.reduction_axes),
+            refusals=list(self.refusals),
         )
 
     def nanoseconds(self, rates: Rates) -> float:

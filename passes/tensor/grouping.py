@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from xdsl.dialects import arith, func
@@ -145,7 +146,7 @@ class Grouping:
         left: Needs = {base: needs[base]}
         for other in others:
             values = self._common_axes(op, base, needs[base], other, needs[other])
-            if values is None:
+            if values is None or not self._shares_rows(op, needs, base, other, values):
                 left[other] = needs[other]
                 continue
             base.absorb(other, values)
@@ -153,6 +154,14 @@ class Grouping:
             for inner in other.indices:
                 self._homes[inner] = list(dict.fromkeys(base if g is other else g for g in self._homes[inner]))
         return left
+
+    def _shares_rows(
+        self, op: TensorOp, needs: Needs, base: Group, other: Group, values: Mapping[SSAValue, SSAValue]
+    ) -> bool:
+        """Whether a kernel may have rows as its CTAs: it has them already, or two kernels would cost more."""
+        if base.rows is not None or len(values) == len(base.axes):
+            return True
+        return self._pricing.merging(op, {base: needs[base], other: needs[other]}, values)
 
     def _common_axes(
         self, op: TensorOp, base: Group, base_indices: list[Index], other: Group, other_indices: list[Index]

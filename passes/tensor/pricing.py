@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from xdsl.dialects import arith
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of
@@ -70,6 +70,27 @@ class Pricing:
         joined += self._rates.launch_ns * len(apart) + self._moving_ns(apart) - self._moving_ns(left)
         return Price(joined, stored - self._moving_ns(reduction for reduction in held if reduction in apart))
 
+    def merging(
+        self, op: TensorOp, needs: Mapping[Group, Sequence[Index]], values: Mapping[SSAValue, SSAValue]
+    ) -> bool:
+        """Whether one kernel costs no more than the two that need `op`, whose reductions are stored by others then.
+
+        `values` are the axes of the first kernel that those of the second one are. They become its rows, so that it has
+        as many CTAs as its reductions have results.
+        """
+        base, other = needs
+        merged = base.fork()
+        merged.absorb(other, values)
+        held = self._held(merged, self._extend(merged, op, needs[base]))
+        apart = 0.0
+        for group, indices in needs.items():
+            trial = group.fork()
+            if not isinstance(op, ReduceOp):
+                self._extend(trial, op, indices)
+            apart += trial.nanoseconds(self._rates)
+        stored = [*held, op] if isinstance(op, ReduceOp) else held
+        return merged.nanoseconds(self._rates) <= apart + sum(map(self._alone_ns, stored))
+
     def alone(self, op: TensorOp) -> Group:
         """A kernel that stores `op`, with what it is computed from up to reductions and whatever is in memory."""
         return self._around(op)[0]
@@ -88,9 +109,13 @@ class Pricing:
         whole = group.fork()
         whole.add(op, indices, self._demand)
         added = whole.nanoseconds(self._rates) - group.nanoseconds(self._rates)
+        return added <= self._alone_ns(op)
+
+    def _alone_ns(self, op: ReduceOp) -> float:
+        """What a kernel costs that stores a reduction of what is in memory."""
         if op not in self._alone:
-            self._alone[op] = Group.around(group.number, op, self._demand).nanoseconds(self._rates)
-        return added <= self._alone[op]
+            self._alone[op] = Group.around(len(self._positions), op, self._demand).nanoseconds(self._rates)
+        return self._alone[op]
 
     def _held(self, group: Group, frontier: Frontier) -> list[ReduceOp]:
         """The reductions at a frontier that a kernel would compute together."""
