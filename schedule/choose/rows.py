@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 
 from deplodock.analysis.access.alignment import address, element_bytes, lanes_along
-from deplodock.analysis.affine.linear import Linear, subscripts_of
+from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
 from deplodock.analysis.machine.targets import ACCESS_BYTES, REGISTER_BYTES, WARP
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import Nest
@@ -25,8 +25,8 @@ def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
     has about `THREAD_VALUES` values; more only where each would hold over `ROW_VALUES`. Masked rows get the fewest
     threads that can hold one, so that they skip more steps of which the mask leaves nothing. Rows that are scanned get
-    at most `CTA_THREADS`, as each thread folds the totals of all warps. Where a row has several loops, the innermost
-    walks memory, and the threads that it leaves of a CTA share the outermost.
+    at most `CTA_THREADS` where they fill the SMs, as each thread folds the totals of all warps. Where a row has several
+    loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
     """
     chains = [row_chain(op) for op in nest.folds()]
     if not chains or any(op.trips is None for chain in chains for op in chain):
@@ -39,7 +39,8 @@ def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     size = max((element_bytes(type.element_type) for op in rows for type, _ in _accesses(op)), default=REGISTER_BYTES)
     row = -(-extent * size // REGISTER_BYTES)
     is_scanned = any(isinstance(op, loop.ScanOp) for each in nest.folds() for op in each.body.walk())
-    threads, most = WARP, CTA_THREADS if is_scanned else target.fact("threads_per_block")
+    fills = prod(extent_or_one(axis) for axis in nest.axes) >= target.fact("sms")
+    threads, most = WARP, CTA_THREADS if is_scanned and fills else target.fact("threads_per_block")
     values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
     while threads < most and row > threads * (values if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
