@@ -38,7 +38,7 @@ VECTORS = {
 """The CUDA vector type that moves `width` elements of a type in one access of 2 to 16 bytes."""
 
 _ZEROS = {
-    **{"f32": "0.0f", "f64": "0.0", "i1": "false"},
+    **{"f32": "0.0f", "f64": "0.0", "i64": "0LL", "i1": "false"},
     **{type: f"{c_type}(0.0f)" for type, c_type in (("f16", "__half"), ("bf16", "__nv_bfloat16"))},
 }
 """The zero of each type, where it is not 0."""
