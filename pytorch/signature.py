@@ -127,7 +127,7 @@ def sorted_call(call: Call) -> Call:
 def shown(value: object) -> str:
     """An argument as a message shows it."""
     if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
+        return "a nested tensor" if value.is_nested else f"a tensor of shape {tuple(value.shape)}"
     return _shown_value(_value(value))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
+from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
+from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
 
@@ -25,6 +28,10 @@ CONTEXT = new_context()
 def check_levels() -> Callable[..., int]:
     """A function that compares all levels of a program with PyTorch and gives the number of its kernels."""
     return _check_levels
+
+
+def _sensitivity(captured: CapturedProgram, place: int) -> Array:
+    return to_array(captured.sensitivity()[place])
 
 
 def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
@@ -45,8 +52,8 @@ def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
             outputs = simulation.outputs
         else:
             outputs = evaluate(module, inputs)
-        for got, wanted, own in zip(outputs, reference, eager, strict=True):
+        for place, (got, wanted, own) in enumerate(zip(outputs, reference, eager, strict=True)):
             assert np.asarray(got).dtype == own.dtype
-            verdict = compare(np.asarray(got), wanted, own, extent)
+            verdict = compare(np.asarray(got), wanted, own, extent, partial(_sensitivity, captured, place))
             assert verdict.passed, f"{level} level: {verdict}\n{module}"
     return sum(isinstance(op, FuncOp) for op in module.ops)

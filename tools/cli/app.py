@@ -122,7 +122,7 @@ def compile_command(
     layer: Layer = None,
     seq_len: SeqLen = None,
 ) -> None:
-    """Compile a program and print it at a level, or as the code that CUDA's compiler makes of it.
+    """Compile a program and print it at a level, down to PTX and SASS.
 
     A model is compiled without its weights; what it amounts to, such as kernels and bytes, is printed to stderr.
     """

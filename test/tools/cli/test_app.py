@@ -410,7 +410,7 @@ def test_bad_options(tmp_path: Path) -> None:
     assert "at kernel level; it cannot be raised to tile level" in fails("compile", str(path), "--ir", "tile")
     assert "No such file or directory" in fails("compile", "missing.mlir")
     assert "No such file or directory" in fails("compile", str(path), "-o", str(tmp_path / "no" / "folder.cu"))
-    for arguments in (["compile"], ["compile", str(path), "-c", SMALL], ["compile", str(path), "--ir", "ptx"]):
+    for arguments in (["compile"], ["compile", str(path), "-c", SMALL], ["compile", str(path), "--ir", "nope"]):
         code, stdout, stderr = cli(*arguments)
         assert (code, stdout) == (2, "")
         assert "Error: Invalid value" in stderr
