@@ -220,6 +220,12 @@ def counted(draw: Draw) -> Call:
 
 
 VALUES_ALONE = (selecting,)
+NARROW = (torch.float16, torch.bfloat16)
+
+
+def widened(value: Any) -> Any:
+    """A tensor of half precision as one of float64, any other as it is."""
+    return value.double() if value.dtype in NARROW else value
 
 
 @pytest.mark.parametrize(
@@ -246,11 +252,14 @@ def test_equals_the_call(drawn: Callable[[Draw], Call]) -> None:
         overload, args, options = drawn(data.draw)
         wanted, got = overload(*args, **options), decompositions()[overload](*args, **options)
         one, other = [value if isinstance(value, tuple) else (value,) for value in (wanted, got)]
-        for w, g in list(zip(one, other, strict=True))[: 1 if drawn in VALUES_ALONE else None]:
+        for place, (w, g) in list(enumerate(zip(one, other, strict=True)))[: 1 if drawn in VALUES_ALONE else None]:
             assert (g.dtype, g.shape) == (w.dtype, w.shape)
-            # What PyTorch adds up in half precision it rounds at each step, and we once.
-            narrow = w.dtype in (torch.float16, torch.bfloat16)
+            narrow = w.dtype in NARROW
             bound = {"rtol": 0.05, "atol": 0.05} if narrow else {"rtol": 1e-5, "atol": 1e-5}
+            if narrow and not torch.allclose(g, w, equal_nan=True, **bound):
+                # What PyTorch adds up in half precision it rounds at each step, and we once.
+                wide = overload(*torch.utils._pytree.tree_map_only(torch.Tensor, widened, args), **options)
+                w = (wide if isinstance(wide, tuple) else (wide,))[place].to(w.dtype)
             torch.testing.assert_close(g, w, equal_nan=True, **bound)
 
     check()
