@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -250,7 +250,13 @@ def test_equals_the_call(drawn: Callable[[Draw], Call]) -> None:
     @given(st.data())
     def check(data: st.DataObject) -> None:
         overload, args, options = drawn(data.draw)
-        wanted, got = overload(*args, **options), decompositions()[overload](*args, **options)
+        try:
+            wanted = overload(*args, **options)
+        except RuntimeError as error:
+            # index_reduce of one element in half precision: a fault of PyTorch itself.
+            assume("INTERNAL ASSERT" not in str(error))
+            raise
+        got = decompositions()[overload](*args, **options)
         one, other = [value if isinstance(value, tuple) else (value,) for value in (wanted, got)]
         for place, (w, g) in list(enumerate(zip(one, other, strict=True)))[: 1 if drawn in VALUES_ALONE else None]:
             assert (g.dtype, g.shape) == (w.dtype, w.shape)
