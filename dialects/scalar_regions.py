@@ -102,6 +102,16 @@ def derived_identity(op_classes: Sequence[type[Operation]], types: Sequence[Attr
     return ArrayAttr(cast(list[Attribute], values))
 
 
+def short_form(
+    op_class: type[Operation], element: Attribute, yield_class: type[Operation]
+) -> tuple[ArrayAttr[Attribute], Region]:
+    """The identities and the combiner of one operation. Raises ValueError if it has no identity on the element type."""
+    identities = derived_identity([op_class], [element])
+    if identities is None:
+        raise ValueError(f"{op_class.name} has no known identity on {element}")
+    return identities, combiner_region([op_class], [element], yield_class)
+
+
 def combiner_ops(combiner: Region) -> list[Operation] | None:
     """The operations of a component-wise combiner, one a value, or None if the combiner is not of that form."""
     block = combiner.block

@@ -12,6 +12,7 @@ import torch
 
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.passes.options import Value
+from deplodock.schedule.choose.sizes import PRODUCER
 from deplodock.schedule.steps import Schedule, steps
 
 ROWS = (64, 70, 128, 140)
@@ -95,6 +96,6 @@ def _draw_engine(draw: random.Random, k: int, is_strided: bool) -> Schedule:
     rules |= {"stage-inputs": {"memory": "shared", "transpose": "never"}, "tensor-tile": engine}
     rules |= {"double-buffer": {"depth": depth}}
     rules |= {"tma-copy": {}, "split-inner-for-swizzle": {}} if is_boxed else {"async-copy": {}, "pad-smem": {}}
-    distance = "producer" if is_boxed and draw.random() < PRODUCER_SHARE else draw.randrange(1, depth)
+    distance = PRODUCER if is_boxed and draw.random() < PRODUCER_SHARE else draw.randrange(1, depth)
     rules["pipeline-k-outer"] = {"distance": distance, "barrier": "mbarrier" if is_boxed else "cta"}
     return steps(rules)

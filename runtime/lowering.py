@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
-from functools import cache
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 
@@ -61,9 +61,10 @@ def lower_once(
     Raises what `driver.lower` raises.
     """
     set_target(module, target)
+    run = partial(lower, module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
     identity = compiler_identity()
     if identity is None or packages().added or os.environ.get(ALWAYS) or level_of(module) is Level.KERNEL:
-        lower(module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
+        run()
         return True
     store = Store(folder or cache_folder())
     last = Level.KERNEL if to_level is Level.CUDA else to_level
@@ -73,7 +74,7 @@ def lower_once(
     if (kept := store.read(key)) is not None:
         _become(module, read_text(ctx, kept.decode()))
         return False
-    lower(module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
+    run()
     store.write(key, located_text(module).encode())
     return True
 

@@ -16,6 +16,7 @@ from deplodock.analysis.affine.linear import Linear, extent_or_one, forms_of, su
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit, Engine, engine, engine_names
@@ -87,12 +88,9 @@ class _Atoms:
 
     def _digit(self, axis: SSAValue) -> Digit | None:
         """The digit that a thread axis, or a lane axis by its carrier, is of the number of a thread."""
-        axis, weight = self.launch.carried_axes().get(axis, axis), 1
-        for thread in reversed(self.launch.bound_to(Binding.THREAD)):
-            if thread is axis:
-                return Digit(weight, extent_or_one(axis))
-            weight *= extent_or_one(thread)
-        return None
+        axis = self.launch.carried_axes().get(axis, axis)
+        stride = thread_strides(self.launch).get(axis)
+        return None if stride is None else Digit(stride, extent_or_one(axis))
 
     def _places(self) -> tuple[SSAValue, SSAValue, SSAValue]:
         """The axis of the right factor's columns, and the thread and register axes of the result's."""

@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deplodock.analysis.machine.targets import (
-    FIRST_WITH,
-    LAST_WITH,
     PARTITIONS,
     REGISTER_UNIT,
     RESERVED,
     SHARED_UNIT,
     WARP,
-    capability,
+    has_feature,
 )
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
@@ -66,7 +64,7 @@ def role_registers(target: TargetAttr, readers: int, producers: int, ctas: int) 
     The producers keep the fewest there are, the readers get what is left of what the CTA starts with. None where the
     target gives roles no registers of their own, or the readers would not have more than without.
     """
-    if not FIRST_WITH[Feature.ROLE_REGISTERS] <= capability(target) <= LAST_WITH[Feature.ROLE_REGISTERS]:
+    if not has_feature(target, Feature.ROLE_REGISTERS):
         return None
     threads = readers + producers
     start = start_registers(target, threads, ctas)

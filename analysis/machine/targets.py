@@ -268,3 +268,9 @@ def capability(target: TargetAttr) -> int:
     """The compute capability of a target, such as 90 of sm_90; 0 where its name tells none."""
     digits = target.arch.data.removeprefix("sm_").rstrip("af")
     return int(digits) if digits.isdecimal() else 0
+
+
+def has_feature(target: TargetAttr, feature: Feature) -> bool:
+    """Whether an architecture has what an operation needs."""
+    arch = capability(target)
+    return FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch)

@@ -20,6 +20,7 @@ from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms
 from deplodock.analysis.machine.atoms import NoAtomError
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit
 from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, FACTORS, WARPGROUP
@@ -117,11 +118,9 @@ def _check_whole(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depende
 
 def _thread(launch: tile.LaunchOp, wanted: Digit, what: str) -> SSAValue:
     """The thread axis that is a digit of a thread's number."""
-    weight = 1
-    for axis in reversed(launch.bound_to(Binding.THREAD)):
-        if Digit(weight, extent_or_one(axis)) == wanted:
+    for axis, stride in thread_strides(launch).items():
+        if Digit(stride, extent_or_one(axis)) == wanted:
             return axis
-        weight *= extent_or_one(axis)
     raise NoAtomError(f"no thread axis of {wanted.extent} {what} is {wanted.weight} threads apart")
 
 

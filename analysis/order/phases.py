@@ -109,10 +109,7 @@ class Slot(Generic[Copy]):
     def key(self, rank: Mapping[tuple[int, int], int]) -> tuple[Hashable, ...]:
         """What tells slots apart, with times as ranks and phases modulo 2."""
         met = frozenset((op, self.completed - count) for op, count in self.met.items())
-        given, known = (
-            frozenset((each[0], rank[each]) for each in times.items()) for times in (self.given, self.known)
-        )
-        counts = self.arrived, self.bytes, self.completed % 2, given, known
+        counts = self.arrived, self.bytes, self.completed % 2, ranked(self.given, rank), ranked(self.known, rank)
         return *counts, frozenset(self.arriving), frozenset(self.landed), met
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, subscripts_of
+from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import loop, tile
@@ -31,6 +31,15 @@ def carried(launch: tile.LaunchOp, form: Linear) -> Linear:
     for lane, carrier in launch.carried_axes().items():
         form = form.substitute(lane, Linear.of(carrier))
     return form
+
+
+def thread_strides(launch: tile.LaunchOp) -> dict[SSAValue, int]:
+    """How far apart neighbours along each thread axis are in the number of a thread, the fastest axis first."""
+    strides, stride = dict[SSAValue, int](), 1
+    for axis in reversed(launch.bound_to(Binding.THREAD)):
+        strides[axis] = stride
+        stride *= extent_or_one(axis)
+    return strides
 
 
 def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:

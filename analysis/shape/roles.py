@@ -49,6 +49,11 @@ class Contraction:
         """The two factors of each product, in their order in the program; the first ones where there are several."""
         return [factors_of(product)[0] for product in self.products]
 
+    @property
+    def operands(self) -> list[SSAValue]:
+        """All these factors, those of one product after those of another."""
+        return [factor for pair in self.factors for factor in pair]
+
 
 def contraction_of(launch: tile.LaunchOp) -> Contraction | None:
     """The contraction of a launch, or None, as `contraction`."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.affine.division import Division
@@ -20,7 +21,17 @@ from deplodock.analysis.affine.linear import Linear, equal, extent_of, subscript
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, summed_products
-from deplodock.dialects import loop
+from deplodock.dialects import loop, scalar_regions, tensor
+
+
+def folds(op: loop.ReduceOp | tensor.ReduceOp, name: str) -> bool:
+    """Whether a reduction is that of one value by `arith.<name>`, from its identity on."""
+    return scalar_regions.short_combiner(op.combiner, op.identities) == [f"arith.{name}"]
+
+
+def reassociates(op: math.ExpOp | arith.DivfOp) -> bool:
+    """Whether sums of what an exponential or a quotient gives may be scaled as a whole."""
+    return FastMathFlag.REASSOC in op.fastmath.data
 
 
 def streams(op: Operation) -> bool:

@@ -32,6 +32,7 @@ from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import Feature, NeedsFeature
 from deplodock.dialects.kernel.order import OrdersMemory
+from deplodock.dialects.kernel.shuffle import LANES
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.loop import GuardOp, LoopLike
 
@@ -64,9 +65,6 @@ class Team:
         """The registers of each thread; None: what all threads of the CTA start with."""
         return None
 
-
-_WARP = WARPGROUP // 4
-"""The threads of a warp: roles are whole warps."""
 
 REGISTERS = range(24, 257, 8)
 """The registers that a thread of a role may ask for (PTX ISA, `setmaxnreg`)."""
@@ -151,8 +149,8 @@ class RoleOp(IRDLOperation, IntroducesIndices, NeedsFeature, Team):
             raise VerifyException("a role stands in kernel.roles")
         if [arg.type for arg in self.body.block.args] != [IndexType()]:
             raise VerifyException("the body of a role takes the id of its threads, of type index")
-        if self.num_threads < 1 or self.num_threads % _WARP:
-            raise VerifyException(f"a role has whole warps of {_WARP} threads, got {self.num_threads} threads")
+        if self.num_threads < 1 or self.num_threads % LANES:
+            raise VerifyException(f"a role has whole warps of {LANES} threads, got {self.num_threads} threads")
         if self.num_registers is None:
             return
         if self.num_registers not in REGISTERS:
@@ -207,11 +205,6 @@ class RolesOp(IRDLOperation):
     def roles(self) -> list[RoleOp]:
         """The roles, in the order of their threads."""
         return [op for op in self.body.block.ops if isinstance(op, RoleOp)]
-
-    @property
-    def num_threads(self) -> int:
-        """The threads of all roles."""
-        return sum(role.num_threads for role in self.roles)
 
     def verify_(self) -> None:
         if self.body.block.args or len(self.roles) != len(list(self.body.block.ops)):

@@ -83,7 +83,7 @@ class ReduceOp(IRDLOperation):
     @staticmethod
     def of(op_class: type[Operation], input: SSAValue, dims: Sequence[int]) -> ReduceOp:
         """The short form. Raises ValueError if the operation has no identity on the element type."""
-        return ReduceOp([input], dims, *_short_form(op_class, element_of(input)))
+        return ReduceOp([input], dims, *scalar_regions.short_form(op_class, element_of(input), YieldOp))
 
     @property
     def reduced(self) -> tuple[int, ...]:
@@ -199,7 +199,7 @@ class ScanOp(IRDLOperation):
     @staticmethod
     def of(op_class: type[Operation], input: SSAValue, dim: int) -> ScanOp:
         """The short form. Raises ValueError if the operation has no identity on the element type."""
-        return ScanOp([input], dim, *_short_form(op_class, element_of(input)))
+        return ScanOp([input], dim, *scalar_regions.short_form(op_class, element_of(input), YieldOp))
 
     def verify_(self) -> None:
         _verify_operands("scan", self.inputs)
@@ -239,14 +239,6 @@ class ScanOp(IRDLOperation):
         op = cls(inputs, dim, identities, combiner, exclusive=exclusive, reverse=reverse)
         op.attributes |= attributes
         return op
-
-
-def _short_form(op_class: type[Operation], element: Attribute) -> tuple[ArrayAttr[Attribute], Region]:
-    """The identities and the combiner of one operation. Raises ValueError if it has no identity on the type."""
-    identities = scalar_regions.derived_identity([op_class], [element])
-    if identities is None:
-        raise ValueError(f"{op_class.name} has no known identity on {element}")
-    return identities, scalar_regions.combiner_region([op_class], [element], YieldOp)
 
 
 def _verify_operands(kind: str, inputs: Sequence[SSAValue]) -> None:

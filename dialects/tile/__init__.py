@@ -286,6 +286,7 @@ class CombineOp(AxisFold):
     """
 
     name = "tile.combine"
+    # Named again, as operands of a class stand before those of its base.
     inputs = var_operand_def()
     axes = var_operand_def(IndexType)
     moved = var_operand_def(IndexType)

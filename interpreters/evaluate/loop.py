@@ -42,10 +42,7 @@ def _reduce(machine: Machine, op: loop.ReduceOp, space: Space) -> None:
         machine.values[op.outputs[0]] = total + scalar_value(op.identities.data[0], total.dtype)
         return
     bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
-    results = [
-        scalar_value(identity, machine.dtype(value.type))
-        for identity, value in zip(op.identities, op.outputs, strict=True)
-    ]
+    results = machine.identities(op.identities, [value.type for value in op.outputs])
     for inner in machine.iterations(space, op.iv, bounds):
         inner = machine.run(op.body.block, inner)
         results = machine.fold(op.combiner, results, _yielded(machine, op, inner))

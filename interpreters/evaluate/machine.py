@@ -7,7 +7,7 @@ loop has fewer dimensions than one inside. Spaces of more than `MAX_POINTS` poin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,7 +35,7 @@ from deplodock.dialects.scalar_regions import combiner_ops
 from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp
 from deplodock.errors import Error
 from deplodock.interpreters.evaluate.rings import Ring
-from deplodock.interpreters.scalars import check_scalar, describe, evaluate_scalar
+from deplodock.interpreters.scalars import check_scalar, describe, evaluate_scalar, scalar_value
 from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, is_float, poison
 
 MAX_POINTS = 1 << 20
@@ -161,6 +161,10 @@ class Machine:
     def dtype(self, type: Attribute) -> DType:
         """The dtype of an element type."""
         return dtype_of(type, self.precision)
+
+    def identities(self, identities: Iterable[Attribute], types: Iterable[Attribute]) -> list[Array]:
+        """The identities of a combiner, whose values have these element types."""
+        return [scalar_value(each, self.dtype(type)) for each, type in zip(identities, types, strict=True)]
 
     def array(self, value: SSAValue) -> Array:
         """The array of a scalar, index or tensor value."""

@@ -9,17 +9,13 @@ import numpy as np
 from deplodock.dialects import loop, tensor
 from deplodock.dialects.tensor import element_of
 from deplodock.interpreters.evaluate.machine import Machine, Space
-from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
 
 
 def tensor_scan(machine: Machine, op: tensor.ScanOp, space: Space) -> None:
     """The prefixes along a dimension of tensors."""
     dim, step = op.dim.value.data, -1 if op.reverse else 1
-    identities = [
-        scalar_value(identity, machine.dtype(element_of(value)))
-        for identity, value in zip(op.identities, op.outputs, strict=True)
-    ]
+    identities = machine.identities(op.identities, map(element_of, op.outputs))
     values = [np.moveaxis(value, dim, 0)[::step] for value in machine.arrays(op.inputs)]
     prefixes = machine.prefixes(op.combiner, values)
     if op.exclusive:
@@ -31,10 +27,7 @@ def tensor_scan(machine: Machine, op: tensor.ScanOp, space: Space) -> None:
 def loop_scan(machine: Machine, op: loop.ScanOp, space: Space) -> None:
     """The prefixes along loops and launch axes; those of earlier iterations are in the machine's `carries`."""
     places = [space.rank - machine.array(axis).ndim for axis in op.axes]
-    identities = [
-        scalar_value(identity, machine.dtype(value.type))
-        for identity, value in zip(op.identities, op.outputs, strict=True)
-    ]
+    identities = machine.identities(op.identities, [value.type for value in op.outputs])
     values = [
         leading(machine.array(value), identity, places, space)
         for value, identity in zip(op.inputs, identities, strict=True)

@@ -16,7 +16,6 @@ from deplodock.dialects.tensor import element_of, shape_of, tensor_of
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space
 from deplodock.interpreters.evaluate.scan import tensor_scan
-from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
 
 
@@ -40,10 +39,7 @@ def _elementwise(machine: Machine, op: tensor.ElementwiseOp, space: Space) -> No
 
 
 def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
-    identities = [
-        scalar_value(identity, machine.dtype(element_of(value)))
-        for identity, value in zip(op.identities, op.outputs, strict=True)
-    ]
+    identities = machine.identities(op.identities, map(element_of, op.outputs))
     shape = shape_of(op.outputs[0])
     values = [np.moveaxis(value, op.reduced, range(len(op.reduced))) for value in machine.arrays(op.inputs)]
     count = math.prod(values[0].shape[: len(op.reduced)])

@@ -16,7 +16,6 @@ from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffe
 from deplodock.interpreters.evaluate.scan import leading
 from deplodock.interpreters.evaluate.tile_contract import taken
 from deplodock.interpreters.evaluate.tile_slab import slab_of
-from deplodock.interpreters.scalars import scalar_value
 
 
 def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
@@ -66,10 +65,7 @@ def _chunks(
 def _combine(machine: Machine, op: tile.CombineOp, space: Space) -> None:
     dims = [machine.dims[axis] for axis in op.axes]
     axes = [space.rank - 1 - dim for dim in dims]
-    identities = [
-        scalar_value(identity, machine.dtype(value.type))
-        for identity, value in zip(op.identities, op.outputs, strict=True)
-    ]
+    identities = machine.identities(op.identities, [value.type for value in op.outputs])
     values = [
         leading(machine.array(value), identity, axes, space)
         for value, identity in zip(op.inputs, identities, strict=True)

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
@@ -144,11 +145,10 @@ class Combining:
         published = self._publish(emitter.threads, Linear.of(emitter.thread), [])
 
         def address(loops: Sequence[SSAValue]) -> Linear:
-            total, stride = Linear(), 1
-            for axis in reversed(emitter.launch.bound_to(Binding.THREAD)):
+            total = Linear()
+            for axis, stride in thread_strides(emitter.launch).items():
                 coordinate = loops[threads.index(axis)] if axis in threads else axis
                 total = Linear.of(coordinate, stride) + total
-                stride *= emitter.extent(axis)
             return total
 
         self._fold_published(published, [(emitter.extent(axis), axis.name_hint) for axis in threads], address)

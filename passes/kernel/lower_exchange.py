@@ -24,9 +24,10 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from deplodock.analysis.access.alignment import address, element_bytes, strides_of
 from deplodock.analysis.affine.linear import Linear, extent_or_one
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP
+from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import GivesUniform
-from deplodock.dialects.tile import Binding, Memory, memory_of
+from deplodock.dialects.tile import Memory, memory_of
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
 
@@ -76,12 +77,8 @@ def found_exchange(
     is_half = isinstance(type.element_type, AnyFloat) and element_bytes(type.element_type) == 2
     if not is_half or emitter.extent(pair) != PAIR or strides_of(type)[-1] != 1:
         return None
-    count, weight = ACCESS_BYTES // element_bytes(type.element_type) // PAIR, 1
+    count, weights = ACCESS_BYTES // element_bytes(type.element_type) // PAIR, thread_strides(emitter.launch)
     walked = [root for form in forms for root in form.roots()]
-    weights: dict[SSAValue, int] = {}
-    for axis in reversed(emitter.launch.bound_to(Binding.THREAD)):
-        weights[axis] = weight
-        weight *= emitter.extent(axis)
     for lanes in weights:
         is_alone = not any(axis in walked for axis in weights if axis is not lanes and weights[axis] < WARP)
         if is_alone or emitter.extent(lanes) != count or WARP % (weights[lanes] * count):

@@ -22,6 +22,7 @@ from xdsl.ir import SSAValue
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
+from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.analysis.shape.scans import loops_of, scans_along
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Binding, Memory
@@ -183,13 +184,12 @@ class _Scanning:
             stride *= emitter.extent(axis)
 
         def address(place: SSAValue) -> Linear:
-            total, stride = Linear(), 1
-            for axis in reversed(emitter.launch.bound_to(Binding.THREAD)):
+            total = Linear()
+            for axis, stride in thread_strides(emitter.launch).items():
                 digit = Linear.of(axis)
                 if axis in strides:
                     digit = Linear.of(place) // strides[axis] % emitter.extent(axis)
                 total = digit * stride + total
-                stride *= emitter.extent(axis)
             return total
 
         with emitter.nest([*self.kept, *self.steps]):

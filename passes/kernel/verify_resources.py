@@ -41,6 +41,7 @@ from deplodock.analysis.machine.targets import (
     PRODUCT_REGISTERS,
     STATIC_LIMIT,
     capability,
+    has_feature,
     target_of,
 )
 from deplodock.dialects import kernel
@@ -174,7 +175,7 @@ def _missing(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tup
         yield function, f"uses clusters, which {arch} does not have; they need sm_{FIRST_CLUSTERS}"
     for op in function.walk():
         feature = op.needs() if isinstance(op, NeedsFeature) else None
-        if feature is not None and not FIRST_WITH[feature] <= has <= LAST_WITH.get(feature, has):
+        if feature is not None and not has_feature(target, feature):
             first = f"sm_{FIRST_WITH[feature]}"
             who = f"only {first} has them" if feature in LAST_WITH else f"they need {first}"
             yield op, f"uses {feature.value}, which {arch} does not have; {who}"

@@ -81,7 +81,7 @@ def _fit(first: Contraction, second: Contraction) -> bool:
 def _reads(found: Contraction, k: SSAValue) -> list[tuple[SSAValue, Sequence[Linear]]]:
     """The buffers and the subscripts that the factors of a contraction are read from, with its k as `k`."""
     own = Linear.of(k)
-    loads = [read_of(factor) for pair in found.factors for factor in pair]
+    loads = [read_of(factor) for factor in found.operands]
     return [
         (load.source, [form.substitute(found.reduction.iv, own) for form in subscripts_of(load)])
         for load in loads

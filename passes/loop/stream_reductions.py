@@ -41,10 +41,11 @@ from xdsl.traits import is_side_effect_free
 from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.nest import kernels
+from deplodock.analysis.shape.streaming import folds
 from deplodock.dialects import loop
 from deplodock.passes import remarks
 from deplodock.passes.copying import copied, erase_dead
-from deplodock.passes.loop.weighted import LARGEST, Weighted, folds, streaming_combiner, weighted_by
+from deplodock.passes.loop.weighted import LARGEST, Weighted, streaming_combiner, weighted_by
 from deplodock.passes.options import OptionsPass, option
 from deplodock.passes.tensor.group import WORD
 

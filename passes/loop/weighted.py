@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, f32, f64
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.alike import alike
 from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.dialects import loop, scalar_regions
+from deplodock.analysis.shape.streaming import folds, reassociates
+from deplodock.dialects import loop
 
 LARGEST: Mapping[Attribute, float] = {
     f32: float.fromhex("0x1.fffffep127"),
@@ -35,11 +35,6 @@ class Weighted:
     factor: SSAValue | None
 
 
-def folds(op: loop.ReduceOp, name: str) -> bool:
-    """Whether a reduction is that of one value by `arith.<name>`, from its identity on."""
-    return scalar_regions.short_combiner(op.combiner, op.identities) == [f"arith.{name}"]
-
-
 def weighted_by(op: loop.ReduceOp, maximum: loop.ReduceOp) -> Weighted | str | None:
     """A sum that is weighted by the exponentials of the scores whose maximum is given; else why it is not.
 
@@ -55,7 +50,7 @@ def weighted_by(op: loop.ReduceOp, maximum: loop.ReduceOp) -> Weighted | str | N
         return f"the loops of {label(maximum.results[0])} and {label(op.results[0])} are not of one constant length"
     if wheres(op.body.block) or wheres(maximum.body.block):
         return f"the loop of {label(op.results[0])} leaves out points; stream-reductions runs before skip-masked"
-    if not all(_may_reassociate(inner) for inner in (weight, *divisors)):
+    if not all(reassociates(inner) for inner in (weight, *divisors)):
         return f"an exponential or a quotient in {label(op.results[0])} is not fastmath<reassoc>"
     dependence = Dependence()
     if any(op.iv in dependence.of(value) for value in (shift.rhs, *(quotient.rhs for quotient in divisors))):
@@ -82,10 +77,6 @@ def _weight(
         case _:
             pass
     return None
-
-
-def _may_reassociate(op: math.ExpOp | arith.DivfOp) -> bool:
-    return FastMathFlag.REASSOC in op.fastmath.data
 
 
 def streaming_combiner(sums: Sequence[Weighted], type: AnyFloat, limits: tuple[SSAValue, SSAValue]) -> Region:

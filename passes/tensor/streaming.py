@@ -13,14 +13,13 @@ from typing import Literal
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.func import ReturnOp
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
 from deplodock.analysis.shape.fusion_index import Index, new_loop
-from deplodock.dialects import scalar_regions
+from deplodock.analysis.shape.streaming import folds, reassociates
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.tensor.group import Group, new_index
 
@@ -69,7 +68,7 @@ class _Softmax:
 
 def _softmax_of(op: ReduceOp, demand: Demand) -> _Softmax | None:
     """The softmax that weighs the elements which a reduction adds, each with the share of its own place; or None."""
-    if not _folds(op, "addf") or len(along := long_axes(op)) != 1:
+    if not folds(op, "addf") or len(along := long_axes(op)) != 1:
         return None
     axis = new_loop(shape_of(op.inputs[0])[along[0]]).iv
     (start,) = demand.operands(op, new_index(op.results[0]), [axis])
@@ -82,7 +81,7 @@ def _softmax_of(op: ReduceOp, demand: Demand) -> _Softmax | None:
         return None
     scores = shift.inputs[0]
     maxima = [use.operation for use in scores.uses if isinstance(use.operation, ReduceOp)]
-    maxima = [maximum for maximum in maxima if _folds(maximum, "maximumf")]
+    maxima = [maximum for maximum in maxima if folds(maximum, "maximumf")]
     walked = [d for d, form in enumerate(index) if form.depends_on(axis)]
     if len(maxima) != 1 or long_axes(maxima[0]) != walked or index[walked[0]] != Linear.of(axis):
         return None
@@ -99,9 +98,9 @@ def _exponential(value: SSAValue, index: Index, demand: Demand) -> tuple[SSAValu
     if not isinstance(op, ElementwiseOp) or len(list(op.body.block.ops)) != 2:
         return None
     match op.body.block.first_op:
-        case math.ExpOp() as scalar if _reassociates(scalar):
+        case math.ExpOp() as scalar if reassociates(scalar):
             return value, index
-        case arith.DivfOp() as scalar if _reassociates(scalar):
+        case arith.DivfOp() as scalar if reassociates(scalar):
             sides = op.inputs[:1]
         case arith.MulfOp():
             sides = op.inputs
@@ -109,14 +108,6 @@ def _exponential(value: SSAValue, index: Index, demand: Demand) -> tuple[SSAValu
             return None
     found = (_exponential(side, demand.normal(side, index), demand) for side in sides)
     return next((one for one in found if one is not None), None)
-
-
-def _reassociates(op: arith.DivfOp | math.ExpOp) -> bool:
-    return FastMathFlag.REASSOC in op.fastmath.data
-
-
-def _folds(op: ReduceOp, name: str) -> bool:
-    return scalar_regions.short_combiner(op.combiner, op.identities) == [f"arith.{name}"]
 
 
 def _users(op: Operation) -> Iterable[Operation]:

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.affine.linear import Linear, to_map
 from deplodock.analysis.shape.roles import shares_accumulator
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
@@ -197,6 +198,14 @@ def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
         del entries[position]
         launch.properties[name] = ArrayAttr(entries)
     launch.carry(carriers)
+
+
+def read_from(load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:
+    """Replace a load by one of a buffer, at some subscripts."""
+    read = loop.LoadOp(source, *to_map(forms))
+    read.location = load.location
+    read.result.name_hint = load.result.name_hint
+    Rewriter.replace_op(load, read)
 
 
 def recompute(

@@ -51,11 +51,9 @@ from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.options import Either, Integers, OneOf, Value, option
 from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.schedule.choose.sizes import PRODUCER
 
 Barriers: TypeAlias = Literal["cta", "mbarrier"]
-
-PRODUCER = "producer"
-"""The distance of copies that a warpgroup of its own makes."""
 
 
 @dataclass(frozen=True)

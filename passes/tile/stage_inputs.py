@@ -30,7 +30,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points, to_map
+from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points
 from deplodock.analysis.machine.resources import buffer_bytes
 from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors, label
@@ -40,6 +40,7 @@ from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.edits import read_from
 from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.choose.sizes import ROW_VALUES
@@ -280,12 +281,7 @@ def _rewrite(group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Ope
 
 
 def _read_slab(reader: Reader, slab: SSAValue) -> None:
-    load = reader.load
-    named = [_named(form, load.indices) for form in reader.subscripts]
-    map, indices = to_map(named)
-    read = loop.LoadOp(slab, map, indices)
-    read.result.name_hint = load.result.name_hint
-    Rewriter.replace_op(load, read)
+    read_from(reader.load, slab, [_named(form, reader.load.indices) for form in reader.subscripts])
 
 
 def _dominating(indices: Sequence[SSAValue], anchor: Operation) -> list[SSAValue]:

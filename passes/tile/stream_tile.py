@@ -63,6 +63,7 @@ from deplodock.passes.tile.edits import (
     append_axis,
     append_lane,
     drop_axis,
+    read_from,
     rebind,
     recompute,
     reorder,
@@ -119,10 +120,7 @@ def _rows_of(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
     axis, count = found.shared
     _, rows = split_axis(launch, axis, count, Binding.THREAD, Binding.THREAD)
     for load in [op for op in found.reduction.body.walk() if isinstance(op, loop.LoadOp)]:
-        read = loop.LoadOp(load.source, *to_map(subscripts_of(load)))
-        read.location = load.location
-        read.result.name_hint = load.result.name_hint
-        Rewriter.replace_op(load, read)
+        read_from(load, load.source, subscripts_of(load))
     return rows
 
 
@@ -252,10 +250,7 @@ class _Tiling:
 
         def fold(value: SSAValue, cls: type[Operation]) -> SSAValue:
             axes = [axis for axis, _ in self.keys]
-            combiner = scalar_regions.combiner_region([cls], [value.type], loop.YieldOp)
-            identities = scalar_regions.derived_identity([cls], [value.type])
-            assert identities is not None
-            return add(tile.CombineOp([value], axes, identities, combiner))
+            return add(tile.CombineOp([value], axes, *scalar_regions.short_form(cls, value.type, loop.YieldOp)))
 
         if conditions:
             least_score = add(arith.ConstantOp(cast(FloatAttr[AnyFloat], self.found.reduction.identities.data[0])))
@@ -306,10 +301,7 @@ class _Tiling:
         other = copied(value, key.parent, {key.result: index.result}, InsertPoint.at_end(body))
         product = arith.MulfOp(weight.result, other, by.fastmath)
         body.add_ops([product, loop.YieldOp(product.result)])
-        combiner = scalar_regions.combiner_region([arith.AddfOp], [value.type], loop.YieldOp)
-        identities = scalar_regions.derived_identity([arith.AddfOp], [value.type])
-        assert identities is not None
-        made = loop.ReduceOp(self.n, Region(body), identities, combiner)
+        made = loop.ReduceOp(self.n, Region(body), *scalar_regions.short_form(arith.AddfOp, value.type, loop.YieldOp))
         made.location = by.location
         Rewriter.insert_op(made, place)
         return _split(made).results[0]
@@ -336,10 +328,7 @@ class _Tiling:
             is_fixed = step not in operands
             place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
             Rewriter.insert_op(stage, place)
-            read = loop.LoadOp(stage.slab, *to_map(footprint.readers[0].subscripts))
-            read.location = load.location
-            read.result.name_hint = load.result.name_hint
-            Rewriter.replace_op(load, read)
+            read_from(load, stage.slab, footprint.readers[0].subscripts)
 
 
 def _sum(parts: Sequence[Part]) -> Linear:

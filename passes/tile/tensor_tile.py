@@ -46,7 +46,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors, walks_neighbours
-from deplodock.analysis.machine.targets import ACCESS_BYTES, FIRST_WITH, LAST_WITH, WARP, capability, target_at
+from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, capability, has_feature, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
@@ -58,7 +58,7 @@ from deplodock.dialects.engines import Engine, engine_names
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
-from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, recompute, reorder
+from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, read_from, recompute, reorder
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
 from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups, contracts_of
 from deplodock.schedule.choose.sizes import READS, WARP_TILE, WARPS
@@ -140,9 +140,8 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     if launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has register axes already; tensor-tile stands in place of register-tile")
     feature = Feature.WARPGROUPS if rule.engine == WGMMA else Feature.MMA
-    arch = capability(target_at(launch))
-    if not FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch):
-        raise Skip(f"sm_{arch} has no {feature}")
+    if not has_feature(target_at(launch), feature):
+        raise Skip(f"sm_{capability(target_at(launch))} has no {feature}")
     try:
         row, found = narrow_factors(roles, WARPS)
     except NoAtomError as error:
@@ -327,14 +326,12 @@ class _Axes:
         is_together = bool(parts) or match.is_direct
         self.step = taken if is_together else match.depth
         """What a step along k adds to it."""
-        slices: list[Part] = []
+        slices, stride = list[Part](), share
         for axis in reversed(self.slices):
-            slices.insert(0, (axis, share))
-            share *= self.launch.extent(axis) or 1
-        share = trips // match.slices
-        near: list[Part] = [*((axis, lanes * match.depth) for axis in parts), (vector, 1)]
+            slices.insert(0, (axis, stride))
+            stride *= self.launch.extent(axis) or 1
         self.k: list[Part] = [*slices, (lane, match.depth if is_together else share // lanes)]
-        self.near = near
+        self.near: list[Part] = [*((axis, lanes * match.depth) for axis in parts), (vector, 1)]
 
     def _slice(self, slices: int, registers: Sequence[SSAValue]) -> None:
         """Add the thread axes of slices: one for each register axis whose sums they can share, and one for the rest."""
@@ -430,9 +427,8 @@ def _hold(load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
     type = MemRefType(load.result.type, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
     stage = tile.StageOp(load.source, *footprint.map(), type)
     stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
-    read = loop.LoadOp(stage.slab, *to_map(footprint.readers[0].subscripts))
-    read.location, read.result.name_hint = load.location, load.result.name_hint
-    Rewriter.replace_op(load, [stage, read], [read.result])
+    Rewriter.insert_op(stage, InsertPoint.before(load))
+    read_from(load, stage.slab, footprint.readers[0].subscripts)
 
 
 def _add_slices(made: loop.ReduceOp, axes: _Axes) -> None:

@@ -80,7 +80,7 @@ def contraction_options(
 def _kept(found: Contraction) -> tuple[str, ...]:
     """The operands, m or n, that walk k in memory in elements too narrow for asynchronous copies that transpose."""
     dependence, kept = Dependence(), set[str]()
-    for factor in (factor for pair in found.factors for factor in pair):
+    for factor in found.operands:
         load = read_of(factor)
         if load is None or element_bytes(memref_of(load.source).element_type) in ASYNC_BYTES:
             continue

@@ -69,7 +69,7 @@ class FewRows:
 def few_rows_options(found: Contraction, row: Engine, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
     """The rules for a product of few rows by weights that are read along k, and their options; None for any other."""
     m, n, k = extent_or_one(found.m[-1]), extent_or_one(found.n[-1]), found.reduction.trips
-    reads = [read for pair in found.factors for factor in pair if (read := read_of(factor)) is not None]
+    reads = [read for factor in found.operands if (read := read_of(factor)) is not None]
     is_near = all(walks_neighbours(read, found.innermost.iv) for read in reads)
     if not (m <= MOST_ROWS and n >= row.m and k is not None and is_near):
         return None

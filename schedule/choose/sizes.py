@@ -34,6 +34,9 @@ READS = 8
 """Accesses of 16 bytes that a lane has in flight for the rows of an instruction, where those come from global memory:
 a warp has 4 KB in flight then, and 16 warps the 64 KB of an SM that the latency of DRAM asks for at 4.8 TB/s."""
 
+PRODUCER = "producer"
+"""The distance of pipeline-k-outer at which a warpgroup of its own copies."""
+
 VECTOR = 4
 """Neighbouring outputs of a thread in other kernels: f32 moves 16 bytes at once. Narrow elements are moved 8 or 16 at
 once, where the grid fills the GPU still."""

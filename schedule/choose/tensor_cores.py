@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
-from deplodock.analysis.machine.targets import FIRST_WITH, LAST_WITH, capability
+from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.nest import Nest
@@ -17,12 +17,9 @@ from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
-from deplodock.schedule.choose.sizes import CTA_THREADS, WARPS
+from deplodock.schedule.choose.sizes import CTA_THREADS, PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
-
-PRODUCER = "producer"
-"""The distance of pipeline-k-outer at which a warpgroup of its own copies."""
 
 RASTER = 16
 """Row tiles that follow each other, as for other contractions."""
@@ -40,8 +37,8 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     assert trips is not None
     chunk = next(size for size in CHUNKS if size <= trips)
     steps = -(-trips // chunk)
-    has_boxes = capability(target) >= FIRST_WITH[Feature.BOXES]
-    has_warpgroups = _has_warpgroups(target) and has_boxes and steps > 1 and fills_lines(found)
+    has_boxes = has_feature(target, Feature.BOXES)
+    has_warpgroups = has_boxes and has_feature(target, Feature.WARPGROUPS) and steps > 1 and fills_lines(found)
     grid = best_grid(found, sides, has_warpgroups, chunk, target)
     is_boxed = has_boxes and (grid.engine != WARPS or takes_boxes(found))
     tile, depth = grid.tile, grid.depth
@@ -86,15 +83,10 @@ def _pipeline(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:
     return {"distance": depth - 1}
 
 
-def _has_warpgroups(target: TargetAttr) -> bool:
-    arch, feature = capability(target), Feature.WARPGROUPS
-    return FIRST_WITH[feature] <= arch <= LAST_WITH.get(feature, arch)
-
-
 def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None:
     """The instruction of a contraction that stands alone in its nest, over all of a known k; None for others."""
     op = found.reduction
-    if capability(target) < FIRST_WITH[Feature.MMA] or op is not found.innermost or op.trips is None:
+    if not has_feature(target, Feature.MMA) or op is not found.innermost or op.trips is None:
         return None
     loops = [inner for inner in nest.body.walk() if isinstance(inner, loop.LoopLike)]
     if loops != [op] or wheres(op.body.block):

@@ -145,7 +145,7 @@ def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: _TensorProblem
 
 def _reads(found: Contraction) -> list[tuple[loop.LoadOp, bool]]:
     dependence = Dependence()
-    loads = [read_of(factor) for pair in found.factors for factor in pair]
+    loads = [read_of(factor) for factor in found.operands]
     return [(load, any(axis in found.m for axis in dependence.of(load.result))) for load in loads if load is not None]
 
 

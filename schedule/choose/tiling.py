@@ -94,12 +94,12 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
 def takes_boxes(found: Contraction) -> bool:
     """Whether both factors are read from memory along k, in rows of whole units of a box."""
     k = found.innermost
-    return k is found.reduction and all(_is_boxable(factor, k.iv) for pair in found.factors for factor in pair)
+    return k is found.reduction and all(_is_boxable(factor, k.iv) for factor in found.operands)
 
 
 def fills_lines(found: Contraction) -> bool:
     """Whether boxes take the factors of each product as they lie in memory, along k or along the output's axes."""
-    loads = [read_of(factor) for pair in found.factors for factor in pair]
+    loads = [read_of(factor) for factor in found.operands]
     return takes_boxes(found) or all(load is not None and _is_plain(load) for load in loads)
 
 
