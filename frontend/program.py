@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.frontend.importer import is_whole, memory_of
@@ -74,11 +75,17 @@ class CapturedGraph:
             return [value for value in interpreter.run(*args) if value is not None]
 
     def moved(self, device: str) -> CapturedGraph:
-        """The same graph on another device, its inputs moved there."""
+        """The same graph on another device, its inputs moved there.
+
+        torch.export writes a reshape as a view if memory on the device of the capture allows it. Kernels of another
+        device may lay their results out otherwise, so there each view is a reshape again.
+        """
         graph = copy.deepcopy(self.graph)
         for node in graph.graph.nodes:
             if "device" in node.kwargs:
                 node.update_kwarg("device", torch.device(device))
+            if node.target is torch.ops.aten.view.default:
+                node.target = torch.ops.aten.reshape.default
         graph.recompile()
         return replace(self, graph=graph.to(device), inputs=tuple(value.to(device) for value in self.inputs))
 
@@ -174,6 +181,16 @@ class CapturedProgram(CapturedGraph):
         """The same program on another device, its inputs moved there."""
         here = vars(self.moved(device))
         return CapturedProgram(**{**here, "as_written": cache(lambda: self.as_written().moved(device))})
+
+    def flops(self) -> int:
+        """The operations of the matrix products as PyTorch counts them, on tensors without values.
+
+        A multiplication and an addition count each, also those that causal masks hide.
+        """
+        program = self.on("meta")
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            program.graph(*program.arguments(program.inputs))
+        return int(counter.get_total_flops())
 
     def _run(
         self, interpreter: Callable[[fx.GraphModule], fx.Interpreter], inputs: Sequence[torch.Tensor]

@@ -16,24 +16,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineDimExpr,
-    AffineExpr,
-    AffineMap,
-    AffineSymExpr,
-)
+from xdsl.ir.affine import AffineMap
 from xdsl.traits import IsTerminator
 
 from deplodock.analysis.operations import position_of
 from deplodock.analysis.shape.scans import loops_of, scans_along
-from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.loop import WhereOp
 from deplodock.dialects.scalar_regions import combiner_ops
 from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp
 from deplodock.errors import Error
+from deplodock.interpreters.affine import affine, holds, outside_as_false
 from deplodock.interpreters.evaluate.rings import Ring
 from deplodock.interpreters.scalars import check_scalar, describe, evaluate_scalar, scalar_value
 from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, is_float, poison
@@ -450,49 +442,6 @@ def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
 
 
 _ORDER_FREE = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp)
-
-
-def holds(conditions: AffineMap, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:
-    """Where all conditions `lhs < rhs` of a map of sides hold."""
-    result: Array = np.asarray(True)
-    for lhs, rhs in condition_pairs(conditions):
-        result = np.asarray(result & (affine(lhs, dims, symbols) < affine(rhs, dims, symbols)))
-    return result
-
-
-def affine(expr: AffineExpr, dims: Sequence[Array], symbols: Sequence[Array] = ()) -> Array:
-    """The value of an affine expression."""
-    match expr:
-        case AffineConstantExpr(value):
-            return np.asarray(value, np.int64)
-        case AffineDimExpr(position):
-            return dims[position]
-        case AffineSymExpr(position):
-            return symbols[position]
-        case AffineBinaryOpExpr(kind, lhs, rhs):
-            return _BINARY[kind](affine(lhs, dims, symbols), affine(rhs, dims, symbols))
-        case _:
-            raise Error(f"cannot evaluate the affine expression {expr}")
-
-
-_BINARY: dict[AffineBinaryOpKind, Callable[[Array, Array], Array]] = {
-    AffineBinaryOpKind.Add: np.add,
-    AffineBinaryOpKind.Mul: np.multiply,
-    AffineBinaryOpKind.Mod: np.remainder,
-    AffineBinaryOpKind.FloorDiv: np.floor_divide,
-    AffineBinaryOpKind.CeilDiv: lambda lhs, rhs: -(-lhs // rhs),
-}
-
-
-def outside_as_false(subscripts: Sequence[Array], shape: Sequence[int]) -> Array | None:
-    """Where all subscripts are inside the shape, or None if they are everywhere."""
-    result: Array | None = None
-    for subscript, extent in zip(subscripts, shape, strict=True):
-        if not subscript.size or (subscript.min() >= 0 and subscript.max() < extent):
-            continue
-        inside = (subscript >= 0) & (subscript < extent)
-        result = inside if result is None else result & inside
-    return result
 
 
 def element(buffer: PointBuffer, address: int | Array) -> list[int]:

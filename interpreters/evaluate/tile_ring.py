@@ -13,7 +13,8 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.dialects import tile
 from deplodock.errors import Error
-from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, affine, uninitialised
+from deplodock.interpreters.affine import affine
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
 from deplodock.interpreters.evaluate.rings import Ring
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import describe

@@ -10,7 +10,8 @@ from xdsl.ir import SSAValue
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
-from deplodock.interpreters.evaluate.machine import Machine, PointBuffer, Space, holds, outside_as_false
+from deplodock.interpreters.affine import holds, outside_as_false
+from deplodock.interpreters.evaluate.machine import Machine, PointBuffer, Space
 from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 

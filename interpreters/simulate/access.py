@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 
 from deplodock.dialects.interfaces import Access, accesses_of
 from deplodock.dialects.kernel import FuncOp, MbarrierType, Team
-from deplodock.interpreters.evaluate.machine import outside_as_false
+from deplodock.interpreters.affine import outside_as_false
 from deplodock.interpreters.simulate.elements import dot, is_same_in_ctas, select, select_values, widened
 from deplodock.interpreters.simulate.flight import Copies, Flight
 from deplodock.interpreters.simulate.grid import Grid

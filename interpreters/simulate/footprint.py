@@ -19,7 +19,7 @@ from deplodock.analysis.operations import ancestors
 from deplodock.dialects.interfaces import Access, GivesUniform, accesses_of
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp
-from deplodock.interpreters.evaluate.machine import holds
+from deplodock.interpreters.affine import holds
 from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
 from deplodock.interpreters.simulate.launch import HANDLERS, Launch
 from deplodock.interpreters.simulate.machine import Lockstep

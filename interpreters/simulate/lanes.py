@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 from xdsl.ir.affine import AffineMap
 
-from deplodock.interpreters.evaluate.machine import affine
+from deplodock.interpreters.affine import affine
 from deplodock.interpreters.values import Array
 
 

@@ -12,7 +12,8 @@ from xdsl.ir.affine import AffineMap
 from deplodock.dialects.interfaces import Access, accesses_of
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import ForOp, GuardOp, IndexOp, InsideOp
-from deplodock.interpreters.evaluate.machine import TooLong, holds
+from deplodock.interpreters.affine import holds
+from deplodock.interpreters.evaluate.machine import TooLong
 from deplodock.interpreters.scalars import check_scalar, evaluate_scalar
 from deplodock.interpreters.simulate.access import Check, MemoryUnit
 from deplodock.interpreters.simulate.checks.unwritten import Origins, joined

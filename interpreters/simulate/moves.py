@@ -9,7 +9,7 @@ from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.sync import CommitGroupOp, WaitGroupOp
 from deplodock.dialects.loop import LoadOp, StoreOp
-from deplodock.interpreters.evaluate.machine import holds
+from deplodock.interpreters.affine import holds
 from deplodock.interpreters.simulate.checks.unwritten import joined
 from deplodock.interpreters.simulate.lanes import Frame
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep

@@ -8,7 +8,7 @@ import numpy as np
 
 from deplodock.dialects.kernel import team_of
 from deplodock.dialects.kernel.grid import FenceOp, TicketOp
-from deplodock.interpreters.evaluate.machine import outside_as_false
+from deplodock.interpreters.affine import outside_as_false
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit

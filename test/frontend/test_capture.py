@@ -250,3 +250,18 @@ def test_the_reference_takes_other_inputs_with_state_that_only_shapes_need() -> 
     wanted = F.huber_loss(module(other), other, reduction="none") + 3
     torch.testing.assert_close(program.eager(inputs)[0], wanted)
     torch.testing.assert_close(program.reference(inputs)[0].float(), wanted)
+
+
+def test_a_captured_graph_runs_where_results_lie_otherwise_in_memory() -> None:
+    query, key = torch.randn(1, 8, 4, 16).transpose(1, 2), torch.randn(1, 2, 8, 16)
+
+    def attend(query: Any, key: Any) -> Any:
+        return F.scaled_dot_product_attention(query, key, key, enable_gqa=True).transpose(1, 2).flatten(-2)
+
+    program = export(attend, (query, key))
+    assert any(node.target is torch.ops.aten.view.default for node in program.graph.graph.nodes)
+    elsewhere = program.on("meta")
+    with torch.no_grad():
+        (result,) = elsewhere.graph(*elsewhere.arguments(elsewhere.inputs))
+    assert result.shape == (1, 8, 64)
+    assert program.flops() == 2 * (2 * 4 * 8 * 8 * 16)

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import FlopCounterMode
 
 from deplodock.analysis.machine.cost import Rates
 from deplodock.errors import Error
@@ -99,9 +98,9 @@ def bench(
     Raises:
         Error: a timed run is wrong, or a time is below the floor, so that it cannot be one of the whole program.
     """
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with torch.no_grad():
         results = program.graph(*program.arguments(program.inputs))
-    flops = int(counter.get_total_flops()) - _masked_flops(program)
+    flops = program.flops() - _masked_flops(program)
     is_narrow = any(value.is_floating_point() and value.itemsize < 4 for value in program.inputs)
     written = [value for value in _tensors(results) if all(value is not given for given in program.inputs)]
     moved = sum(map(_bytes, [*read_inputs(program), *written]))
@@ -145,7 +144,7 @@ def _is_read(node: torch.fx.Node) -> bool:
 
 
 def _masked_flops(program: CapturedProgram) -> int:
-    """Of what the counter counts, the operations on scores that causal masks hide: half of the square."""
+    """Of what `flops` counts, the operations on scores that causal masks hide: half of the square."""
     hidden = 0
     for node in program.graph.graph.find_nodes(op="call_function", target=ATTENTION):
         names = [argument.name for argument in ATTENTION._schema.arguments]

@@ -68,14 +68,10 @@ class ModelStore:
 
 
 def amounts_of(captured: CapturedProgram) -> str:
-    """A line about the parameters and the operations of a captured program.
-
-    Operations are those of the matrix products as PyTorch counts them, a multiplication and an addition each, those
-    that causal masks hide included.
-    """
+    """A line about the parameters and the operations of a captured program."""
     state = [value for value, path in zip(captured.inputs, captured.paths, strict=True) if path is not None]
     stored = sum(value.numel() * value.element_size() for value in state)
-    return f"{size(stored)} of parameters, {_flops(captured):.3g} FLOP in products"
+    return f"{size(stored)} of parameters, {captured.flops():.3g} FLOP in products"
 
 
 def size(size: int) -> str:
@@ -84,14 +80,3 @@ def size(size: int) -> str:
     while amount >= 1000 and len(units) > 1:
         amount, units = amount / 1000, units[1:]
     return f"{amount:.3g} {units[0]}"
-
-
-def _flops(captured: CapturedProgram) -> int:
-    """The operations of matrix products, counted on tensors without values."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    program = captured.on("meta")
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        program.graph(*program.arguments(program.inputs))
-    return int(counter.get_total_flops())
