@@ -94,6 +94,7 @@ STAGES = (
         "place-barriers",
         "fuse-multiply-add",
         "snake-register-tile",
+        "merge-products",
         "verify-barriers",
         "verify-resources",
     ),

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
@@ -45,7 +46,8 @@ from deplodock.analysis.machine.targets import (
     target_of,
 )
 from deplodock.dialects import kernel
-from deplodock.dialects.interfaces import NeedsFeature
+from deplodock.dialects.interfaces import NeedsFeature, accesses_of
+from deplodock.dialects.kernel.wgmma import ReadsTiles
 from deplodock.errors import UnsupportedError
 from deplodock.passes.check import CheckPass
 from deplodock.passes.failures import ExceedsTarget, failure, located
@@ -160,7 +162,10 @@ def _in_roles(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tu
             f"where {function.ctas_per_sm} share an SM; lower those of a role",
         )
     for op in function.walk():
-        if isinstance(op, kernel.WgmmaOp) and (needed := op.width + PRODUCT_REGISTERS) > start:
+        if not isinstance(op, ReadsTiles):
+            continue
+        sums = sum(prod(access.extents) for access in accesses_of(op) if access.writes)
+        if (needed := sums + PRODUCT_REGISTERS) > start:
             yield (
                 op,
                 f"needs {needed} registers of a thread for a product, and starts with {start} where "

@@ -47,10 +47,11 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
     several = side_by_side(function)
     for nest in several:
         if (found := contraction(nest)) is not None:
-            tensor = tensor_options(found, nest, target_at(function)) if len(several) == 1 else None
-            if tensor is not None and (named is None or "tensor-tile" in named):
-                return tensor
-            schedule = contraction_options(found, target_at(function), named is None or "register-tile" in named)
+            takes_tensor = len(several) == 1 and (named is None or "tensor-tile" in named)
+            tensor = tensor_options(found, nest, target_at(function)) if takes_tensor else None
+            schedule = tensor or contraction_options(
+                found, target_at(function), named is None or "register-tile" in named
+            )
             split = schedule.get("split-matmul-k", {})
             if given is not None and named is not None:
                 wanted = options_for_all(given, "split-matmul-k")

@@ -17,7 +17,7 @@ from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
-from deplodock.schedule.choose.sizes import CTA_THREADS, PRODUCER, WARPS
+from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
 
@@ -49,8 +49,6 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     if grid.parts > 1:
         rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
     rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
-    if grid.parts > 1 and grid.over == "block":
-        rules["blockify-launch"] |= {"threads": CTA_THREADS}
     if known_points(found.m) > m:
         rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}

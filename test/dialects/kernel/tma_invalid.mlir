@@ -64,7 +64,7 @@ func.func @main(%w: f32) {
 
 // -----
 
-// CHECK: a box of [32, 32] fills the last dimensions of its destination, got memref<3x32x16xf32, #tile.memory<shared>>
+// CHECK: a box of [32, 32] fills rows of the last dimensions of its destination, got memref<3x32x16xf32, #tile.memory<shared>>
 kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>) blocks(%block = 1) threads(%thread = 32) {
   %ws = kernel.alloc : memref<3x32x16xf32, #tile.memory<shared>>
   %full = kernel.mbarrier 1 arrivals 1
