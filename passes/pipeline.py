@@ -95,6 +95,7 @@ STAGES = (
         "fuse-multiply-add",
         "snake-register-tile",
         "merge-products",
+        "overlap-products",
         "verify-barriers",
         "verify-resources",
     ),

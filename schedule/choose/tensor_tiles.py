@@ -93,6 +93,7 @@ TILES = {
     WARPGROUPS: (
         TensorTile(128, 256, (64, 256), occupancy=1, depth=4, alone=810, shared=810),
         TensorTile(128, 128, (64, 128), occupancy=2, depth=3, alone=490, shared=870, behind=1),
+        TensorTile(64, 128, (64, 128), occupancy=1, depth=8, alone=240, shared=240, behind=1),
         TensorTile(64, 128, (64, 128), occupancy=2, depth=4, alone=400, shared=570, behind=1),
         TensorTile(64, 64, (64, 64), occupancy=3, depth=4, alone=330, shared=600, behind=1),
     ),

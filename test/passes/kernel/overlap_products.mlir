@@ -1,0 +1,63 @@
+// The products of a step run on while the next step waits for its slot; the slot of a step is released one step later.
+// RUN: deplodock-opt %s -p overlap-products --split-input-file | filecheck %s
+// RUN: deplodock-opt %s -p overlap-products,overlap-products --split-input-file | filecheck %s
+
+// CHECK-LABEL: @k_steps
+// CHECK:      loop.for %k = 0 to 6 {
+// CHECK-NEXT:   kernel.wait_phase %full[%k mod 4], %k floordiv 4 mod 2
+// CHECK:        kernel.wgmma_commit
+// CHECK-NEXT:   kernel.wgmma_wait 1
+// CHECK-NEXT:   loop.guard where (0 < %k) {
+// CHECK-NEXT:     kernel.arrive warp %empty[(%k + 3) mod 4]
+// CHECK-NEXT:   }
+// CHECK-NEXT: }
+// CHECK-NEXT: kernel.wgmma_wait 0
+// CHECK-NEXT: kernel.arrive warp %empty[1]
+// CHECK-NEXT: loop.load %acc
+kernel.func @k_steps(%out: memref<128xf32>) blocks(%block = 1) threads(%thread = 128) {
+  %full = kernel.mbarrier 4 arrivals 1
+  %empty = kernel.mbarrier 4 arrivals 4
+  %x = kernel.alloc : memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
+  loop.for %k = 0 to 6 {
+    kernel.wait_phase %full[%k mod 4], %k floordiv 4 mod 2
+    kernel.wgmma_fence
+    kernel.wgmma m64n64k16 %x[%k mod 4, d0, d1] * %x[%k mod 4, d0, d1] into %acc[0] : memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+    kernel.wgmma_commit
+    kernel.wgmma_wait 0
+    kernel.arrive warp %empty[%k mod 4]
+  }
+  %sum = loop.load %acc[0] : memref<32xf32, #tile.memory<register>>
+  loop.store %sum, %out[%thread] : memref<128xf32>
+}
+
+// -----
+
+// A loop that fills slots itself would wait for a slot that it has not released, and what reads sums needs the products.
+// CHECK-LABEL: @k_fills
+// CHECK:     kernel.wgmma_wait 0
+// CHECK-NOT: kernel.wgmma_wait 1
+kernel.func @k_fills(%map: !kernel.tensor_map<memref<64x256xbf16>, box [64, 64], swizzle 128>, %out: memref<128xf32>) blocks(%block = 1) threads(%thread = 128) {
+  %full = kernel.mbarrier 4 arrivals 1
+  %empty = kernel.mbarrier 4 arrivals 4
+  %x = kernel.alloc : memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
+  loop.for %k = 0 to 6 {
+    kernel.tma_load %map[0, %k * 64] to %x[%k mod 4, 0, 0] signal %full[%k mod 4] : !kernel.tensor_map<memref<64x256xbf16>, box [64, 64], swizzle 128> to memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+    kernel.wait_phase %full[%k mod 4], %k floordiv 4 mod 2
+    kernel.wgmma_fence
+    kernel.wgmma m64n64k16 %x[%k mod 4, d0, d1] * %x[%k mod 4, d0, d1] into %acc[0] : memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+    kernel.wgmma_commit
+    kernel.wgmma_wait 0
+    kernel.arrive warp %empty[%k mod 4]
+  }
+  loop.for %k_1 = 0 to 6 {
+    kernel.wgmma_fence
+    kernel.wgmma m64n64k16 %x[%k_1 mod 4, d0, d1] * %x[%k_1 mod 4, d0, d1] into %acc[0] : memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<4x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+    kernel.wgmma_commit
+    kernel.wgmma_wait 0
+    %sum = loop.load %acc[0] : memref<32xf32, #tile.memory<register>>
+    loop.store %sum, %out[%thread] : memref<128xf32>
+    kernel.arrive warp %empty[%k_1 mod 4]
+  }
+}
