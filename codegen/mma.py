@@ -1,4 +1,4 @@
-"""Products of matrices as CUDA C: `mma.sync` of the PTX ISA.
+"""Products of matrices, and reads of their factors, as CUDA C: `mma.sync` and `ldmatrix` of the PTX ISA.
 
 A register of a factor holds two neighbours along k, of a row of the left factor or a column of the right one; the
 registers of the left factor are in order of k, then of rows, the rows faster.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from deplodock.codegen.writer import KernelWriter, Texts, c_type
 from deplodock.dialects.engines import ENGINES, Engine
+from deplodock.dialects.kernel.ldmatrix import COUNTS, LdmatrixOp
 from deplodock.dialects.kernel.mma import Fragment, MmaOp
 from deplodock.dialects.loop import memref_of
 
@@ -39,8 +40,33 @@ __device__ __forceinline__ void {_name(engine, factor)}({", ".join(parameters)})
 """
 
 
-HELPERS = {_name(engine, factor): _helper(engine, factor) for engine in ENGINES for factor in engine.factors}
-"""The device functions of products, by name."""
+def _reading_name(count: int, is_transposed: bool) -> str:
+    return f"ldmatrix_{count}_trans" if is_transposed else f"ldmatrix_{count}"
+
+
+def _reading_helper(count: int, is_transposed: bool) -> str:
+    """The device function that reads so many matrices from the rows whose places the lanes give."""
+    registers = [f"r{i}" for i in range(count)]
+    parameters = ", ".join(f"void* {name}" for name in registers)
+    outputs = ", ".join(f'"=r"(*reinterpret_cast<unsigned*>({name}))' for name in registers)
+    places = ", ".join(f"%{i}" for i in range(count))
+    trans = ".trans" if is_transposed else ""
+    return f"""\
+__device__ __forceinline__ void {_reading_name(count, is_transposed)}(const void* row, {parameters}) {{
+  const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{places}}}, [%{count}];"
+               : {outputs}
+               : "r"(address)
+               : "memory");
+}}
+"""
+
+
+HELPERS = {
+    **{_name(engine, factor): _helper(engine, factor) for engine in ENGINES for factor in engine.factors},
+    **{_reading_name(n, trans): _reading_helper(n, trans) for n in COUNTS for trans in (False, True)},
+}
+"""The device functions of products and of reads of matrices, by name."""
 
 
 def _mma(to: KernelWriter, op: MmaOp) -> None:
@@ -59,5 +85,12 @@ def _registers(to: KernelWriter, fragment: Fragment) -> dict[tuple[int, ...], st
     return {place: to.element(fragment.buffer, map, fragment.indices) for place, map in fragment.registers()}
 
 
-TEXTS: Texts = {MmaOp: _mma}
-"""How products of matrices are written."""
+def _ldmatrix(to: KernelWriter, op: LdmatrixOp) -> None:
+    source = to.element(op.source, op.source_map.data, op.source_indices)
+    registers = _registers(to, op.fragment).values()
+    name = _reading_name(op.matrices, bool(op.is_transposed))
+    to.line(f"{name}({', '.join(f'&{element}' for element in (source, *registers))});")
+
+
+TEXTS: Texts = {MmaOp: _mma, LdmatrixOp: _ldmatrix}
+"""How products of matrices and reads of their factors are written."""

@@ -24,6 +24,8 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
 )
+from xdsl.dialects.math import Exp2Op, ExpOp
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation
 
 from deplodock.dialects.elements import ELEMENTS, listed
@@ -282,6 +284,12 @@ def _rows() -> Iterator[tuple[Signature, str]]:
 SCALARS = dict(_rows())
 """The C expression of every scalar operation, over its operands `{0}`, `{1}`, `{2}`, which are names or literals."""
 
+_APPROXIMATIONS = {
+    Signature("math.exp", "", "f32", "f32"): "exp2_approx({0} * 1.44269504f)",
+    Signature("math.exp2", "", "f32", "f32"): "exp2_approx({0})",
+}
+"""The C expressions of functions that may be approximate."""
+
 
 def _extremum_f32(name: str, instruction: str) -> str:
     return f"""\
@@ -303,7 +311,17 @@ __device__ __forceinline__ double {name}(double a, double b) {{
 """
 
 
+_EXP2_APPROX = """\
+__device__ __forceinline__ float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+"""
+"""2^x within 2^-22, where results below 2^-126 are 0 (PTX ISA, `ex2`)."""
+
 HELPERS = {
+    "exp2_approx": _EXP2_APPROX,
     "maximumf": _extremum_f32("maximumf", "max.NaN.f32"),
     "minimumf": _extremum_f32("minimumf", "min.NaN.f32"),
     "maximum": _extremum_f64("maximum", "max.f64"),
@@ -343,7 +361,7 @@ __device__ __forceinline__ T ipowi(T base, T exponent) {
 CALL = re.compile(r"\b([A-Za-z_]\w*)\(")
 """A call, with the name of the function as its group."""
 
-FUNCTIONS = frozenset(name for text in SCALARS.values() for name in CALL.findall(text))
+FUNCTIONS = frozenset(name for text in (*SCALARS.values(), *_APPROXIMATIONS.values()) for name in CALL.findall(text))
 """The names of all functions that the expressions call."""
 
 
@@ -374,6 +392,10 @@ def signature(op: Operation) -> Signature:
     return Signature(op.name, predicate, type_name(op.operands[-1].type), type_name(op.results[0].type))
 
 
+def _is_inexact(op: Operation) -> bool:
+    return isinstance(op, ExpOp | Exp2Op) and FastMathFlag.APPROX_FUNC in op.fastmath.data
+
+
 def expression(op: Operation, operands: Sequence[str]) -> str:
     """The C expression of a scalar operation on operands that are names or literals.
 
@@ -381,7 +403,8 @@ def expression(op: Operation, operands: Sequence[str]) -> str:
         UnsupportedError: the table has no such operation on these types.
     """
     key = signature(op)
-    template = SCALARS.get(key)
+    template = _APPROXIMATIONS.get(key) if _is_inexact(op) else None
+    template = template or SCALARS.get(key)
     if template is None:
         raise UnsupportedError(f"{key.op} from {key.operand} to {key.result} has no CUDA form")
     return template.format(*operands)

@@ -17,7 +17,8 @@ from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.lanes import thread_strides
-from deplodock.analysis.shape.roles import Contraction, read_of
+from deplodock.analysis.shape.roles import Contraction, factors_of, read_of, summed_products
+from deplodock.analysis.shape.streaming import StreamedProduct, approximates, weighing
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit, Engine, engine, engine_names
 from deplodock.dialects.loop import memref_of
@@ -60,6 +61,7 @@ class _Atoms:
         self.launch = launch
         self.op = op
         self.engine = _engine(op)
+        self.threads = {*launch.bound_to(Binding.THREAD), *launch.bound_to(Binding.LANE)}
         self.left = dependence.of(*op.lhs)
         self.right = dependence.of(*op.rhs)
         self.around = [around for around in ancestors(op, below=launch) if isinstance(around, loop.LoopLike)]
@@ -109,7 +111,7 @@ class _Atoms:
         )
 
     def _are_columns(self, column: SSAValue, pair: SSAValue) -> bool:
-        is_column = self._is(column, Binding.THREAD) and self._digit(column) == self.engine.column
+        is_column = column in self.threads and self._digit(column) == self.engine.column
         return is_column and self._is(pair, Binding.REGISTER) and extent_or_one(pair) == self.engine.pair
 
     def _depth(self, column: SSAValue) -> tuple[SSAValue, ...]:
@@ -117,8 +119,9 @@ class _Atoms:
         engine, launch = self.engine, self.launch
         registers = [axis for axis in launch.axes if axis in self.op.axes and self._is(axis, Binding.REGISTER)]
         lanes = [axis for axis in self.op.axes if axis not in registers]
-        if len(lanes) != 1 or launch.carried_axes().get(lanes[0]) is not column:
-            raise NoAtomError(f"k must run over one lane axis that {label(column)} carries, and over registers")
+        carriers = launch.carried_axes()
+        if len(lanes) != 1 or carriers.get(lanes[0]) is not carriers.get(column, column) or lanes[0] is column:
+            raise NoAtomError(f"k must run over one lane axis on the threads of {label(column)}, and over registers")
         count = math.prod(extent_or_one(axis) for axis in registers)
         if count % engine.depth:
             raise NoAtomError(f"a lane holds {count} of the elements along k, not a multiple of {engine.depth}")
@@ -158,6 +161,26 @@ def narrow_factors(found: Contraction, name: str) -> tuple[Engine, list[tuple[lo
         if along != [1]:
             raise NoAtomError(f"{label(k)} does not walk {label(load.source)} along one dimension")
     return row, pairs
+
+
+def streamed_engine(found: StreamedProduct, name: str) -> Engine:
+    """The instruction of an engine for both products of a streaming reduction of products.
+
+    Raises NoAtomError for factors that are computed or of other types, and for weights that may not be rounded to the
+    type of what they weigh.
+    """
+    (product,) = summed_products(found.scores)
+    row = _row(name, [_read(factor) for factor in factors_of(product)[0]], found.scores.results[0].type)
+    dependence = Dependence()
+    for value, by in weighing(found.reduction):
+        if found.columns not in dependence.of(value):
+            continue
+        type = memref_of(_read(value).source).element_type
+        if not isinstance(type, AnyFloat) or type.name not in row.factors or value.type != found.scores.results[0].type:
+            raise NoAtomError(f"{name} does not multiply weights by {type}")
+        if not approximates(by.rhs.owner):
+            raise NoAtomError(f"the exponentials are not fastmath<afn>, so weights may not be rounded to {type}")
+    return row
 
 
 def _read(factor: SSAValue) -> loop.LoadOp:

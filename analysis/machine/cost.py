@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import Operation
 
-from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, SPECIALS_PER_CYCLE
+from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, SPECIALS_PER_CYCLE, has_feature
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, GatherOp, ReduceOp, ScanOp
 
@@ -101,6 +102,8 @@ class Rates:
     specials: float
     cycles: float
     shared_bytes: int
+    multiplies_narrow: bool
+    """Whether the tensor cores of its warps multiply half precision."""
 
     @staticmethod
     def of(target: TargetAttr) -> Rates:
@@ -116,6 +119,7 @@ class Rates:
             specials=sms * SPECIALS_PER_CYCLE * cycles,
             cycles=cycles,
             shared_bytes=target.fact("shared_per_block"),
+            multiplies_narrow=has_feature(target, Feature.MMA),
         )
 
     def moving_ns(self, moved_bytes: int) -> float:

@@ -14,4 +14,4 @@ def scans_along(coordinate: SSAValue) -> list[loop.ScanOp]:
 
 def loops_of(op: loop.ScanOp) -> list[SSAValue]:
     """The variables of loops among the axes of a scan, in order."""
-    return [a for a in op.axes if isinstance(a, BlockArgument) and isinstance(a.block.parent_op(), loop.ForOp)]
+    return [a for a in op.axes if isinstance(a, BlockArgument) and isinstance(a.block.parent_op(), loop.LoopLike)]

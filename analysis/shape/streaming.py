@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, equal, extent_of, subscripts_of
@@ -32,6 +32,11 @@ def folds(op: loop.ReduceOp | tensor.ReduceOp, name: str) -> bool:
 def reassociates(op: math.ExpOp | arith.DivfOp) -> bool:
     """Whether sums of what an exponential or a quotient gives may be scaled as a whole."""
     return FastMathFlag.REASSOC in op.fastmath.data
+
+
+def approximates(op: Operation | Block | None) -> bool:
+    """Whether an operation is an exponential that may be as inexact as the type of what it weighs."""
+    return isinstance(op, math.ExpOp) and FastMathFlag.APPROX_FUNC in op.fastmath.data
 
 
 def streams(op: Operation) -> bool:
@@ -53,6 +58,21 @@ def streams(op: Operation) -> bool:
     )
 
 
+def weighs_by_largest(op: loop.ReduceOp) -> bool:
+    """Whether the iterations of a streaming reduction yield the largest score so far, in place of their own.
+
+    So what they yield is relative to the maximum that they leave, and what came before is scaled alone.
+    """
+    largest = op.yielded[0].owner
+    return (
+        isinstance(largest, loop.ScanOp)
+        and tuple(largest.axes) == (op.iv,)
+        and not largest.exclusive
+        and scalar_regions.short_combiner(largest.combiner, largest.identities) == ["arith.maximumf"]
+        and streams(op)
+    )
+
+
 def weighing(op: loop.ReduceOp) -> list[tuple[SSAValue, arith.MulfOp]]:
     """The values that a streaming reduction weighs, each with the combiner's product of it and its weight."""
     terminator = op.combiner.block.last_op
@@ -62,11 +82,16 @@ def weighing(op: loop.ReduceOp) -> list[tuple[SSAValue, arith.MulfOp]]:
     return list(zip(op.yielded[1:], scaled, strict=True))
 
 
+def weight_of(product: arith.MulfOp) -> math.ExpOp:
+    """The weight of a product of the combiner."""
+    weight = product.rhs.owner
+    assert isinstance(weight, math.ExpOp)
+    return weight
+
+
 def limits(op: loop.ReduceOp) -> tuple[SSAValue, SSAValue]:
     """The constants that a streaming reduction keeps the maximum within: the least and the greatest number."""
-    shift = weighing(op)[0][1].rhs.owner
-    assert isinstance(shift, math.ExpOp)
-    difference = shift.operand.owner
+    difference = weight_of(weighing(op)[0][1]).operand.owner
     assert isinstance(difference, arith.SubfOp)
     above = difference.rhs.owner
     assert isinstance(above, arith.MinimumfOp)

@@ -63,6 +63,7 @@ from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import AllocatesResult, HostCode
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
 from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
+from deplodock.dialects.kernel.ldmatrix import LdmatrixOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.dialects.kernel.move import MoveOp
@@ -88,6 +89,7 @@ __all__ = [
     "FuncOp",
     "Kernel",
     "LaunchOp",
+    "LdmatrixOp",
     "MbarrierOp",
     "MbarrierType",
     "MmaOp",
@@ -397,7 +399,8 @@ def team_of(op: Operation) -> Team:
 Kernel = Dialect(
     "kernel",
     [
-        *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, ShuffleUpOp, ShuffleLastOp, MmaOp),
+        *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, ShuffleUpOp, ShuffleLastOp),
+        *(MmaOp, LdmatrixOp),
         *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
         *(CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),

@@ -27,11 +27,16 @@ def _yielded(machine: Machine, op: loop.ReduceOp, space: Space) -> list[Array]:
     return result
 
 
-def _for(machine: Machine, op: loop.ForOp, space: Space) -> None:
-    bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
+def _start_scans(machine: Machine, op: loop.LoopLike) -> None:
+    """Forget what the scans along a loop have folded when it ran before."""
     for scan in scans_along(op.iv):
         if scan.axes[0] is op.iv:
             machine.carries.pop(scan, None)
+
+
+def _for(machine: Machine, op: loop.ForOp, space: Space) -> None:
+    bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
+    _start_scans(machine, op)
     for inner in machine.iterations(space, op.iv, bounds):
         machine.run(op.body.block, inner)
 
@@ -42,6 +47,7 @@ def _reduce(machine: Machine, op: loop.ReduceOp, space: Space) -> None:
         machine.values[op.outputs[0]] = total + scalar_value(op.identities.data[0], total.dtype)
         return
     bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
+    _start_scans(machine, op)
     results = machine.identities(op.identities, [value.type for value in op.outputs])
     for inner in machine.iterations(space, op.iv, bounds):
         inner = machine.run(op.body.block, inner)

@@ -8,6 +8,7 @@ import numpy as np
 
 from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects.engines import Engine
+from deplodock.dialects.kernel.ldmatrix import PAIR, SIDE, LdmatrixOp
 from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.simulate import report as kinds
@@ -108,5 +109,33 @@ def _mma(launch: Lockstep, op: MmaOp, frame: Frame) -> None:
         launch.write(access, value, frame)
 
 
-HANDLERS: Handlers = {MmaOp: _mma}
+def _ldmatrix(launch: Lockstep, op: LdmatrixOp, frame: Frame) -> None:
+    """Read the rows that the lanes of each warp name, and give each lane its pairs."""
+    if frame.shape[-1] % WARP:
+        raise UnsupportedError(f"{op.name} takes whole warps, and @{launch.kernel.sym_name.data} has others")
+    if launch.check and frame.mask is not None:
+        check_warps(launch, op, frame, kinds.DIVERGENT_MMA, "read of matrices")
+    source, *written = launch.accesses[op]
+    rows = launch.read(source, frame)
+    taken = [_pairs(rows.data, place, bool(op.is_transposed), frame.shape) for place in range(op.matrices)]
+    origins: list[Array | None] = [None] * op.matrices
+    if rows.origin is not None:
+        origins = [_pairs(rows.origin, place, bool(op.is_transposed), frame.shape) for place in range(op.matrices)]
+    for access, value, origin in zip(written, taken, origins, strict=True):
+        launch.write(access, Values(value, origin), frame)
+
+
+def _pairs(rows: Array, place: int, is_transposed: bool, shape: tuple[int, ...]) -> Array:
+    """The pair that each lane gets of a matrix, from the row that each lane has read, [8, .., threads]."""
+    rows = np.broadcast_to(rows if rows.ndim > len(shape) else rows[None], (SIDE, *shape))
+    warps = rows.reshape(SIDE, *shape[:-1], shape[-1] // WARP, WARP)
+    group, thread = np.arange(WARP) // 4, np.arange(WARP) % 4
+    pair = np.arange(PAIR)[:, None]
+    row, element = (2 * thread + pair, group) if is_transposed else (group, 2 * thread + pair)
+    row, element = np.broadcast_arrays(place * SIDE + row, element)
+    found = np.moveaxis(warps, 0, -1)[..., row, element]
+    return np.moveaxis(found, -2, 0).reshape(PAIR, *shape)
+
+
+HANDLERS: Handlers = {MmaOp: _mma, LdmatrixOp: _ldmatrix}
 """How they run."""

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.access.alignment import lanes_along, steps_along
+from deplodock.analysis.access.matrix_reads import matrix_read
 from deplodock.analysis.affine.linear import Linear, extent_of, form_of_value, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate
@@ -19,6 +20,7 @@ from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape, never_fails
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_exchange import Exchange, exchanged, found_exchange
+from deplodock.passes.kernel.lower_matrices import lower_matrices
 
 Lanes = tuple[int, ...]
 """The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""
@@ -33,6 +35,9 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
     forms = subscripts_of(op)
     axes = emitter.axes_of([op.result])
     conditions = _readable(emitter, op, axes)
+    if not conditions and (read := matrix_read(emitter.launch, op)) is not None:
+        emitter.bind(op.result, lower_matrices(emitter, op, read))
+        return
     if not axes and not conditions:
         emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
         return

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.access.effects import is_arithmetic
@@ -18,9 +20,11 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.padding import adds_zero
 from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, summed_products, yields_inner_reduction
+from deplodock.analysis.shape.streaming import weighs_by_largest
 from deplodock.dialects import loop, tile
 from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.copying import erase_dead
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, never_fails
 from deplodock.passes.kernel.emit import Array, Emitter
@@ -38,6 +42,8 @@ class Fold:
     reduction: loop.ReduceOp
     accumulators: Sequence[Array]
     conditions: tuple[Condition, ...]
+    scaled_at: Operation | Block | None = None
+    """The scan of the largest score so far, at which the accumulators of a streaming reduction are scaled."""
 
 
 def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> None:
@@ -122,6 +128,8 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             _lower_reduce(emitter, op, fold)
         case tile.CombineOp():
             lower_combine(emitter, op)
+        case loop.ScanOp() if fold is not None and op is fold.scaled_at:
+            _scale(emitter, op, fold)
         case loop.ScanOp():
             lower_scan(emitter, op)
         case tile.ContractOp():
@@ -150,6 +158,10 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
 
 def _lower_contract(emitter: Emitter, op: tile.ContractOp, fold: Fold | None) -> None:
     """Emit the products into the accumulators of the sum that yields nothing else, or into sums of their own."""
+    place = _scaled_place(op, fold)
+    if fold is not None and place is not None:
+        lower_contract(emitter, op, fold.accumulators[place])
+        return
     if not adds_in_place(op):
         emitter.bind_array(op.result, lower_contract(emitter, op, None))
         return
@@ -231,13 +243,18 @@ def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
 
 def _is_apart(op: Operation, fold: Fold | None) -> bool:
     """Whether an operation is a yield that no one nest folds: of values along different register axes, or no fold."""
-    return isinstance(op, loop.YieldOp) and (fold is None or len({array.axes for array in fold.accumulators}) > 1)
+    if not isinstance(op, loop.YieldOp):
+        return False
+    return fold is None or fold.scaled_at is not None or len({array.axes for array in fold.accumulators}) > 1
 
 
 def _fold_apart(emitter: Emitter, op: loop.YieldOp, fold: Fold) -> None:
     """Fold the values of one iteration into accumulators of different axes: each of the combiner's operations in a nest
     of its own axes.
     """
+    if fold.scaled_at is not None:
+        _add_scaled(emitter, op, fold)
+        return
     block = fold.reduction.combiner.block
     arguments = list(block.args)
     for argument, array in zip(arguments, fold.accumulators, strict=False):
@@ -261,6 +278,46 @@ def _fold_apart(emitter: Emitter, op: loop.YieldOp, fold: Fold) -> None:
             for value, array in results:
                 if array.axes == axes:
                     emitter.store(emitter.value(value), array)
+
+
+def _scale(emitter: Emitter, op: loop.ScanOp, fold: Fold) -> None:
+    """Take a step's largest score into the maximum, and scale what a streaming reduction has folded to it.
+
+    Of the combiner no more is needed than that.
+    """
+    block, accumulators = fold.reduction.combiner.block, fold.accumulators
+    terminator = block.last_op
+    assert terminator is not None
+    for argument, array in zip(block.args, accumulators, strict=False):
+        emitter.bind_array(argument, array)
+    held = emitter.arrays.get(op.inputs[0])
+    emitter.bind(block.args[len(accumulators)], held if held is not None else emitter.value(op.inputs[0]))
+    maximum, *sums = terminator.operands
+    scaled = [maximum, *(total.owner.operands[0] for total in sums if isinstance(total.owner, Operation))]
+    Rewriter.replace_op(terminator, loop.YieldOp(*scaled))
+    erase_dead(block)
+    lower_block(emitter, block)
+    for value, array in zip(scaled, accumulators, strict=True):
+        with emitter.nest(array.axes):
+            emitter.store(emitter.value(value), array)
+    emitter.bind_array(op.results[0], accumulators[0])
+
+
+def _add_scaled(emitter: Emitter, op: loop.YieldOp, fold: Fold) -> None:
+    """Add what a step yields, relative to the maximum, to accumulators that are scaled to it already."""
+    for value, array in zip(op.operands[1:], fold.accumulators[1:], strict=True):
+        if isinstance(value.owner, tile.ContractOp) and _scaled_place(value.owner, fold) is not None:
+            continue
+        with emitter.nest(array.axes):
+            emitter.store(emitter.add(arith.AddfOp(emitter.load(array), emitter.value(value))), array)
+
+
+def _scaled_place(op: tile.ContractOp, fold: Fold | None) -> int | None:
+    """The accumulator to which a contract in a streaming reduction adds in place; None where it does not."""
+    if fold is None or fold.scaled_at is None or not op.result.has_one_use():
+        return None
+    (use,) = op.result.uses
+    return use.index if use.operation is fold.reduction.body.block.last_op else None
 
 
 def activity(emitter: Emitter, block: Block) -> tuple[list[Condition], list[Condition]]:
@@ -339,12 +396,17 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     )
     inherited = shared.conditions if shared is not None else ()
     read_vectors(emitter, op)
-    outer, conditions = emitter.block, list(emitter.conditions)
+    conditions = (*inherited, *varying)
+    scaled_at = op.yielded[0].owner if not conditions and weighs_by_largest(op) else None
+    fold = Fold(op, accumulators, conditions, scaled_at)
+    if scaled_at is None:
+        start_scans(emitter, op)
+    outer, around = emitter.block, list(emitter.conditions)
     _enter_loop(emitter, op)
     with emitter.guarded(branches(emitter, uniform, varying)):
-        emitter.conditions = conditions + activity(emitter, op.body.block)[1]
-        lower_block(emitter, op.body.block, Fold(op, accumulators, (*inherited, *varying)))
-    emitter.block, emitter.conditions = outer, conditions
+        emitter.conditions = around + activity(emitter, op.body.block)[1]
+        lower_block(emitter, op.body.block, fold)
+    emitter.block, emitter.conditions = outer, around
     if shared is not None:
         return
     for result, array in zip(op.results, accumulators, strict=True):

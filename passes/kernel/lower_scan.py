@@ -31,7 +31,7 @@ from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
 
 
-def start_scans(emitter: Emitter, op: loop.ForOp) -> None:
+def start_scans(emitter: Emitter, op: loop.LoopLike) -> None:
     """Allocate what is carried through a loop by the scans that run along it first, set to their identities."""
     for scan in scans_along(op.iv):
         if scan.axes[0] is op.iv:
@@ -41,7 +41,7 @@ def start_scans(emitter: Emitter, op: loop.ForOp) -> None:
 def lower_scan(emitter: Emitter, op: loop.ScanOp) -> None:
     """Emit a scan. Raises PassFailedException where its axes are in an order in which no thread can run them."""
     loops = loops_of(op)
-    around: list[SSAValue] = [outer.iv for outer in reversed(list(ancestors(op))) if isinstance(outer, loop.ForOp)]
+    around: list[SSAValue] = [outer.iv for outer in reversed(list(ancestors(op))) if isinstance(outer, loop.LoopLike)]
     if loops and around[around.index(loops[0]) :] != loops:
         raise failure(op, "it runs along all loops from its first one on, in their order")
     scanning = _Scanning(emitter, op, [axis for axis in op.axes if axis not in loops])

@@ -17,8 +17,9 @@ that of the same `s` over the same loop, and `g` and the divisors are the same f
     sum of exp(s - g) / d * v = exp(m - g) * (sum of exp(s - m) * v) / d
 
 The first factor is 1 for finite m, and what makes special rows of infinities what they were. The exponential and the
-quotient must allow that with `fastmath<reassoc>`; the decompositions of softmax and attention do. What stood between
-the reductions comes after the one loop; loops between them end up around all of it.
+quotient must allow that with `fastmath<reassoc>`; the decompositions of softmax and attention do. A quotient that is
+`fastmath<arcp>` becomes a product with the reciprocal of the sum, which is the same for the whole row. What stood
+between the reductions comes after the one loop; loops between them end up around all of it.
 
 With `rows=long` that is done where it saves more than it costs, as a weight of each element is computed: where the
 scores are sums themselves, which each loop would compute again, and where a row is too long to stay on chip between its
@@ -34,6 +35,7 @@ from typing import Literal, cast
 from xdsl.context import Context
 from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, FloatAttr, ModuleOp
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
@@ -220,7 +222,11 @@ class _Streaming:
         made: list[Operation] = [shift, weight, scaled]
         for quotient in total.divisors:
             divisor = self.known.get(quotient.rhs, quotient.rhs)
-            made.append(arith.DivfOp(made[-1].results[0], divisor, quotient.fastmath))
+            if FastMathFlag.ALLOW_RECIP in quotient.fastmath.data:
+                made.append(arith.DivfOp(self._constant(1.0), divisor))
+                made.append(arith.MulfOp(made[-2].results[0], made[-1].results[0]))
+            else:
+                made.append(arith.DivfOp(made[-1].results[0], divisor, quotient.fastmath))
         weight.result.name_hint = "scale"
         made[-1].results[0].name_hint = total.reduction.results[0].name_hint
         for op in made:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, f32, f64
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.alike import alike
 from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.streaming import folds, reassociates
+from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects import loop
 
 LARGEST: Mapping[Attribute, float] = {
@@ -89,9 +90,10 @@ def streaming_combiner(sums: Sequence[Weighted], type: AnyFloat, limits: tuple[S
     within = arith.MinimumfOp(above, limits[1])
     block.add_ops([maximum, above, within])
     weights: list[SSAValue] = []
+    inexact = [FastMathFlag.APPROX_FUNC] if all(approximates(total.weight) for total in sums) else []
     for score in scores:
         shifted = arith.SubfOp(score, within)
-        weight = math.ExpOp(shifted)
+        weight = math.ExpOp(shifted, arith.FastMathFlagsAttr(inexact))
         block.add_ops([shifted, weight])
         weight.result.name_hint = "weight"
         weights.append(weight.result)

@@ -19,16 +19,22 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
 from deplodock.analysis.shape.fusion_index import Index, new_loop
-from deplodock.analysis.shape.streaming import folds, reassociates
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp, shape_of
+from deplodock.analysis.shape.streaming import approximates, folds, reassociates
+from deplodock.dialects.engines import engine
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp, element_of, shape_of
 from deplodock.passes.tensor.group import Group, new_index
+from deplodock.schedule.choose.sizes import WARPS
 
-Streams = Literal["never", "cheaper", "always"]
-"""Where a weighted sum joins its softmax: nowhere, where that is cheaper, or wherever it can."""
+Streams = Literal["never", "narrow", "cheaper", "always"]
+"""Where a weighted sum joins its softmax: nowhere, where tensor cores take its products and it is cheaper, where it is
+cheaper, or wherever it can."""
+
+_STORED = 3
+"""The factors that lie in memory: those of the scores, and the values that the shares weigh."""
 
 STREAM_SHARE = 0.5
 """The share of the rate at which kernels of their own multiply that one kernel is taken to reach: it holds the tiles of
-two products and of the scores at once."""
+two products and of the scores at once. Tensor cores hold them in registers, and reach the whole rate."""
 
 
 def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: Streams) -> list[Group]:
@@ -41,12 +47,13 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
         if not isinstance(op, ReduceOp) or (softmax := _softmax_of(op, demand)) is None:
             continue
         total, *others = _groups_of(softmax, left)
-        refusal = _refusal([total, *others], left)
-        if refusal is None and streams == "cheaper":
-            joined, apart = (
-                _joined_ns(total, others, rates),
-                sum(group.nanoseconds(rates) for group in (total, *others)),
-            )
+        chain = [total, *others]
+        refusal, is_narrow = _refusal(chain, left), _is_narrow(softmax, chain, demand, rates)
+        if refusal is None and streams == "narrow" and not is_narrow:
+            refusal = "no tensor core takes both products"
+        if refusal is None and streams != "always":
+            joined = _joined_ns(total, others, rates, 1 if is_narrow else STREAM_SHARE)
+            apart = sum(group.nanoseconds(rates) for group in chain)
             price = f"one kernel costs {joined / 1000:.3f} us, {len(others) + 1} kernels {apart / 1000:.3f} us"
             refusal = None if joined <= apart else price
         if refusal is not None:
@@ -162,15 +169,38 @@ def _stays_inside(group: Group, chain: Sequence[Group], groups: Sequence[Group])
     return all(value not in other.reads for other in groups if other not in chain for value in group.outputs)
 
 
-def _joined_ns(total: Group, others: Sequence[Group], rates: Rates) -> float:
-    """The nanoseconds of the one kernel: the work of all, and the bytes that do not stay inside."""
+def _is_narrow(softmax: _Softmax, chain: Sequence[Group], demand: Demand, rates: Rates) -> bool:
+    """Whether tensor cores take the products of the scores of several rows, and those with the shares.
+
+    Factors are stored in half precision, and the exponentials may be as inexact.
+    """
+    exponentials = [op.body.block.first_op for op in softmax.inside if isinstance(op, ElementwiseOp)]
+    rows = shape_of(softmax.scores)[-2:-1]
+    if not rates.multiplies_narrow or rows in ((), (1,)) or not any(map(approximates, exponentials)):
+        return False
+    stored, inner = 0, {value for group in chain for value in group.outputs}
+    for group in chain:
+        for op in group.contractions:
+            factors = demand.factors(op, group.indices[op][0], group.reduction_axes[op])
+            read = [value for value, _ in factors if value in group.reads and value not in inner]
+            if any(engine(WARPS, str(element_of(value))) is None for value in read):
+                return False
+            stored += len(read)
+    return stored == _STORED
+
+
+def _joined_ns(total: Group, others: Sequence[Group], rates: Rates, share: float) -> float:
+    """The nanoseconds of the one kernel: the work of all, and the bytes that do not stay inside.
+
+    It multiplies at a share of the rate of kernels of their own.
+    """
     moved, work = 0, Work()
     inner = {value for group in others for value in group.outputs}
     for group in (total, *others):
-        bytes, share = group.traffic(rates)
-        work += share
+        bytes, own = group.traffic(rates)
+        work += own
         moved += bytes - sum(bytes_of(value) for value in (*group.reads, *group.outputs) if value in inner)
-    slower = replace(rates, instructions=rates.instructions * STREAM_SHARE)
+    slower = replace(rates, instructions=rates.instructions * share)
     return slower.kernel_ns(max(0, moved), work, total.ctas())
 
 

@@ -196,7 +196,7 @@ def _plan(
     if distance >= depths[0]:
         raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
     steps = _fewest_steps(reduction)
-    if distance >= steps:
+    if distance > steps or (distance == steps and reduction.trips is not None):
         raise Skip(f"the loop over {name} has {steps} steps, copies cannot run {distance} ahead")
     for op in buffered:
         _check_readers(op)

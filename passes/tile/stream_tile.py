@@ -29,54 +29,31 @@ conditions are upper bounds that grow with the rows, steps of which the tile nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType, UnitAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import (
-    Linear,
-    condition_of,
-    equal,
-    form_of_value,
-    least,
-    subscripts_of,
-    to_map,
-    to_sides,
-)
-from deplodock.analysis.machine.targets import target_at
-from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.footprint import shared_footprint
+from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
+from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
+from deplodock.analysis.machine.targets import capability, has_feature, target_at
+from deplodock.analysis.operations import label
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.streaming import StreamedProduct, limits, streamed_product, weighing
+from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.copying import copied, erase_dead
-from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import (
-    Axis,
-    append_axis,
-    append_lane,
-    drop_axis,
-    read_from,
-    rebind,
-    recompute,
-    reorder,
-    split_axis,
-    split_loop,
-)
+from deplodock.passes.copying import copied
+from deplodock.passes.locations import location_of
+from deplodock.passes.options import Integers, OneOf, option
+from deplodock.passes.tile.edits import Axis, append_axis, append_lane, read_from, split_axis, split_loop
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
-from deplodock.passes.tile.tile_bounds import greatest
-from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, VECTOR
+from deplodock.passes.tile.stream_steps import StreamTiling, total_of
+from deplodock.passes.tile.stream_warps import WarpTiling
+from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
 from deplodock.schedule.choose.streaming import stream_bytes, weights_pitch
-
-Part = tuple[SSAValue, int]
-"""An axis and what a step along it adds to a coordinate."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +66,27 @@ class StreamTilePass(LaunchRule):
     )
     n: int = option(STREAM_KEYS, Integers((16, 32, 64), STREAM_LANES, STREAM_LANES), "elements of the row in a step")
     s: int = option(1, Integers((1, 2, 4)), "CTAs that share a row; the last one of a tile combines what they leave")
+    warp: int = option(STREAM_WARP, Integers((16, 32), 16, 16), "rows that a warp computes, of the engine of warps")
+    engine: str = option(THREADS, OneOf((THREADS, WARPS)), "what multiplies: threads, or the tensor cores of warps")
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found = _found(launch)
-        need, most = stream_bytes(found, self.m, self.n), target_at(launch).fact("shared_per_block")
+        sizes, target = (self.m, self.n, self.s), target_at(launch)
+        need, most = stream_bytes(found, self.m, self.n, self.engine), target.fact("shared_per_block")
         if need > most:
             raise Skip(f"its tile takes {need} bytes of shared memory, above the {most} of a CTA; give m or n")
-        _Tiling(launch, found, _rows_of(launch, found), self).run()
+        if self.engine == THREADS:
+            _ThreadTiling(launch, found, _rows_of(launch, found), sizes).run()
+            return
+        if self.m % self.warp:
+            raise Skip(f"the {self.m} rows of a CTA are no multiple of the {self.warp} of a warp")
+        if not has_feature(target, Feature.MMA):
+            raise Skip(f"sm_{capability(target)} has no {Feature.MMA}")
+        try:
+            engine = streamed_engine(found, self.engine)
+        except NoAtomError as error:
+            raise Skip(str(error)) from error
+        WarpTiling(launch, found, _rows_of(launch, found), sizes, engine, self.warp).run()
 
 
 def _found(launch: tile.LaunchOp) -> StreamedProduct:
@@ -124,166 +115,50 @@ def _rows_of(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
     return rows
 
 
-class _Tiling:
-    """One rewrite: the axes of the tile, the steps, and what is kept on chip."""
+class _ThreadTiling(StreamTiling):
+    """The tile of threads, each of which computes several scores and several outputs."""
 
-    def __init__(self, launch: tile.LaunchOp, found: StreamedProduct, rows: SSAValue, rule: StreamTilePass) -> None:
-        self.launch = launch
-        self.found = found
-        self.m, self.n, self.s = rule.m, rule.n, rule.s
-        self.outer = rows, found.columns
-        """The axes that the tile divides."""
-        self.hints = [axis.name_hint or "a" for axis in (*self.outer, found.reduction.iv)]
-        self.weights = weighing(found.reduction)
-        self.limits = limits(found.reduction)
-        dependence = Dependence()
-        self.is_wide = [found.columns in dependence.of(value) for value, _ in self.weights]
-        """For each value that the reduction weighs, whether it varies along the columns."""
-        self._append_axes()
-
-    def run(self) -> None:
-        """Rewrite the launch."""
-        others = [axis for axis in self.launch.axes if axis not in (*self.outer, *self.own)]
-        for axis, parts in zip(self.outer, (self.rows, self.columns), strict=True):
-            extent = self.launch.extent(axis) or 1
-            points = 1 + sum(stride * ((self.launch.extent(part) or 1) - 1) for part, stride in parts)
-            recompute(axis, parts, self.launch.body.block, extent if points > extent else None)
-        for axis in others:
-            rebind(self.launch, axis, Binding.BLOCK)
-        self._stage(self._run_in_steps())
-        for axis in self.outer:
-            assert isinstance(axis, BlockArgument)
-            drop_axis(self.launch, axis)
-        reorder(self.launch, [*others, *self.own])
-
-    def _append_axes(self) -> None:
+    def append_axes(self) -> None:
         """Add the axes of the tile: the rows and the keys of a thread lie apart, so that those of lanes are near."""
         row, column, key = self.hints
         launch, lanes = self.launch, STREAM_LANES
         extents = [launch.extent(axis) or 1 for axis in self.outer]
         vector = next(width for width in (VECTOR, 2, 1) if extents[1] % width == 0)
 
-        def axis(extent: int, binding: Binding, name: str) -> SSAValue:
-            return append_axis(launch, Axis(extent, binding, name))
-
-        block = axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
-        row_thread, thread = axis(lanes, Binding.THREAD, f"{row}_t"), axis(lanes, Binding.THREAD, f"{column}_t")
-        rows = axis(self.m // lanes, Binding.REGISTER, f"{row}_r")
-        strips = axis(-(-extents[1] // (lanes * vector)), Binding.REGISTER, f"{column}_r")
-        neighbours = axis(vector, Binding.REGISTER, f"{column}_v")
-        keys = axis(self.n // lanes, Binding.REGISTER, f"{key}_r")
+        block = self.axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
+        row_thread, thread = (
+            self.axis(lanes, Binding.THREAD, f"{row}_t"),
+            self.axis(lanes, Binding.THREAD, f"{column}_t"),
+        )
+        rows = self.axis(self.m // lanes, Binding.REGISTER, f"{row}_r")
+        strips = self.axis(-(-extents[1] // (lanes * vector)), Binding.REGISTER, f"{column}_r")
+        neighbours = self.axis(vector, Binding.REGISTER, f"{column}_v")
+        keys = self.axis(self.n // lanes, Binding.REGISTER, f"{key}_r")
         lane = append_lane(launch, thread, f"{key}_t")
-        parts = [axis(self.s, Binding.BLOCK, f"{key}_p")] if self.s > 1 else []
-        self.own = [*parts, block, row_thread, thread, rows, strips, neighbours, keys, lane]
-        self.rows: list[Part] = [(block, self.m), (rows, lanes), (row_thread, 1)]
-        self.columns: list[Part] = [(strips, lanes * vector), (thread, vector), (neighbours, 1)]
-        self.keys: list[Part] = [(keys, lanes), (lane, 1)]
-        steps = -(-(self.found.reduction.trips or 0) // self.n)
-        self.steps = -(-steps // self.s)
-        """The steps of a CTA, at most."""
-        self.parts: list[Part] = [(part, self.steps * self.n) for part in parts]
-        """The axis of the CTAs that share a row, and the keys of each."""
+        self.own = [*(part for part, _ in self.parts), block, row_thread, thread, rows, strips, neighbours, keys, lane]
+        self.rows = [(block, self.m), (rows, lanes), (row_thread, 1)]
+        self.columns = [(strips, lanes * vector), (thread, vector), (neighbours, 1)]
+        self.keys = [(keys, lanes), (lane, 1)]
 
-    def _run_in_steps(self) -> loop.ReduceOp:
-        """Let the reduction run in steps of a few elements. Returns it."""
-        old = self.found.reduction
-        body, trips = old.body.block, old.trips or 0
-        conditions = [condition_of(where) for where in wheres(body)]
-        for where in wheres(body):
-            Rewriter.erase_op(where)
+    def tile_scores(self) -> None:
+        """Let the sum run in groups of neighbours."""
         _split(self.found.scores)
-        step = body.insert_arg(IndexType(), 1)
-        step.name_hint = f"{self.hints[2]}_o"
-        key = recompute(old.iv, [*self.parts, (step, self.n), *self.keys], body)
-        conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
-        bounds, left = self._bounds([*conditions, Linear.of(key.result) - trips], key.result)
-        body.erase_arg(old.iv)
-        self._fold_step(body, key, left)
-        map, operands = to_map(bounds)
-        region = Region(old.body.detach_block(body))
-        made = loop.ReduceOp(map, region, old.identities, old.combiner.clone(), operands)
-        made.location = old.location
-        for result, before in zip(made.results, old.results, strict=True):
-            result.name_hint = before.name_hint
-        Rewriter.replace_op(old, made)
-        if self.parts:
-            combined = tile.CombineOp(made.results, [self.parts[0][0]], made.identities, made.combiner.clone())
-            Rewriter.insert_op(combined, InsertPoint.after(made))
-            for whole, part in zip(combined.results, made.results, strict=True):
-                whole.name_hint = part.name_hint
-                part.replace_uses_with_if(whole, lambda use: use.operation is not combined)
-        return made
 
-    def _bounds(self, conditions: Sequence[Linear], key: SSAValue) -> tuple[list[Linear], list[Linear]]:
-        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them.
+    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
+        """The largest score of the step."""
+        return top
 
-        CTAs that share a row take as many each, one after another, as far as there are some.
-        """
-        sizes = {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
-        inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.keys)}
-        bounds: list[Linear] = []
-        left: list[Linear] = []
-        for form in conditions:
-            limit = Linear.of(key) - form
-            most = greatest(limit, sizes)
-            is_bound = not limit.depends_on(key) and inside.isdisjoint(most.roots())
-            if is_bound:
-                bounds.append((most + (self.n - 1)) // self.n)
-            if not (is_bound and equal(most, limit) and limit.divisor() % self.n == 0):
-                left.append(form)
-        if self.parts:
-            first = Linear.of(self.parts[0][0], self.steps)
-            bounds = [Linear(constant=self.steps), *(bound - first for bound in bounds)]
-        return least(bounds), left
-
-    def _fold_step(self, body: Block, key: loop.IndexOp, conditions: Sequence[Linear]) -> None:
-        """Yield what the elements of a step come to."""
-        terminator = body.last_op
-        assert terminator is not None
-        place = InsertPoint.before(terminator)
-        score, *values = terminator.operands
-
-        def add(op: Operation) -> SSAValue:
-            op.location = terminator.location
-            Rewriter.insert_op(op, place)
-            return op.results[0]
-
-        def fold(value: SSAValue, cls: type[Operation]) -> SSAValue:
-            axes = [axis for axis, _ in self.keys]
-            return add(tile.CombineOp([value], axes, *scalar_regions.short_form(cls, value.type, loop.YieldOp)))
-
-        if conditions:
-            least_score = add(arith.ConstantOp(cast(FloatAttr[AnyFloat], self.found.reduction.identities.data[0])))
-            inside = add(loop.InsideOp(*to_map(to_sides(conditions))))
-            score = add(arith.SelectOp(inside, score, least_score))
-        top = fold(score, arith.MaximumfOp)
-        top.name_hint = "top"
-        above = add(arith.MaximumfOp(top, self.limits[0]))
-        shifted = add(arith.SubfOp(score, add(arith.MinimumfOp(above, self.limits[1]))))
-        weight = add(math.ExpOp(shifted))
-        weight.name_hint = "weight"
-        kept = self._kept(weight, key)
-        if any(self.is_wide):
-            add(kept)
-        yielded, one = [top], FloatAttr(1.0, cast(AnyFloat, score.type))
-        for value, (_, by), is_wide in zip(values, self.weights, self.is_wide, strict=True):
-            if is_wide:
-                yielded.append(self._product(kept.slab, value, by, key, place))
-            else:
-                is_one = isinstance(value.owner, arith.ConstantOp) and value.owner.value == one
-                yielded.append(fold(weight if is_one else add(arith.MulfOp(value, weight, by.fastmath)), arith.AddfOp))
-        Rewriter.replace_op(terminator, loop.YieldOp(*yielded))
-        erase_dead(body)
-
-    def _kept(self, weight: SSAValue, key: loop.IndexOp) -> tile.KeepOp:
+    def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
         """The weights in shared memory, rows padded so that those that a warp stores lie in other banks."""
         extents = [self.m, weights_pitch(self.n)]
         shape = MemRefType[Attribute](weight.type, extents, memory_space=tile.MemoryAttr(Memory.SHARED))
-        kept = tile.KeepOp(weight, *to_map([_sum(self.rows[1:]), _sum(self.keys)]), shape)
+        kept = tile.KeepOp(weight, *to_map([total_of(self.rows[1:]), total_of(self.keys)]), shape)
         kept.slab.name_hint = "weights"
-        return kept
+        kept.location = location_of(weight)
+        Rewriter.insert_op(kept, place)
+        return kept.slab
 
-    def _product(
+    def product(
         self, weights: SSAValue, value: SSAValue, by: arith.MulfOp, key: loop.IndexOp, place: InsertPoint
     ) -> SSAValue:
         """The sum of products of weights and the values of a step."""
@@ -295,7 +170,7 @@ class _Tiling:
             first = first.substitute(axis, Linear())
         index = loop.IndexOp(*to_map([first + Linear.of(inner)]))
         index.result.name_hint = key.result.name_hint
-        weight = loop.LoadOp(weights, *to_map([_sum(self.rows[1:]), Linear.of(inner)]))
+        weight = loop.LoadOp(weights, *to_map([total_of(self.rows[1:]), Linear.of(inner)]))
         body.add_ops([index, weight])
         assert key.parent is not None
         other = copied(value, key.parent, {key.result: index.result}, InsertPoint.at_end(body))
@@ -306,36 +181,13 @@ class _Tiling:
         Rewriter.insert_op(made, place)
         return _split(made).results[0]
 
-    def _stage(self, reduction: loop.ReduceOp) -> None:
-        """Copy what the sums of products read of global memory on chip: what no step changes once, else in each."""
-        inside = [axis for axis in self.own if self.launch.binding(axis) is not Binding.BLOCK]
-        step = reduction.iv
-        for load in [op for op in reduction.walk() if isinstance(op, loop.LoadOp)]:
-            loops = [op.iv for op in ancestors(load, reduction) if isinstance(op, loop.LoopLike)]
-            if not loops or tile.memory_of(load.source) is not None:
-                continue
-            footprint = shared_footprint(load, [*inside, *loops])
-            if footprint is None or not footprint.shape:
-                continue
-            source = loop.memref_of(load.source)
-            slab = MemRefType[Attribute](
-                source.element_type, footprint.shape, memory_space=tile.MemoryAttr(Memory.SHARED)
-            )
-            map, operands = footprint.map()
-            stage = tile.StageOp(load.source, map, operands, slab)
-            stage.location = load.location
-            stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_smem"
-            is_fixed = step not in operands
-            place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
-            Rewriter.insert_op(stage, place)
-            read_from(load, stage.slab, footprint.readers[0].subscripts)
+    def is_factor(self, load: loop.LoadOp, reduction: loop.ReduceOp) -> bool:
+        """Whether a read stands in the loop of such a sum."""
+        return load.parent_op() is not reduction
 
-
-def _sum(parts: Sequence[Part]) -> Linear:
-    total = Linear()
-    for axis, stride in parts:
-        total = total + Linear.of(axis, stride)
-    return total
+    def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:
+        """Rows side by side; pad-smem pads them where accesses collide."""
+        return MemRefType[Attribute](element, shape, memory_space=tile.MemoryAttr(Memory.SHARED))
 
 
 def _split(op: loop.ReduceOp) -> loop.LoopLike:

@@ -31,7 +31,8 @@ def attention(
     A boolean mask says what counts, and -inf is added to all else; a causal one, which replaces scores by -inf, that
     key j counts for query i if j <= i. A query all of whose scores are -inf, as where nothing counts, gives 0. The
     value of a key of probability 0 may be left out, NaN too, as the kernels of PyTorch leave out those that `is_causal`
-    hides. With `enable_gqa`, neighbouring heads of the query share one of key and value.
+    hides. In half precision the shares may be as inexact as that type. With `enable_gqa`, neighbouring heads of
+    the query share one of key and value.
     """
     if dropout_p != 0:
         raise ValueError(f"dropout_p = {dropout_p} is not supported; only 0 is")
@@ -47,7 +48,8 @@ def attention(
         scores = where(kept, scores, -inf).named("masked")
     if attn_mask is not None:
         scores = (scores + _addend(attn_mask, scores).broadcast(scores.shape)).named("masked")
-    return product(safe_softmax(scores, [scores.rank - 1]), value, skips_zeros=True)
+    shares = safe_softmax(scores, [scores.rank - 1], is_inexact=scores.build.narrow is not None)
+    return product(shares, value, skips_zeros=True)
 
 
 def _addend(mask: Tensor, scores: Tensor) -> Tensor:

@@ -94,26 +94,31 @@ def _normalize(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
     return (centred * scale.spread(dims, x.shape)).named("normal")
 
 
-def safe_softmax(x: Tensor, dims: Sequence[int]) -> Tensor:
-    """The softmax along `dims`, but 0 for rows of -inf, as `at::_safe_softmax` of PyTorch is."""
+def safe_softmax(x: Tensor, dims: Sequence[int], is_inexact: bool) -> Tensor:
+    """The softmax along `dims`, but 0 for rows of -inf, as `at::_safe_softmax` of PyTorch is.
+
+    Where it is inexact, its exponentials may be approximate, and its quotients products with reciprocals.
+    """
     maximum = x.max(dims)
     dead = (maximum == -inf).named("dead")
     maximum = where(dead, 0, maximum).named("max")
-    _, e, total = _exponentials(x, maximum, dims)
+    _, e, total = _exponentials(x, maximum, dims, *([FastMathFlag.APPROX_FUNC] if is_inexact else []))
     total = where(dead, 1, total).named("sum")
-    return _share(e, total, dims)
+    return _share(e, total, dims, *([FastMathFlag.ALLOW_RECIP] if is_inexact else []))
 
 
-def _exponentials(x: Tensor, maximum: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+def _exponentials(
+    x: Tensor, maximum: Tensor, dims: Sequence[int], *flags: FastMathFlag
+) -> tuple[Tensor, Tensor, Tensor]:
     """`x - maximum`, its exponential, and the sum of that; sums of the exponentials may be scaled as a whole."""
     shifted = (x - maximum.spread(dims, x.shape)).named("shifted")
-    e = exp(shifted).named("exp").allowing(REASSOCIATES)
+    e = exp(shifted).named("exp").allowing(REASSOCIATES, *flags)
     return shifted, e, e.sum(dims)
 
 
-def _share(e: Tensor, total: Tensor, dims: Sequence[int]) -> Tensor:
+def _share(e: Tensor, total: Tensor, dims: Sequence[int], *flags: FastMathFlag) -> Tensor:
     """`e / total`; sums of shares may be divided as a whole."""
-    return (e / total.spread(dims, e.shape)).allowing(REASSOCIATES)
+    return (e / total.spread(dims, e.shape)).allowing(REASSOCIATES, *flags)
 
 
 def _inverse_root(mean: Tensor, eps: float) -> Tensor:

@@ -748,6 +748,21 @@ void mma(const Fragment& sums, const std::array<uint32_t, 4>& left, const std::a
   }
 }
 
+void ldmatrix(uint32_t* const* to, int count, At row, bool is_transposed) {
+  check_shared((unsigned)row.address, 16, 16, "ldmatrix");
+  uint64_t rows[32];
+  gather(row.address, rows);
+  const int group = current->index % warp_lanes / 4, lane = current->index % 4;
+  for (int matrix = 0; matrix < count; ++matrix) {
+    uint16_t pair[2];
+    for (int place = 0; place < 2; ++place) {
+      const int number = is_transposed ? lane * 2 + place : group, element = is_transposed ? group : lane * 2 + place;
+      memcpy(&pair[place], cta().window + rows[matrix * 8 + number] + element * sizeof(uint16_t), sizeof(uint16_t));
+    }
+    memcpy(to[matrix], pair, sizeof(pair));
+  }
+}
+
 void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns) {
   if (machine.is_alone) return;
   if (machine.threads % 128 != 0) fault("a product of a warpgroup that lacks threads");

@@ -3,7 +3,7 @@
 // Operands keep their order; `[x]` is an At, `[x, {a, b}]` a Box, and `{a, b}` a group of registers. Semantics: PTX ISA,
 // "Data Movement and Conversion Instructions: cp.async", "Parallel Synchronization and Communication Instructions:
 // mbarrier, bar, barrier.cluster", "Miscellaneous Instructions: setmaxnreg", "Warp Level Matrix Multiply-Accumulate
-// Instructions", "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+// Instructions" with its ldmatrix, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #pragma once
 
 #include <array>
@@ -62,12 +62,21 @@ inline std::array<uint32_t, 1 + sizeof...(Rest)> group(uint32_t first, Rest... r
   return {first, rest...};
 }
 
+template <typename T, typename... Rest>
+inline std::array<T*, 1 + sizeof...(Rest)> group(const WideLocal<T>& first, const Rest&... rest) {
+  return {first.place, rest.place...};
+}
+
 // With ".NaN" the canonical NaN where an operand is one, else the other operand.
 inline void max_NaN_f32(float& to, float a, float b) {
   to = a != a || b != b ? __int_as_float(0x7fffffff) : maximum_number(a, b);
 }
 inline void min_NaN_f32(float& to, float a, float b) {
   to = a != a || b != b ? __int_as_float(0x7fffffff) : minimum_number(a, b);
+}
+inline void ex2_approx_ftz_f32(float& to, float power) {
+  to = std::exp2(power);
+  if (to < 0x1p-126f) to = 0;
 }
 inline void max_f64(double& to, double a, double b) { to = maximum_number(a, b); }
 inline void min_f64(double& to, double a, double b) { to = minimum_number(a, b); }
@@ -120,6 +129,20 @@ inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
     Fragment to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Fragment) {
   mma(to, left, right, false);
 }
+
+// Lane 8 * i + r names row r of matrix i, of 16 bytes; lane 4 * g + t gets elements 2t and 2t + 1 of row g, or of column g.
+void ldmatrix(uint32_t* const* to, int count, At row, bool is_transposed);
+#define HOST_LDMATRIX(count)                                                                                      \
+  inline void ldmatrix_sync_aligned_m8n8_x##count##_shared_b16(std::array<uint32_t*, count> to, At row) {         \
+    ldmatrix(to.data(), count, row, false);                                                                       \
+  }                                                                                                               \
+  inline void ldmatrix_sync_aligned_m8n8_x##count##_trans_shared_b16(std::array<uint32_t*, count> to, At row) {   \
+    ldmatrix(to.data(), count, row, true);                                                                        \
+  }
+HOST_LDMATRIX(1)
+HOST_LDMATRIX(2)
+HOST_LDMATRIX(4)
+#undef HOST_LDMATRIX
 
 // The sums are there at once, where the hardware has them at the wait.
 void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns);

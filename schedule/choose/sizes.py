@@ -27,6 +27,9 @@ CELLS = 4
 WARPS = "mma"
 """The engine of warps."""
 
+THREADS = "threads"
+"""The engine of threads: scalar products."""
+
 WARP_TILE = 64
 """Rows and columns of the output that the tensor cores of a warp compute: 128 accumulators of a lane."""
 
@@ -50,6 +53,9 @@ in which a row's threads are half a warp."""
 
 STREAM_ROWS = 64
 """Rows of the output that a CTA of a streaming reduction of products computes."""
+
+STREAM_WARP = 16
+"""Rows that the tensor cores of a warp compute of it."""
 
 STREAM_KEYS = 32
 """Elements of the row in a step of it."""

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_or_one, known_points
-from deplodock.analysis.machine.targets import ACCESS_BYTES, RESERVED
+from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
+from deplodock.analysis.machine.targets import ACCESS_BYTES, RESERVED, has_feature
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.streaming import StreamedProduct
+from deplodock.dialects import loop
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, VECTOR
+from deplodock.dialects.loop import memref_of
+from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
 from deplodock.schedule.steps import Options
 
 SHARING = 2
 """CTAs of 256 threads that are to share an SM: one computes while the other waits for its slabs."""
+
+WIDE_ROWS = 128
+"""Rows of a CTA of warps where there are enough of them: keys and values are read from L2 half as often."""
+
+WIDE_KEYS = ((64, 64), (128, 32))
+"""Elements of a step of warps that hold 32 rows, by the most columns: more would spill (nvcc 13.0, sm_90)."""
+
+WARP_KEYS = ((192, 64), (256, 32))
+"""The same for warps of 16 rows."""
+
+RING_SLOTS = 2
+"""Steps of warps on chip: one is read while the next one lands."""
 
 FEWEST_STEPS = 4
 """The least steps of a CTA that shares a row with others: what it leaves for the last one is then small beside them."""
@@ -21,9 +39,11 @@ FEWEST_STEPS = 4
 def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:
     """The rules for a streaming reduction of products and their options; None where no tile fits on chip.
 
-    The tile has as many rows as there are, up to `STREAM_ROWS`, and the longest steps that let CTAs share an SM. Where
-    tiles leave SMs idle, several CTAs share a row.
+    The tensor cores of warps multiply where they can. Else the tile has as many rows as there are, up to `STREAM_ROWS`,
+    and the longest steps that let CTAs share an SM. Where tiles leave SMs idle, several CTAs share a row.
     """
+    if (options := _warp_options(found, nest, target)) is not None:
+        return options
     rows = rows_of(found)
     tiles = [
         (m, n)
@@ -51,6 +71,40 @@ def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     }
 
 
+def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:
+    """The rules and options for the tensor cores of warps; None where they take no such products, or no tile fits.
+
+    A warp has twice the rows of an instruction where its accumulators fit in registers: it then reads half as much
+    shared memory for each product. Where such tiles leave SMs idle, they have the fewest rows that fill four warps.
+    """
+    rows, outputs = rows_of(found), extent_or_one(found.columns)
+    if not has_feature(target, Feature.MMA) or found.rows is None:
+        return None
+    try:
+        streamed_engine(found, WARPS)
+    except NoAtomError:
+        return None
+    ctas = known_points(nest.axes) // outputs // rows * -(-rows // WIDE_ROWS)
+    is_large, widest = ctas >= SHARING * target.fact("sms"), max(outputs, found.scores.trips or 0)
+    m = WIDE_ROWS if is_large else min(STREAM_ROWS, -(-rows // STREAM_WARP) * STREAM_WARP)
+    warp = 2 * STREAM_WARP if is_large and widest <= WIDE_KEYS[-1][0] else STREAM_WARP
+    keys = next((keys for most, keys in (WARP_KEYS if warp == STREAM_WARP else WIDE_KEYS) if widest <= most), 0)
+    tiles = [(m, keys), (min(m, STREAM_ROWS), keys), (min(m, STREAM_ROWS), keys // 2)] if keys else []
+    most = target.fact("shared_per_block")
+    fitting = [(m, n) for m, n in tiles if stream_bytes(found, m, n, WARPS, RING_SLOTS) <= most]
+    if not fitting:
+        return None
+    m, keys = fitting[0]
+    return {
+        "tileify": {},
+        "stream-tile": {"m": m, "n": keys, "warp": warp, "engine": WARPS},
+        "double-buffer": {"depth": RING_SLOTS},
+        "async-copy": {},
+        "pipeline-k-outer": {},
+        "mark-unroll": {},
+    }
+
+
 def rows_of(found: StreamedProduct) -> int:
     """The rows that have the same keys and values: queries, or heads of one query that share them."""
     if found.rows is not None:
@@ -58,16 +112,38 @@ def rows_of(found: StreamedProduct) -> int:
     return 1 if found.shared is None else found.shared[1]
 
 
-def stream_bytes(found: StreamedProduct, m: int, n: int) -> int:
-    """The bytes of shared memory of a tile of m rows and n elements a step: rows, keys, values, and weights.
+def stream_bytes(found: StreamedProduct, m: int, n: int, engine: str = THREADS, slots: int = 1) -> int:
+    """The bytes of shared memory of a tile of m rows and n elements a step: rows, weights, keys and values of `slots`.
 
-    Each row is taken with the padding that keeps accesses of 16 bytes.
+    Each row is taken with the padding that keeps accesses of 16 bytes. The engine of warps keeps weights in registers.
     """
+    features, outputs = found.scores.trips or 0, extent_or_one(found.columns)
+    if engine == WARPS:
+        size = element_bytes(memref_of(next(_factors(found)).source).element_type)
+        wide, narrow = row_pitch(_whole(features), size), row_pitch(_whole(outputs), size)
+        return size * (m * wide + slots * n * (wide + narrow))
     size = element_bytes(found.reduction.results[0].type)
     pad, strip = ACCESS_BYTES // size, STREAM_LANES * VECTOR
-    products = (found.scores.trips or 0) + pad
-    columns = -(-extent_or_one(found.columns) // strip) * strip + pad
-    return size * ((m + n) * products + n * columns + m * weights_pitch(n))
+    columns = -(-outputs // strip) * strip + pad
+    return size * (m * (features + pad + weights_pitch(n)) + slots * n * (features + pad + columns))
+
+
+def _factors(found: StreamedProduct) -> Iterator[loop.LoadOp]:
+    return (op for op in found.scores.walk() if isinstance(op, loop.LoadOp))
+
+
+def _whole(elements: int) -> int:
+    """Elements of a row in whole instructions, at most 16 along either side."""
+    return -(-elements // 16) * 16
+
+
+def row_pitch(elements: int, size: int) -> int:
+    """The elements from a row of a slab to the next, an odd number of 16 bytes: 8 rows then lie in different banks.
+
+    The rows have so many elements of a size in bytes.
+    """
+    unit = ACCESS_BYTES // size
+    return (-(-elements // unit) // 2 * 2 + 1) * unit
 
 
 def weights_pitch(n: int) -> int:

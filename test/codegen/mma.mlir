@@ -1,4 +1,4 @@
-// RUN: deplodock-opt %s -t cuda | filecheck %s
+// RUN: deplodock-opt %s -t cuda --split-input-file | filecheck %s
 
 // A register of a factor is two neighbours along k; the sums are added to in place.
 // CHECK:       mma_m16n8k16_f16(float& c0, float& c1, float& c2, float& c3, const __half* a0, const __half* a1, const __half* a2, const __half* a3, const __half* b0, const __half* b1) {
@@ -19,5 +19,28 @@ kernel.func @k_mma(%x: memref<32x2x4xf16>, %w: memref<32x4xf16>, %out: memref<32
     : memref<2x4xf16, #tile.memory<register>>, memref<4xf16, #tile.memory<register>> -> memref<2x2xf32, #tile.memory<register>>
   loop.for %h = 0 to 2 unroll {
     kernel.move 2 %c[%h, 0] to %out[%thread, %h, 0] : memref<2x2xf32, #tile.memory<register>> to memref<32x2x2xf32>
+  }
+}
+
+// -----
+
+// Each lane names a row, and gets a register of each matrix.
+// CHECK:       ldmatrix_4_trans(const void* row, void* r0, void* r1, void* r2, void* r3) {
+// CHECK-NEXT:    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+// CHECK-NEXT:    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+// CHECK-NEXT:                 : "=r"(*reinterpret_cast<unsigned*>(r0)), "=r"(*reinterpret_cast<unsigned*>(r1)), "=r"(*reinterpret_cast<unsigned*>(r2)), "=r"(*reinterpret_cast<unsigned*>(r3))
+// CHECK-NEXT:                 : "r"(address)
+// CHECK-NEXT:                 : "memory");
+// CHECK:         ldmatrix_4_trans(&xs[thread % 16 * 24 + thread / 16 * 8], &a[0][0], &a[1][0], &a[2][0], &a[3][0]);
+kernel.func @k_ldmatrix(%x: memref<16x16xbf16>, %out: memref<32x8xbf16>) blocks(%block = 1) threads(%thread = 32) {
+  %xs = kernel.alloc : memref<16x16xbf16, strided<[24, 1]>, #tile.memory<shared>>
+  %a = kernel.alloc : memref<4x2xbf16, #tile.memory<register>>
+  kernel.move 8 %x[%thread floordiv 2, %thread mod 2 * 8] to %xs[%thread floordiv 2, %thread mod 2 * 8]
+    : memref<16x16xbf16> to memref<16x16xbf16, strided<[24, 1]>, #tile.memory<shared>>
+  kernel.barrier
+  kernel.ldmatrix 4 trans %xs[%thread mod 16, %thread floordiv 16 * 8] to %a[d0, d1]
+    : memref<16x16xbf16, strided<[24, 1]>, #tile.memory<shared>> to memref<4x2xbf16, #tile.memory<register>>
+  loop.for %i = 0 to 4 unroll {
+    kernel.move 2 %a[%i, 0] to %out[%thread, %i * 2] : memref<4x2xbf16, #tile.memory<register>> to memref<32x8xbf16>
   }
 }

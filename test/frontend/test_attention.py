@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.dialects import kernel
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
@@ -66,7 +67,25 @@ FORMS: dict[str, Form] = {
     ),
     "odd heads": (F.scaled_dot_product_attention, qkv((1, 20), (1, 33), 13)),
     "bf16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 64, torch.bfloat16)),
+    "bf16, one query": (F.scaled_dot_product_attention, qkv((2, 1), (2, 130), 64, torch.bfloat16)),
+    "bf16, causal, shared keys": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+        qkv((2, 127), (1, 127), 40, torch.bfloat16),
+    ),
+    "bf16, additive mask": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        (*qkv((1, 7), (1, 33), 128, torch.bfloat16), heads(1, 7, 33, 4, torch.bfloat16)),
+    ),
+    "bf16, odd heads": (F.scaled_dot_product_attention, qkv((1, 20), (1, 33), 13, torch.bfloat16)),
     "f16": (F.scaled_dot_product_attention, qkv((1, 16), (1, 32), 32, torch.float16)),
+    "f16, causal, steps left out": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        qkv((1, 130), (1, 130), 96, torch.float16),
+    ),
+    "f16, boolean window": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=window(64, 127)),
+        qkv((1, 64), (1, 127), 192, torch.float16),
+    ),
 }
 
 
@@ -99,6 +118,43 @@ def test_ctas_share_the_keys_of_a_row(form: str) -> None:
     """Each leaves its maximum, sum and weighted sums, which the last one of a tile combines."""
     simulation, eager = attention(FORMS[form], "tileify,stream-tile{m=64 n=32 s=3}")
     assert all(counts.global_bytes_written > eager.nbytes for counts in simulation.counters.values())
+
+
+@pytest.mark.parametrize("options", ["m=64 n=32 warp=32", "m=32 n=16 s=2"])
+def test_tiles_of_tensor_cores(options: str) -> None:
+    """Warps of the rows of two instructions; CTAs that share the keys of a row."""
+    program = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
+    form = program, qkv((1, 130), (1, 130), 64, torch.bfloat16)
+    rings = "double-buffer{depth=2},async-copy,pipeline-k-outer"
+    attention(form, f"tileify,stream-tile{{{options} engine=mma}},{rings}")
+
+
+def test_special_scores_of_tensor_cores() -> None:
+    """A row without keys gives 0, one with a NaN score NaN, and huge scores stay finite."""
+    mask = torch.zeros(4, 96, dtype=torch.bfloat16)
+    mask[0, 32:] = mask[1] = -torch.inf
+    mask[2, 40] = torch.nan
+    mask[3, 7] = 3e38
+    program = (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        qkv((1, 4), (1, 96), 16, torch.bfloat16),
+    )
+    simulation, eager = attention(program, "tileify,stream-tile{m=16 n=32 engine=mma}")
+    np.testing.assert_array_equal(np.isnan(simulation.outputs[0]), np.isnan(eager))
+    assert not simulation.outputs[0][0, 0, 1].any()
+
+
+def test_half_precision_is_one_kernel_by_default() -> None:
+    """Where tensor cores take both products: of several rows, and of factors of half precision."""
+    shapes = {torch.bfloat16: 1, torch.float16: 1, torch.float32: 3}
+    for dtype, count in shapes.items():
+        captured = export(F.scaled_dot_product_attention, qkv((2, 64), (2, 64), 64, dtype))
+        with remarks.collect():
+            lower(captured.module, CONTEXT, Level.KERNEL)
+        functions = [op for op in captured.module.ops if isinstance(op, FuncOp)]
+        assert len(functions) == count
+        if count == 1:
+            assert any(isinstance(op, kernel.MmaOp) for op in functions[0].walk())
 
 
 def test_special_scores_of_shared_rows() -> None:

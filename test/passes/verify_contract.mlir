@@ -22,7 +22,7 @@
 // DEPTH: error: tile.contract: a lane holds 6 of the elements along k, not a multiple of 4
 // VARIES: error: tile.contract: the left factor varies along %n_r, where its lanes hold one value
 // SIBLINGS: error: loop.store: its values vary along {{%m_g and %n_g|%n_g and %m_g}}, which share their threads
-// ALONE: error: tile.contract: k must run over one lane axis that %n_t carries, and over registers
+// ALONE: error: tile.contract: k must run over one lane axis on the threads of %n_t, and over registers
 // ENGINE: error: tile.contract: there is no engine wmma; there are mma
 // TYPES: error: tile.contract: mma does not multiply f32 by f32 to f32
 // WARPS: error: tile.contract: mma takes whole warps, and the launch has 16 threads

@@ -134,6 +134,28 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
 
 
 @needs_nvcc
+@pytest.mark.parametrize(
+    ("heads", "size", "target"), [(32, 64, "sm_80"), (2, 64, "sm_90"), (28, 128, "sm_90"), (2, 128, "sm_120")]
+)
+def test_code_of_attention_by_tensor_cores(heads: int, size: int, target: str) -> None:
+    """All products are HMMA, of factors that are read as matrices; weights stay in registers."""
+    shape = f"torch.empty(1, {heads}, 2048, {size}, dtype=torch.bfloat16)"
+    module = captured(f"F.scaled_dot_product_attention({shape}, {shape}, {shape}, is_causal=True)").clone()
+    lower(module, CONTEXT, Level.KERNEL, target=target)
+    (function,) = [op for op in module.ops if isinstance(op, kernel.FuncOp)]
+    cubin = compile_cubin(print_module(module), nvcc_arch(target))
+    code = Code(
+        cubin.reports[function.sym_name.data], loop_statistics(disassemble(cubin.cubin)[function.sym_name.data])
+    )
+    assert code.spilled == (0, 0, 0, 0)
+    assert code.loop.is_loop
+    assert code.loop.hmma >= 64
+    assert code.loop.ffma == 0
+    assert code.loop.instructions <= 9 * code.loop.hmma
+    assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
+
+
+@needs_nvcc
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_code_of_few_rows(target: str) -> None:
     """Both factors of all products of a step come from global memory, 16 bytes at once."""

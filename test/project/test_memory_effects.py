@@ -126,6 +126,13 @@ OPERATIONS = {
           -> memref<2x2xf32, #tile.memory<register>>""",
         ("read a", "read b", "read c", "write c"),
     ),
+    "kernel.ldmatrix": (
+        """%h = kernel.alloc : memref<8x8xbf16, #tile.memory<shared>>
+        %a = kernel.alloc : memref<1x2xbf16, #tile.memory<register>>
+        kernel.ldmatrix 1 %h[%i, 0] to %a[d0, d1]
+          : memref<8x8xbf16, #tile.memory<shared>> to memref<1x2xbf16, #tile.memory<register>>""",
+        ("read h", "write a"),
+    ),
     "kernel.wgmma": (
         """%h = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
         %c = kernel.alloc : memref<32xf32, #tile.memory<register>>
@@ -221,7 +228,15 @@ def test_effects(context: Context, name: str) -> None:
 
 TOUCHING = [
     *("loop.load", "loop.store"),
-    *("kernel.move", "kernel.mma", "kernel.wgmma", "kernel.ticket", "kernel.cluster_load", "kernel.tma_load"),
+    *(
+        "kernel.move",
+        "kernel.mma",
+        "kernel.ldmatrix",
+        "kernel.wgmma",
+        "kernel.ticket",
+        "kernel.cluster_load",
+        "kernel.tma_load",
+    ),
 ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from kinds import Kind
+from ml_dtypes import bfloat16
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.shape.nest import kernels
@@ -45,9 +46,13 @@ FORM_CUTS = {
 }
 """Those of the kinds that have a schedule of their own, by how their names start."""
 
-ELEMENTARY_ERROR = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-14}
+ELEMENTARY_ERROR = {
+    **{np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-14},
+    **{np.dtype(np.float16): 2.0**-10, np.dtype(bfloat16): 2.0**-7},
+}
 """How far results may be from the simulator's, in units of their largest, where a program calls elementary functions:
-those of the C library and of numpy differ by an ulp or two. All other results agree bit for bit."""
+those of the C library and of numpy differ by an ulp or two, and half precision may round to either side of such a
+difference. All other results agree bit for bit."""
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ Schedule = Annotated[
     typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
 ]
 Stream = Annotated[
-    Literal["never", "cheaper", "always"] | None,
-    typer.Option(help="where attention is one kernel, which stores no scores  [default: never]"),
+    Literal["never", "narrow", "cheaper", "always"] | None,
+    typer.Option(help="where attention is one kernel, which stores no scores  [default: narrow: half precision]"),
 ]
 Verbose = Annotated[
     int,

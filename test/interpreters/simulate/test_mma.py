@@ -98,6 +98,50 @@ def ones(threads: int) -> tuple[Array, Array, Array]:
     return np.ones((threads, 8), np.float16), np.ones((threads, 4), np.float16), np.ones((threads, 4), np.float32)
 
 
+READ = """
+    kernel.func @k(%x: memref<64x8xf16>, %out: memref<64x{count}x2xf16>) blocks(%block = 1) threads(%thread = 64) {{
+      %xs = kernel.alloc : memref<64x8xf16, #tile.memory<shared>>
+      %a = kernel.alloc : memref<{count}x2xf16, #tile.memory<register>>
+      kernel.move 8 %x[%thread, 0] to %xs[%thread, 0]
+        : memref<64x8xf16> to memref<64x8xf16, #tile.memory<shared>>
+      {barrier}
+      kernel.ldmatrix {count} {trans} %xs[{rows}, 0] to %a[d0, d1]
+        : memref<64x8xf16, #tile.memory<shared>> to memref<{count}x2xf16, #tile.memory<register>>
+      loop.for %i = 0 to {count} unroll {{
+        kernel.move 2 %a[%i, 0] to %out[%thread, %i, 0]
+          : memref<{count}x2xf16, #tile.memory<register>> to memref<64x{count}x2xf16>
+      }}
+    }}
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("trans", ["", "trans"])
+def test_matrices_are_spread_as_ptx_says(count: int, trans: str) -> None:
+    """The tables of the PTX ISA for ldmatrix.m8n8, without and with .trans."""
+    x = np.arange(512, dtype=np.float16).reshape(64, 8)
+    module = LocatingParser(
+        new_context(), READ.format(count=count, trans=trans, rows="%thread", barrier="kernel.barrier"), "test.mlir"
+    ).parse_module()
+    module.verify()
+    result = simulate(module, [x])
+    assert not result.findings
+    for thread in range(64):
+        group, lane = thread % 32 // 4, thread % 4
+        for matrix in range(count):
+            rows = x[thread // 32 * 32 + matrix * 8 :][:8]
+            wanted = rows[2 * lane : 2 * lane + 2, group] if trans else rows[group, 2 * lane : 2 * lane + 2]
+            np.testing.assert_array_equal(result.outputs[0][thread, matrix], wanted)
+
+
+def test_rows_of_matrices_need_a_barrier() -> None:
+    """Those that another warp has written."""
+    text = READ.format(count=4, trans="", rows="63 - %thread", barrier="")
+    module = LocatingParser(new_context(), text, "test.mlir").parse_module()
+    result = simulate(module, [np.ones((64, 8), np.float16)])
+    assert [finding.kind for finding in result.findings] == ["data race"]
+
+
 def test_a_warp_that_diverges() -> None:
     result = run(kernel(f"loop.guard where (%thread < 40) {{ {PRODUCT} }}"), *ones(64))
     (finding,) = result.findings

@@ -1,0 +1,234 @@
+"""A streaming reduction of products that a CTA runs in steps: what the tiles of threads and of tensor cores share.
+
+The rows of a CTA's tile and the elements of a step are sums of axes. A step is an element of the streaming reduction:
+its maximum, the sum of its weights, and its weighted sums.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, cast
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map, to_sides
+from deplodock.analysis.operations import ancestors
+from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.footprint import shared_footprint
+from deplodock.analysis.shape.streaming import StreamedProduct, limits, weighing, weight_of
+from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.copying import erase_dead
+from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, read_from, rebind, recompute, reorder
+from deplodock.passes.tile.tile_bounds import greatest
+
+Part: TypeAlias = tuple[SSAValue, int]
+"""An axis and what a step along it adds to a coordinate."""
+
+
+class StreamTiling(ABC):
+    """One rewrite: the axes of the tile, the steps, and what is kept on chip. `m`, `n` and `s` are the rule's."""
+
+    own: Sequence[SSAValue]
+    """The axes of the tile, in their order."""
+    rows: Sequence[Part]
+    """A row of the output, the block axis first."""
+    columns: Sequence[Part]
+    """A column of the output."""
+    keys: Sequence[Part]
+    """An element of a step."""
+
+    def __init__(
+        self, launch: tile.LaunchOp, found: StreamedProduct, rows: SSAValue, sizes: tuple[int, int, int]
+    ) -> None:
+        self.launch = launch
+        self.found = found
+        self.m, self.n, self.s = sizes
+        self.outer = rows, found.columns
+        """The axes that the tile divides."""
+        self.hints = [axis.name_hint or "a" for axis in (*self.outer, found.reduction.iv)]
+        self.weights = weighing(found.reduction)
+        self.limits = limits(found.reduction)
+        dependence = Dependence()
+        self.is_wide = [found.columns in dependence.of(value) for value, _ in self.weights]
+        """For each value that the reduction weighs, whether it varies along the columns."""
+        shared = [self.axis(self.s, Binding.BLOCK, f"{self.hints[2]}_p")] if self.s > 1 else []
+        steps = -(-(found.reduction.trips or 0) // self.n)
+        self.steps = -(-steps // self.s)
+        """The steps of a CTA, at most."""
+        self.parts: list[Part] = [(part, self.steps * self.n) for part in shared]
+        """The axis of the CTAs that share a row, and the keys of each."""
+        self.append_axes()
+
+    @abstractmethod
+    def append_axes(self) -> None:
+        """Add the axes of the tile to the launch."""
+
+    @abstractmethod
+    def tile_scores(self) -> None:
+        """Rewrite the sum of products that gives a score."""
+
+    @abstractmethod
+    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
+        """What the scores of a step are compared with, from the largest one of it."""
+
+    @abstractmethod
+    def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
+        """The weights where the second product reads them."""
+
+    @abstractmethod
+    def product(
+        self, weights: SSAValue, value: SSAValue, by: arith.MulfOp, key: loop.IndexOp, place: InsertPoint
+    ) -> SSAValue:
+        """The sum of products of weights and the values of a step."""
+
+    @abstractmethod
+    def is_factor(self, load: loop.LoadOp, reduction: loop.ReduceOp) -> bool:
+        """Whether a read gives factors of a sum of products."""
+
+    @abstractmethod
+    def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:
+        """The type of the copy of some rows in shared memory."""
+
+    def axis(self, extent: int, binding: Binding, name: str) -> SSAValue:
+        """A new axis of the launch."""
+        return append_axis(self.launch, Axis(extent, binding, name))
+
+    def run(self) -> None:
+        """Rewrite the launch."""
+        others = [axis for axis in self.launch.axes if axis not in (*self.outer, *self.own)]
+        for axis, parts in zip(self.outer, (self.rows, self.columns), strict=True):
+            extent = self.launch.extent(axis) or 1
+            points = 1 + sum(stride * ((self.launch.extent(part) or 1) - 1) for part, stride in parts)
+            recompute(axis, parts, self.launch.body.block, extent if points > extent else None)
+        for axis in others:
+            rebind(self.launch, axis, Binding.BLOCK)
+        self._stage(self._run_in_steps())
+        for axis in self.outer:
+            assert isinstance(axis, BlockArgument)
+            drop_axis(self.launch, axis)
+        reorder(self.launch, [*others, *self.own])
+
+    def _run_in_steps(self) -> loop.ReduceOp:
+        """Let the reduction run in steps of a few elements. Returns it."""
+        old = self.found.reduction
+        body, trips = old.body.block, old.trips or 0
+        conditions = [condition_of(where) for where in wheres(body)]
+        for where in wheres(body):
+            Rewriter.erase_op(where)
+        step = body.insert_arg(IndexType(), 1)
+        step.name_hint = f"{self.hints[2]}_o"
+        key = recompute(old.iv, [*self.parts, (step, self.n), *self.keys], body)
+        self.tile_scores()
+        conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
+        bounds, left = self._bounds([*conditions, Linear.of(key.result) - trips], key.result)
+        body.erase_arg(old.iv)
+        self._fold_step(body, key, left)
+        map, operands = to_map(bounds)
+        region = Region(old.body.detach_block(body))
+        made = loop.ReduceOp(map, region, old.identities, old.combiner.clone(), operands)
+        made.location = old.location
+        for result, before in zip(made.results, old.results, strict=True):
+            result.name_hint = before.name_hint
+        Rewriter.replace_op(old, made)
+        if self.parts:
+            combined = tile.CombineOp(made.results, [self.parts[0][0]], made.identities, made.combiner.clone())
+            Rewriter.insert_op(combined, InsertPoint.after(made))
+            for whole, part in zip(combined.results, made.results, strict=True):
+                whole.name_hint = part.name_hint
+                part.replace_uses_with_if(whole, lambda use: use.operation is not combined)
+        return made
+
+    def _bounds(self, conditions: Sequence[Linear], key: SSAValue) -> tuple[list[Linear], list[Linear]]:
+        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them.
+
+        CTAs that share a row take as many each, one after another, as far as there are some.
+        """
+        sizes = {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
+        inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.keys)}
+        bounds: list[Linear] = []
+        left: list[Linear] = []
+        for form in conditions:
+            limit = Linear.of(key) - form
+            most = greatest(limit, sizes)
+            is_bound = not limit.depends_on(key) and inside.isdisjoint(most.roots())
+            if is_bound:
+                bounds.append((most + (self.n - 1)) // self.n)
+            if not (is_bound and equal(most, limit) and limit.divisor() % self.n == 0):
+                left.append(form)
+        if self.parts:
+            first = Linear.of(self.parts[0][0], self.steps)
+            bounds = [Linear(constant=self.steps), *(bound - first for bound in bounds)]
+        return least(bounds), left
+
+    def _fold_step(self, body: Block, key: loop.IndexOp, conditions: Sequence[Linear]) -> None:
+        """Yield what the elements of a step come to."""
+        terminator = body.last_op
+        assert terminator is not None
+        place = InsertPoint.before(terminator)
+        score, *values = terminator.operands
+
+        def add(op: Operation) -> SSAValue:
+            op.location = terminator.location
+            Rewriter.insert_op(op, place)
+            return op.results[0]
+
+        def fold(value: SSAValue, cls: type[Operation]) -> SSAValue:
+            axes = [axis for axis, _ in self.keys]
+            return add(tile.CombineOp([value], axes, *scalar_regions.short_form(cls, value.type, loop.YieldOp)))
+
+        if conditions:
+            least_score = add(arith.ConstantOp(cast(FloatAttr[AnyFloat], self.found.reduction.identities.data[0])))
+            inside = add(loop.InsideOp(*to_map(to_sides(conditions))))
+            score = add(arith.SelectOp(inside, score, least_score))
+        top = fold(score, arith.MaximumfOp)
+        top.name_hint = "top"
+        top = self.largest(top, body.args[0], place)
+        above = add(arith.MaximumfOp(top, self.limits[0]))
+        shifted = add(arith.SubfOp(score, add(arith.MinimumfOp(above, self.limits[1]))))
+        weight = add(math.ExpOp(shifted, weight_of(self.weights[0][1]).fastmath))
+        weight.name_hint = "weight"
+        held = self.held(weight, place) if any(self.is_wide) else weight
+        yielded, one = [top], FloatAttr(1.0, cast(AnyFloat, score.type))
+        for value, (_, by), is_wide in zip(values, self.weights, self.is_wide, strict=True):
+            if is_wide:
+                yielded.append(self.product(held, value, by, key, place))
+            else:
+                is_one = isinstance(value.owner, arith.ConstantOp) and value.owner.value == one
+                yielded.append(fold(weight if is_one else add(arith.MulfOp(value, weight, by.fastmath)), arith.AddfOp))
+        Rewriter.replace_op(terminator, loop.YieldOp(*yielded))
+        erase_dead(body)
+
+    def _stage(self, reduction: loop.ReduceOp) -> None:
+        """Copy what the sums of products read of global memory on chip: what no step changes once, else in each."""
+        inside = [axis for axis in self.own if self.launch.binding(axis) is not Binding.BLOCK]
+        step = reduction.iv
+        for load in [op for op in reduction.walk() if isinstance(op, loop.LoadOp)]:
+            if not self.is_factor(load, reduction) or tile.memory_of(load.source) is not None:
+                continue
+            loops = [op.iv for op in ancestors(load, reduction) if isinstance(op, loop.LoopLike)]
+            footprint = shared_footprint(load, [*inside, *loops])
+            if footprint is None or not footprint.shape:
+                continue
+            source = loop.memref_of(load.source)
+            slab = self.slab(source.element_type, footprint.shape)
+            map, operands = footprint.map()
+            stage = tile.StageOp(load.source, map, operands, slab)
+            stage.location = load.location
+            stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_smem"
+            is_fixed = step not in operands
+            place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
+            Rewriter.insert_op(stage, place)
+            read_from(load, stage.slab, footprint.readers[0].subscripts)
+
+
+def total_of(parts: Iterable[Part]) -> Linear:
+    """A coordinate that is a sum of parts."""
+    total = Linear()
+    for axis, stride in parts:
+        total = total + Linear.of(axis, stride)
+    return total

@@ -1,0 +1,189 @@
+"""The axes and the body of a streaming reduction that the tensor cores of warps compute: `stream-tile{engine=mma}`.
+
+    tile.launch (.., %m_b = 32 : block, %m_w = 4 : thread, %m_g = 8 : thread, %d_t = 4 : thread, %d_j = 8 : register,
+                 %i_j = 8 : register, %m_h = 2 : register, %d_r = 2 : register, %i_r = 2 : register,
+                 %e_u = 2 : register, %e_r = 2 : register, %i_t = 4 : lane %d_t, %e_t = 4 : lane %d_t,
+                 %i_g = 8 : lane %m_g, %d_g = 8 : lane %m_g) {
+      %qs = tile.stage %q[%m_b * 64 + d0, d1]
+      %max, %sum, %o = loop.reduce %i_o = 0 to 32 : f32, f32, f32 {
+        %ks = tile.stage %k[%i_o * 64 + d0, d1]
+        %vs = tile.stage %v[%i_o * 64 + d0, d1]
+        %s = loop.reduce {arith.addf} %e_s = 0 to 4 unroll : f32 {
+          %a = loop.load %qs[%m_w * 16 + %m_h * 8 + %m_g, %e_s * 16 + %e_u * 8 + %e_t * 2 + %e_r]
+          %b = loop.load %ks[%i_j * 8 + %i_g, %e_s * 16 + %e_u * 8 + %e_t * 2 + %e_r]
+          %ab = tile.contract mma %a * %b over (%e_t, %e_u, %e_r) at (%i_g = %i_t * 2 + %i_r) : bf16, bf16 -> f32
+          loop.yield %ab
+        }
+        %top = tile.combine {arith.maximumf} %s over (%i_j, %i_r, %i_t)
+        %largest = loop.scan {arith.maximumf} %top along (%i_o)
+        %p = exp(%s - %largest)
+        %total = tile.combine {arith.addf} %p over (%i_j, %i_r, %i_t)
+        %ps = arith.truncf %p : f32 to bf16
+        %v = loop.load %vs[%i_j * 8 + %i_t * 2 + %i_r, %d_j * 8 + %d_g]
+        %c = tile.contract mma %ps * %v over (%i_t, %i_j, %i_r) at (%d_g = %d_t * 2 + %d_r) : bf16, bf16 -> f32
+        loop.yield %largest, %total, %c
+
+The columns of the scores are k of the second product, and lie in the lanes where the engine wants them: so weights stay
+in registers. A step's are relative to the largest score so far, so sums of earlier steps are scaled in place, and those
+of the step add to them. Weights are rounded to the type of the values, which their exponential must allow with
+`fastmath<afn>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, MemRefType, StridedLayoutAttr, UnitAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import Linear, subscripts_of, to_map
+from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
+from deplodock.analysis.shape.streaming import StreamedProduct
+from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.engines import Engine
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.passes.locations import location_of
+from deplodock.passes.tile.edits import append_lane
+from deplodock.passes.tile.stream_steps import StreamTiling, total_of
+from deplodock.schedule.choose.streaming import row_pitch
+
+
+class WarpTiling(StreamTiling):
+    """The tile of warps, each of which computes whole rows of an instruction: all their scores and outputs."""
+
+    def __init__(
+        self,
+        launch: tile.LaunchOp,
+        found: StreamedProduct,
+        rows: SSAValue,
+        sizes: tuple[int, int, int],
+        engine: Engine,
+        warp_rows: int,
+    ) -> None:
+        self.engine = engine
+        self.warp_rows = warp_rows
+        super().__init__(launch, found, rows, sizes)
+
+    def append_axes(self) -> None:
+        """Add the axes of both products' fragments: the scores' columns and the outputs' share their lanes."""
+        row, column, key = self.hints
+        feature = self.found.scores.iv.name_hint or "e"
+        launch, engine = self.launch, self.engine
+        extents = [launch.extent(axis) or 1 for axis in self.outer]
+        block = self.axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
+        warp = self.axis(self.m // self.warp_rows, Binding.THREAD, f"{row}_w")
+        group = self.axis(engine.row.extent, Binding.THREAD, f"{row}_g")
+        thread = self.axis(engine.column.extent, Binding.THREAD, f"{column}_t")
+        columns = self.axis(-(-extents[1] // engine.n), Binding.REGISTER, f"{column}_j")
+        keys = self.axis(self.n // engine.n, Binding.REGISTER, f"{key}_j")
+        several = self.warp_rows > engine.m
+        tiles = [self.axis(self.warp_rows // engine.m, Binding.REGISTER, f"{row}_i")] if several else []
+        half = self.axis(engine.rows, Binding.REGISTER, f"{row}_h")
+        pair = self.axis(engine.pair, Binding.REGISTER, f"{column}_r")
+        self.key_pair = self.axis(engine.pair, Binding.REGISTER, f"{key}_r")
+        self.unit = self.axis(engine.depth // engine.packed, Binding.REGISTER, f"{feature}_u")
+        self.near = self.axis(engine.packed, Binding.REGISTER, f"{feature}_r")
+        self.key_lane = append_lane(launch, thread, f"{key}_t")
+        self.lane = append_lane(launch, thread, f"{feature}_t")
+        self.key_group = append_lane(launch, group, f"{key}_g")
+        self.column_group = append_lane(launch, group, f"{column}_g")
+        self.thread, self.pair = thread, pair
+        registers = [*tiles, columns, keys, half, pair, self.key_pair, self.unit, self.near]
+        lanes = [self.key_lane, self.lane, self.key_group, self.column_group]
+        self.own = [*(part for part, _ in self.parts), block, warp, group, thread, *registers, *lanes]
+        inner = [*((axis, engine.m) for axis in tiles), (half, engine.row.extent), (group, 1)]
+        self.rows = [(block, self.m), (warp, self.warp_rows), *inner]
+        self.columns = [(columns, engine.n), (thread, engine.pair), (pair, 1)]
+        self.keys = [(keys, engine.n), (self.key_lane, engine.pair), (self.key_pair, 1)]
+
+    def tile_scores(self) -> None:
+        """Let the sum run in steps of one instruction along the features, which it takes as zero beyond the last."""
+        scores, engine = self.found.scores, self.engine
+        (product,) = summed_products(scores)
+        body = Block(arg_types=[IndexType()])
+        body.args[0].name_hint = f"{scores.iv.name_hint or 'e'}_s"
+        across = engine.column.extent * engine.packed
+        feature = total_of([(body.args[0], engine.k), (self.unit, across), (self.lane, engine.packed), (self.near, 1)])
+        rows, keys = (_read(factor) for factor in factors_of(product)[0])
+        if any(form.depends_on(self.key_pair) for form in subscripts_of(rows)):
+            rows, keys = keys, rows
+        moved = {self.key_lane: Linear(), self.key_pair: Linear.of(self.key_group)}
+        loads = [_moved(rows, {scores.iv: feature}), _moved(keys, {scores.iv: feature, **moved})]
+        pair = loads[0].result, loads[1].result
+        at = self._places(self.key_group, self.key_lane, self.key_pair)
+        axes = [self.lane, self.unit, self.near]
+        contract = tile.ContractOp(engine.name, [pair], axes, at, scores.results[0].type)
+        contract.location = scores.location
+        body.add_ops([*loads, contract, loop.YieldOp(contract.result)])
+        assert scores.trips is not None
+        made = loop.ReduceOp(-(-scores.trips // engine.k), Region(body), scores.identities, scores.combiner.clone())
+        made.properties["unroll"] = UnitAttr()
+        made.location = scores.location
+        made.results[0].name_hint = scores.results[0].name_hint
+        Rewriter.replace_op(scores, made)
+
+    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
+        """The largest score so far: what the steps before have left is scaled in place, and the step's added to it."""
+        scan = loop.ScanOp([top], [step], *scalar_regions.short_form(arith.MaximumfOp, top.type, loop.YieldOp))
+        scan.location, scan.results[0].name_hint = location_of(top), "largest"
+        Rewriter.insert_op(scan, place)
+        return scan.results[0]
+
+    def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
+        """The weights as factors of the second product."""
+        wide = next(value for (value, _), is_wide in zip(self.weights, self.is_wide, strict=True) if is_wide)
+        rounded = arith.TruncFOp(weight, _read(wide).result.type)
+        rounded.result.name_hint = weight.name_hint
+        Rewriter.insert_op(rounded, place)
+        return rounded.result
+
+    def product(
+        self, weights: SSAValue, value: SSAValue, by: arith.MulfOp, key: loop.IndexOp, place: InsertPoint
+    ) -> SSAValue:
+        """The contract of weights and the values of a step."""
+        load = _moved(_read(value), {self.thread: Linear(), self.pair: Linear.of(self.column_group)})
+        at = self._places(self.column_group, self.thread, self.pair)
+        (keys, _), *_ = self.keys
+        axes = [self.key_lane, keys, self.key_pair]
+        contract = tile.ContractOp(self.engine.name, [(weights, load.result)], axes, at, value.type)
+        contract.location = by.location
+        Rewriter.insert_op([load, contract], place)
+        return contract.result
+
+    def is_factor(self, load: loop.LoadOp, reduction: loop.ReduceOp) -> bool:
+        """Whether contracts alone use a read."""
+        return all(isinstance(use.operation, tile.ContractOp) for use in load.result.uses)
+
+    def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:
+        """Rows an odd number of 16 bytes apart, so that those of 8 neighbours lie in different banks."""
+        pitch = row_pitch(shape[-1], element_bytes(element))
+        strides = [1, pitch]
+        for extent in reversed(shape[1:-1]):
+            strides.append(strides[-1] * extent)
+        layout = StridedLayoutAttr(strides[: len(shape)][::-1])
+        return MemRefType(element, shape, layout, tile.MemoryAttr(Memory.SHARED))
+
+    def _places(self, moved: SSAValue, thread: SSAValue, pair: SSAValue) -> tile.Places:
+        """That the right factor's columns are those of the result."""
+        form = AffineExpr.dimension(0) * self.engine.pair + AffineExpr.dimension(1)
+        return tile.Places([moved], AffineMap(2, 0, (form,)), [thread, pair])
+
+
+def _read(factor: SSAValue) -> loop.LoadOp:
+    load = read_of(factor)
+    assert load is not None, "factors that are computed are refused"
+    return load
+
+
+def _moved(load: loop.LoadOp, places: Mapping[SSAValue, Linear]) -> loop.LoadOp:
+    """The same read at other coordinates."""
+    forms = subscripts_of(load)
+    for root, place in places.items():
+        forms = [form.substitute(root, place) for form in forms]
+    made = loop.LoadOp(load.source, *to_map(forms))
+    made.location, made.result.name_hint = load.location, load.result.name_hint
+    return made
