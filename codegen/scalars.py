@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS, CmpfOp, CmpiOp
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS, CmpfOp, CmpiOp, DivfOp
 from xdsl.dialects.builtin import (
     BFloat16Type,
     Float16Type,
@@ -287,8 +287,9 @@ SCALARS = dict(_rows())
 _APPROXIMATIONS = {
     Signature("math.exp", "", "f32", "f32"): "exp2_approx({0} * 1.44269504f)",
     Signature("math.exp2", "", "f32", "f32"): "exp2_approx({0})",
+    Signature("arith.divf", "", "f32", "f32"): "__fdividef({0}, {1})",
 }
-"""The C expressions of functions that may be approximate."""
+"""The C expressions of operations that may be approximate."""
 
 
 def _extremum_f32(name: str, instruction: str) -> str:
@@ -393,7 +394,7 @@ def signature(op: Operation) -> Signature:
 
 
 def _is_inexact(op: Operation) -> bool:
-    return isinstance(op, ExpOp | Exp2Op) and FastMathFlag.APPROX_FUNC in op.fastmath.data
+    return isinstance(op, ExpOp | Exp2Op | DivfOp) and FastMathFlag.APPROX_FUNC in op.fastmath.data
 
 
 def expression(op: Operation, operands: Sequence[str]) -> str:

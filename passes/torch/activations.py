@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import pi
 from math import sqrt as root
 
+from xdsl.dialects.utils import FastMathFlag
+
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.tensors import Tensor, erf, exp, log1p, maximum, tanh, where
 
@@ -26,17 +28,22 @@ def leaky_relu(self: Tensor, negative_slope: float) -> Tensor:
 def sigmoid(self: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))`."""
     one = self.like(1)
-    return one / _denominator(self, one)
+    return _inexact(one / _denominator(self, one))
 
 
 @lowers("silu")
 def silu(self: Tensor) -> Tensor:
     """`x / (1 + exp(-x))`."""
-    return self / _denominator(self, self.like(1))
+    return _inexact(self / _denominator(self, self.like(1)))
 
 
 def _denominator(x: Tensor, one: Tensor) -> Tensor:
-    return (one + exp((-x).named("neg")).named("exp")).named("denominator")
+    return (one + _inexact(exp((-x).named("neg"))).named("exp")).named("denominator")
+
+
+def _inexact(value: Tensor) -> Tensor:
+    """A value that may be approximate in FP32 where it is rounded to half precision."""
+    return value if value.build.narrow is None else value.allowing(FastMathFlag.APPROX_FUNC)
 
 
 @lowers("gelu")

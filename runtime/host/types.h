@@ -137,5 +137,6 @@ inline unsigned long long __brevll(unsigned long long value) {
   return (unsigned long long)__brev((unsigned)value) << 32 | __brev((unsigned)(value >> 32));
 }
 
+inline float __fdividef(float a, float b) { return std::abs(b) > 0x1p126f && std::abs(b) < INFINITY ? a * 0.0f : a / b; }
 inline float rsqrtf(float value) { return 1.0f / sqrtf(value); }
 inline double rsqrt(double value) { return 1.0 / sqrt(value); }
