@@ -6,7 +6,7 @@ contractions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -41,7 +41,8 @@ Operands: TypeAlias = tuple[tuple[SSAValue, Index], ...]
 
 _Question: TypeAlias = tuple[TensorOp, Index, tuple[SSAValue, ...]]
 
-_CASTS = (*WIDENING_CASTS, arith.TruncFOp, arith.FPToSIOp, arith.TruncIOp)
+_NARROWING_CASTS = (arith.TruncFOp, arith.FPToSIOp, arith.TruncIOp)
+_CASTS = (*WIDENING_CASTS, *_NARROWING_CASTS)
 
 
 def bytes_of(value: SSAValue) -> int:
@@ -58,6 +59,15 @@ def widens(op: Operation) -> bool:
     *casts, _ = op.body.block.ops
     is_larger = bytes_of(op.outputs[0]) > bytes_of(op.inputs[0])
     return is_larger and all(isinstance(inner, WIDENING_CASTS) for inner in casts)
+
+
+def narrows(op: Operation | Block) -> bool:
+    """Whether an operation does nothing but give elements in a type of fewer bytes."""
+    if not isinstance(op, ElementwiseOp) or len(op.inputs) != 1 or len(op.outputs) != 1:
+        return False
+    *casts, _ = op.body.block.ops
+    is_smaller = bytes_of(op.outputs[0]) < bytes_of(op.inputs[0])
+    return is_smaller and all(isinstance(inner, _NARROWING_CASTS) for inner in casts)
 
 
 def splat_of(op: arith.ConstantOp) -> Attribute | None:
@@ -171,18 +181,21 @@ class Demand:
             known = self._contractions[op] = is_contraction(op, self.varies)
         return known
 
-    def factors(self, op: ReduceOp, index: Index, axes: Sequence[SSAValue]) -> list[tuple[SSAValue, Index]]:
+    def factors(
+        self, op: ReduceOp, index: Index, axes: Sequence[SSAValue], stored: Container[SSAValue] = ()
+    ) -> list[tuple[SSAValue, Index]]:
         """What a sum of products multiplies along its `axes`, as it lies in memory, at the element `index` of the sum.
 
-        Casts and index maps are looked through, and so are further products.
+        Index maps, casts to wider types and further products are looked through, as far as they are not stored.
         """
         found: list[tuple[SSAValue, Index]] = []
         pending = list(self.operands(op, index, axes))
         while pending:
             value, at = pending.pop()
             source = value.owner
-            is_map = isinstance(source, IndexMapOp)
-            if is_map or (isinstance(source, ElementwiseOp) and _factors(value, self.varies) is not None):
+            is_step = isinstance(source, IndexMapOp) or (_factors(value, self.varies) and not narrows(source))
+            if is_step and value not in stored:
+                assert isinstance(source, IndexMapOp | ElementwiseOp)
                 pending += self.operands(source, at, ())
             elif any(axis in axes for axis in axes_in(at)):
                 found.append((value, at))

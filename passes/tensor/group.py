@@ -98,6 +98,18 @@ class Group:
             self.reads.pop(result, None)
         self._account(op, indices, demand)
 
+    def remove(self, op: TensorOp, demand: Demand) -> None:
+        """Read the results of `op`, whose operands nothing else here needs, in place of computing them."""
+        indices = self.indices.pop(op)
+        for index in indices:
+            used = frozenset(axes_in(index))
+            self.work[used] += element_work(op) * -1
+            self.instructions -= code_size(op)
+            for value, _ in self._operands(op, index, demand):
+                self.reads.pop(value, None)
+        for result in op.results:
+            self.reads[result] = dict.fromkeys(indices)
+
     def _account(self, op: TensorOp, indices: Iterable[Index], demand: Demand) -> None:
         """Note what computing `op` at `indices` reads and takes."""
         for index in indices:

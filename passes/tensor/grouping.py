@@ -11,9 +11,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, reducing, widens
+from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, narrows, reducing, widens
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
-from deplodock.dialects.tensor import GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
+from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
 from deplodock.passes.tensor.pricing import Pricing
@@ -61,7 +61,28 @@ class Grouping:
             raise failure(op, f'deplodock.fuse = "always" is not possible: {refusal}')
         for group in needs:
             group.refusals.append(f"{_name_of(op)} is stored, not fused: {refusal}")
-        self._homes[op] = [self._store(op)]
+        if isinstance(op, ReduceOp) and not kept and (cast := self._narrowing(op)) is not None:
+            self._store_narrow(op, cast)
+        else:
+            self._homes[op] = [self._store(op)]
+
+    def _narrowing(self, op: ReduceOp) -> TensorOp | None:
+        """The cast to a narrower type that alone needs the results of `op`, itself needed by one kernel."""
+        users = {use.operation for result in op.results for use in result.uses}
+        cast = users.pop() if len(users) == 1 else None
+        if not isinstance(cast, ElementwiseOp) or cast.attributes or not narrows(cast):
+            return None
+        is_output = any(cast.outputs[0] in group.outputs for group in self._homes[cast])
+        return None if is_output or len(self._homes[cast]) > 1 else cast
+
+    def _store_narrow(self, op: ReduceOp, cast: TensorOp) -> None:
+        """Store what a cast makes of the results of `op`, which are of more bytes, in a kernel of both."""
+        (user,) = self._homes[cast]
+        user.remove(cast, self._demand)
+        home = self._store(cast)
+        self._homes[cast] = [home]
+        home.add(op, self._needs(op)[home], self._demand)
+        self._homes[op] = [home]
 
     def _store(self, op: TensorOp) -> Group:
         group = Group.around(self._created, op, self._demand)

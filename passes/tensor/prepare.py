@@ -5,6 +5,7 @@
 * A concat of concats along one dimension is one concat.
 * An elementwise operation on a concat becomes a concat of elementwise operations on its parts: a concat is stored, and
   what is done to it then happens on the way to memory. (A rotation of pairs of halves is computed in one kernel.)
+* A concat of casts to a wider type becomes a cast of a concat: fewer bytes are stored and read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
 
-from deplodock.analysis.shape.fusion import splat_of
+from deplodock.analysis.shape.fusion import splat_of, widens
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, element_of, shape_of
 
 MAX_PARTS = 4
@@ -36,6 +37,9 @@ def prepare(block: Block) -> None:
                 _sink(op, concat)
             case _:
                 pass
+    for op in list(block.ops):
+        if isinstance(op, ConcatOp) and not op.attributes:
+            _widen_behind(op)
 
 
 def _fold_maps(op: GatherOp) -> None:
@@ -101,6 +105,19 @@ def _sink(op: ElementwiseOp, concat: ConcatOp) -> None:
         start += shape[dim]
     joined = [ConcatOp([part.outputs[i] for part in parts], dim) for i in range(len(op.outputs))]
     _replace(op, [*made, *joined], [whole.result for whole in joined])
+
+
+def _widen_behind(op: ConcatOp) -> None:
+    """`concat(cast(a), cast(b))` is `cast(concat(a, b))`, of casts that are the same and widen their elements."""
+    casts = [owner for value in op.inputs if isinstance(owner := value.owner, ElementwiseOp) and widens(owner)]
+    first = casts[0] if casts else None
+    is_same = first is not None and all(each.body.is_structurally_equivalent(first.body) for each in casts)
+    if first is None or not is_same or len(casts) < len(op.inputs) or any(each.attributes for each in casts):
+        return
+    sources = [each.inputs[0] for each in casts]
+    joined = ConcatOp(sources, op.dim.value.data)
+    wide = ElementwiseOp([joined.result], [op.result.type], first.body.clone())
+    _replace(op, [joined, wide], [wide.outputs[0]])
 
 
 def _alike(op: ConcatOp, other: ConcatOp) -> bool:

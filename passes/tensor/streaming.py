@@ -181,7 +181,7 @@ def _is_narrow(softmax: _Softmax, chain: Sequence[Group], demand: Demand, rates:
     stored, inner = 0, {value for group in chain for value in group.outputs}
     for group in chain:
         for op in group.contractions:
-            factors = demand.factors(op, group.indices[op][0], group.reduction_axes[op])
+            factors = demand.factors(op, group.indices[op][0], group.reduction_axes[op], group.reads)
             read = [value for value, _ in factors if value in group.reads and value not in inner]
             if any(engine(WARPS, str(element_of(value))) is None for value in read):
                 return False

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from deplodock.analysis.shape.reductions import longest_reduction  # noqa: E402
 from deplodock.dialects import kernel  # noqa: E402
+from deplodock.dialects.tensor import KernelOp, element_of  # noqa: E402
 from deplodock.frontend.arrays import to_array  # noqa: E402
 from deplodock.frontend.expression import read_expression  # noqa: E402
 from deplodock.interpreters.simulate import simulate  # noqa: E402
@@ -35,3 +36,15 @@ def test_a_layer_is_as_exact_as_eager(s: int, bias: bool) -> None:
     assert verdict.passed, verdict
     if s > 1:
         assert any(isinstance(op, kernel.MmaOp | kernel.WgmmaOp) for op in module.walk())
+
+
+def test_what_is_stored_between_kernels_is_of_half_precision() -> None:
+    """Scores, sums and rotated heads are rounded where they are computed, and stay on chip or are stored so."""
+    module = read_expression(
+        "from deplodock.tools.bench.layers import layer_and_inputs; "
+        "layer, x, cos, sin = layer_and_inputs(64, 512, 1024, 128, 64, 0, torch.bfloat16); layer(x, cos, sin)"
+    ).module
+    lower(module, new_context(), Level.TENSOR, target="sm_90")
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    assert len(kernels) <= 14
+    assert {str(element_of(value)) for op in kernels for value in op.results} == {"bf16"}
