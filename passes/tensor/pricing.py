@@ -64,7 +64,7 @@ class Pricing:
             )
         own, frontier = self._around(op)
         stored = own.nanoseconds(self._rates)
-        held = self._held(own, frontier)
+        held = self._held(own, {each: at for each, at in frontier.items() if _is_needed_by(own, each, op)})
         left = [reduction for reduction in apart if reduction not in held]
         stored += self._rates.launch_ns * len(left)
         joined += self._rates.launch_ns * len(apart) + self._moving_ns(apart) - self._moving_ns(left)
@@ -157,3 +157,17 @@ class Pricing:
                     heappush(pending, (-self._positions[source], source))
                 wanted.setdefault(source, {}).update(dict.fromkeys(needed))
         return frontier
+
+
+def _is_needed_by(group: Group, reduction: ReduceOp, op: Operation) -> bool:
+    """Whether a reduction is needed by a kernel alone, which stores `op`: what else needs it has it stored."""
+    pending, seen = list[Operation]([reduction]), set[Operation]()
+    while pending:
+        if (current := pending.pop()) is op or current in seen:
+            continue
+        seen.add(current)
+        users = {use.operation for result in current.results for use in result.uses}
+        if not users <= group.indices.keys():
+            return False
+        pending += users
+    return True
