@@ -41,15 +41,20 @@ def load(
             for another GPU; a class of its arguments or results is not imported; or weights are missing or do not fit.
         CompileError: its kernels are to be compiled, and cannot be.
     """
-    path = Path(path)
-    file = read_file(path)
-    place = place_of(device or file.device)
+    file = read_file(Path(path))
+    return loaded(str(path), file, weights, place_of(device or file.device))
+
+
+def loaded(
+    path: str, file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device
+) -> CompiledProgram:
+    """The program that a file holds, ready to run at a place; see `load`. Errors name the file by its path."""
     state = _state(path, file, weights, place)
     owner = weights if isinstance(weights, nn.Module) else None
     return CompiledProgram(file.signature, state, _runner(path, file, place), lambda: file, learns=learns(owner))
 
 
-def _runner(path: Path, file: ProgramFile, place: torch.device) -> Runner:
+def _runner(path: str, file: ProgramFile, place: torch.device) -> Runner:
     try:
         if place.type == "cuda":
             return CudaRunner(file.planned, file.signature.outputs)
@@ -61,7 +66,7 @@ def _runner(path: Path, file: ProgramFile, place: torch.device) -> Runner:
 
 
 def _state(
-    path: Path, file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device
+    path: str, file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device
 ) -> list[StateSlot | torch.Tensor]:
     """The tensors of the program that no call gives."""
     state: list[StateSlot | torch.Tensor] = []

@@ -19,6 +19,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,17 @@ def state_names(signature: CallSignature) -> list[str]:
 
 def write_file(path: Path, program: ProgramFile) -> None:
     """Write a file, of which nobody sees a half. Raises InvalidInputError where it cannot be written."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
+    try:
+        unfinished.write_bytes(packed(program))
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def packed(program: ProgramFile) -> bytes:
+    """What a file of a program holds. Raises InvalidInputError where safetensors is missing, which writes tensors."""
     planned = program.planned
     facts = {"format": FORMAT, "deplodock": __version__, "arch": planned.arch, "device": program.device}
     facts["signature"] = _written(program.signature)
@@ -87,17 +99,13 @@ def write_file(path: Path, program: ProgramFile) -> None:
         members[_CUBIN] = planned.cubin
     if program.tensors:
         members[_TENSORS] = _safetensors().save({name: _dense(value) for name, value in program.tensors.items()})
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
-    try:
-        with zipfile.ZipFile(unfinished, "w") as archive:
-            for name, content in members.items():
-                # A ZipInfo without a time, so that equal programs are equal bytes.
-                kind = zipfile.ZIP_STORED if name == _TENSORS else zipfile.ZIP_DEFLATED
-                archive.writestr(zipfile.ZipInfo(name), content, kind)
-        unfinished.replace(path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror or error}") from None
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in members.items():
+            # A ZipInfo without a time, so that equal programs are equal bytes.
+            kind = zipfile.ZIP_STORED if name == _TENSORS else zipfile.ZIP_DEFLATED
+            archive.writestr(zipfile.ZipInfo(name), content, kind)
+    return made.getvalue()
 
 
 def read_file(path: Path) -> ProgramFile:
@@ -106,17 +114,7 @@ def read_file(path: Path) -> ProgramFile:
     Raises InvalidInputError, which names the file, where it is missing, damaged, of another version, or none of ours.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        if _FACTS not in members:
-            raise InvalidInputError("it is no program that deplodock has saved")
-        facts = json.loads(members[_FACTS])
-        if facts["format"] != FORMAT:
-            raise InvalidInputError(
-                f"deplodock {facts['deplodock']} has saved it in version {facts['format']} of the format, and this is "
-                f"deplodock {__version__}, which reads version {FORMAT}: save it again with this one"
-            )
-        return _read(facts, members)
+        return unpacked(path.read_bytes())
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None
     except OSError as error:
@@ -124,6 +122,24 @@ def read_file(path: Path) -> ProgramFile:
     except Exception as error:
         # The readers of archives, JSON and safetensors raise all kinds of errors for what is damaged.
         raise InvalidInputError(f"{path} is damaged, or no program that deplodock has saved: {error}") from None
+
+
+def unpacked(data: bytes) -> ProgramFile:
+    """The program of which `packed` made these bytes.
+
+    Raises InvalidInputError where they are of another version, or none of ours, and any error where they are damaged.
+    """
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    if _FACTS not in members:
+        raise InvalidInputError("it is no program that deplodock has saved")
+    facts = json.loads(members[_FACTS])
+    if facts["format"] != FORMAT:
+        raise InvalidInputError(
+            f"deplodock {facts['deplodock']} has saved it in version {facts['format']} of the format, and this is "
+            f"deplodock {__version__}, which reads version {FORMAT}: save it again with this one"
+        )
+    return _read(facts, members)
 
 
 def _read(facts: Mapping[str, Any], members: Mapping[str, bytes]) -> ProgramFile:

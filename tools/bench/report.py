@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 OWN, EAGER, COMPILED = "deplodock", "PyTorch, graph", "torch.compile, graph"
+OWN_LOOP, EAGER_LOOP, COMPILED_LOOP = "deplodock, loop", "PyTorch, loop", "torch.compile, loop"
 AUTOTUNED = "torch.compile, max-autotune"
+_COMPILED = (COMPILED, COMPILED_LOOP, AUTOTUNED)
 _PEERS = (EAGER, COMPILED, AUTOTUNED)
+
+UNMEASURED = "not measured: out of time"
+"""The error of a row that was not started."""
+
+_WORDS = 40
+"""The words of an error that stay in the results."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +45,19 @@ class Result:
         timings = [] if self.bench is None else self.bench["timings"]
         return next((each["microseconds"] for each in timings if each["name"] == contestant), None)
 
-    def with_autotuned(self, earlier: Result | None) -> Result:
-        """This result, with the time of max-autotune that an earlier one has of the same card and PyTorch."""
-        if self.bench is None or earlier is None or self.microseconds(AUTOTUNED) is not None:
+    def with_compiled(self, earlier: Result | None) -> Result:
+        """This result, with the times of torch.compile that only an earlier one has, of the same card and PyTorch."""
+        if self.bench is None or earlier is None or earlier.bench is None:
             return self
         if any(self.conditions.get(name) != earlier.conditions.get(name) for name in ("card", "torch")):
             return self
-        kept = [each for each in (earlier.bench or {"timings": []})["timings"] if each["name"] == AUTOTUNED]
+        names = [name for name in _COMPILED if self.microseconds(name) is None]
+        kept = [each for each in earlier.bench["timings"] if each["name"] in names]
         return replace(self, bench={**self.bench, "timings": [*self.bench["timings"], *kept]})
 
-    def ratio(self, contestant: str) -> float | None:
+    def ratio(self, contestant: str, own_name: str = OWN) -> float | None:
         """How many times as long as ours a contestant takes."""
-        own, other = self.microseconds(OWN), self.microseconds(contestant)
+        own, other = self.microseconds(own_name), self.microseconds(contestant)
         return None if own is None or other is None else other / own
 
 
@@ -61,13 +70,13 @@ def read_results(folder: Path) -> dict[str, Result]:
     return {result.name: result for result in results}
 
 
-def write_results(folder: Path, results: Iterable[Result]) -> None:
-    """Write `results.jsonl` and `results.md`."""
+def write_results(folder: Path, results: Iterable[Result], page: Callable[[Sequence[Result]], str]) -> None:
+    """Write `results.jsonl`, and `results.md`, which is the page."""
     kept = list(results)
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(asdict(result)) for result in kept]
     (folder / "results.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / "results.md").write_text(markdown(kept), encoding="utf-8")
+    (folder / "results.md").write_text(page(kept), encoding="utf-8")
 
 
 def markdown(results: Sequence[Result]) -> str:
@@ -81,8 +90,23 @@ def markdown(results: Sequence[Result]) -> str:
         f"| row | deplodock | {' | ratio | '.join(_PEERS)} | ratio | share of the floor |",
         "|---" * (3 + 2 * len(_PEERS)) + "|",
     ]
-    conditions = list(dict.fromkeys(", ".join(result.conditions.values()) for result in results))
-    return "\n".join([*head, *map(_line, results), "", *(f"Measured: {each}" for each in conditions)]) + "\n"
+    return "\n".join([*head, *map(_line, results), "", *measured(results)]) + "\n"
+
+
+def measured(results: Sequence[Result]) -> list[str]:
+    """A line for each of the conditions under which results were measured."""
+    conditions = dict.fromkeys(", ".join(result.conditions.values()) for result in results)
+    return [f"Measured: {each}" for each in conditions]
+
+
+def short(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()[:_WORDS])}"
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
 
 
 def _means(results: Sequence[Result], contestant: str) -> list[str]:
@@ -91,9 +115,9 @@ def _means(results: Sequence[Result], contestant: str) -> list[str]:
     for name, group in groups.items():
         ratios = [ratio for result in group if (ratio := result.ratio(contestant)) is not None]
         if ratios:
-            mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
             lines.append(
-                f"- {contestant}, {name}: geometric mean {mean:.3f}, least {min(ratios):.3f}, {len(ratios)} rows"
+                f"- {contestant}, {name}: geometric mean {mean(ratios):.3f}, "
+                f"least {min(ratios):.3f}, {len(ratios)} rows"
             )
     return lines
 
@@ -102,12 +126,12 @@ def _line(result: Result) -> str:
     if result.bench is None or result.error:
         return f"| {result.name} | **{result.error.replace('|', '/')}** {'| ' * (1 + 2 * len(_PEERS))}|"
     own = result.microseconds(OWN)
-    cells = [_number(own, 1)]
+    cells = [number(own, 1)]
     for contestant in _PEERS:
-        cells += [_number(result.microseconds(contestant), 1), _number(result.ratio(contestant), 3)]
+        cells += [number(result.microseconds(contestant), 1), number(result.ratio(contestant), 3)]
     share = None if own is None else result.bench["floor"] / own
-    return f"| {result.name} | {' | '.join([*cells, _number(share, 3)])} |"
+    return f"| {result.name} | {' | '.join([*cells, number(share, 3)])} |"
 
 
-def _number(value: float | None, digits: int) -> str:
+def number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +38,44 @@ def read_rows() -> list[Row]:
     return [*_of_models(table), *alone]
 
 
-def chosen(rows: Sequence[Row], names: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> list[Row]:
-    """The rows whose name contains one of `names`, of these models and sequence lengths; an empty list allows all.
+def chosen(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    models: Sequence[str],
+    lengths: Sequence[int],
+    listed: Container[str] | None = None,
+) -> list[Row]:
+    """The rows that one of `names` is part of, or is a glob of, of these models and sequence lengths.
 
-    Raises InvalidInputError if no row is left.
+    An empty list allows all; `listed`, if given, has the names of all that count. Raises InvalidInputError if no row is
+    left.
     """
     found = [
         row
         for row in rows
-        if (not names or any(name in row.name for name in names))
+        if (not names or any(name in row.name or fnmatchcase(row.name, name) for name in names))
         and (not models or row.model in models)
         and (not lengths or row.s in lengths)
+        and (listed is None or row.name in listed)
     ]
     if not found:
         raise InvalidInputError("no row of the benchmark is like that; `deplodock bench --list` shows them")
     return found
+
+
+def read_names(path: Path, rows: Sequence[Row]) -> set[str]:
+    """The names of rows in a file, one a line; empty lines and those that begin with # do not count.
+
+    Raises:
+        OSError: the file cannot be read.
+        InvalidInputError: a line is no name of a row.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    known = {row.name for row in rows}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.startswith("#") and line.strip() not in known:
+            raise InvalidInputError(f"{path}:{number}: error: there is no row {line.strip()}; --list shows them")
+    return {line.strip() for line in lines} & known
 
 
 def _table() -> dict[str, Any]:

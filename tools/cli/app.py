@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,7 @@ from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
 from deplodock.tools.diagnostics import require, run_tool
 from deplodock.tools.progress import working
+from deplodock.tools.suite.problems import read_suite
 
 app = typer.Typer(
     name="deplodock",
@@ -78,6 +80,22 @@ RandomWeights = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
 Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
+Suite = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="take the problems in this folder, in KernelBench's form, as the rows"),
+]
+RowNames = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="rows whose name contains this, or is like this glob; may be repeated"),
+]
+RowList = Annotated[Path | None, typer.Option(metavar="FILE", help="rows whose names are in this file, one a line")]
+TorchCompile = Annotated[
+    bool,
+    typer.Option(
+        "--torch-compile/--no-torch-compile",
+        help="of a suite, time torch.compile, too; without, the results keep its times",
+    ),
+]
 
 
 class Device(StrEnum):
@@ -280,9 +298,9 @@ def _refuse_what_needs_python(program: Program, bench: bool, replacement: str | 
 
 @app.command("bench")
 def bench_command(
-    name: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="rows whose name contains this; may be repeated")
-    ] = None,
+    suite: Suite = None,
+    name: RowNames = None,
+    names: RowList = None,
     model: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="rows of this model; may be repeated")] = None,
     s: Annotated[
         list[int] | None, typer.Option("-s", metavar="N", help="rows of this sequence length; may be repeated")
@@ -295,6 +313,7 @@ def bench_command(
         float, typer.Option(min=1, metavar="SECONDS", help="time after which no row is started")
     ] = 3600.0,
     listing: Annotated[bool, typer.Option("--list", help="print the rows, measure nothing")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="leave out the rows that the results have")] = False,
     replacement: Annotated[
         str | None,
         typer.Option("--from", metavar="FILE", help="IR text to run in place of the program of the one row"),
@@ -302,6 +321,7 @@ def bench_command(
     autotune: Annotated[
         bool, typer.Option("--max-autotune", help="time torch.compile in that mode, too; the results keep its times")
     ] = False,
+    compiled: TorchCompile = True,
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
@@ -312,18 +332,37 @@ def bench_command(
     It has a row for each program. The results, JSON lines and Markdown, are written after each row. The exit code is 1
     if a row is wrong, below the floor of its time, or not measured.
     """
-    rows = bench_rows.chosen(bench_rows.read_rows(), name or [], model or [], s or [])
+    rows = bench_rows.read_rows() if suite is None else read_suite(suite)
+    listed = None if names is None else bench_rows.read_names(names, rows)
+    rows = bench_rows.chosen(rows, name or [], model or [], s or [], listed)
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
+    _refuse_options_of_bench(rows, suite, replacement, compiled=compiled, autotune=autotune)
+    require("torch")
+    if suite is not None:
+        from deplodock.tools.cli.suite import SuiteOptions, compile_suite, measure_suite
+
+        how = SuiteOptions(target, limit, budget, measures=not compile_only, compiled=compiled)
+        passed = compile_suite(rows, how) if compile_only else measure_suite(rows, suite, output, how, resume=resume)
+    else:
+        from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
+
+        options = TableOptions(limit, budget, replacement, autotune, resume)
+        passed = compile_table(rows, target) if compile_only else measure_table(rows, target, output, options)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _refuse_options_of_bench(
+    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, *, compiled: bool, autotune: bool
+) -> None:
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
-    require("torch")
-    from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
-
-    options = TableOptions(limit, budget, replacement, autotune)
-    if not (compile_table(rows, target) if compile_only else measure_table(rows, target, output, options)):
-        raise typer.Exit(1)
+    if suite is not None and (replacement is not None or autotune):
+        raise typer.BadParameter("--from and --max-autotune are for rows of the benchmark: leave out --suite")
+    if suite is None and not compiled:
+        raise typer.BadParameter("--no-torch-compile is for the problems of a --suite")
 
 
 @app.command("ops")

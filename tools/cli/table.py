@@ -9,7 +9,7 @@ import multiprocessing
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from io import StringIO
@@ -22,17 +22,13 @@ from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.runtime import device
 from deplodock.runtime.cubins import check_compiler, cubins
-from deplodock.tools.bench.report import Result, read_results, write_results
+from deplodock.tools.bench.report import UNMEASURED, Result, markdown, read_results, short, write_results
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli.program import Options, Session
 from deplodock.tools.cli.run import Outcome, RunOptions, run
 from deplodock.tools.clock import Clock
 from deplodock.tools.progress import tracked
 
-_WORDS = 40
-"""The words of an error that stay in the results."""
-
-_UNMEASURED = "not measured: out of time"
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -41,13 +37,15 @@ class TableOptions:
     """How rows are measured.
 
     `limit` is the seconds that a row may take, `budget` those after which none is started, `replacement` a file of IR
-    text to run in place of every row's program; `autotune` lets torch.compile take part in mode max-autotune, too.
+    text to run in place of every row's program; `autotune` lets torch.compile take part in mode max-autotune, too. With
+    `resume`, rows that have results are not measured again.
     """
 
     limit: float = 120.0
     budget: float = 3600.0
     replacement: str | None = None
     autotune: bool = False
+    resume: bool = False
 
 
 class Worker(Protocol):
@@ -73,18 +71,43 @@ def run_table(
         limit: seconds that a row may take.
         budget: seconds after which no row is started.
     """
-    results = read_results(folder)
     end = time.monotonic() + budget
+
+    def answers() -> Iterator[tuple[Row, dict[str, Any]]]:
+        for row in rows:
+            yield row, worker.measure(row, limit) if time.monotonic() < end else {"error": UNMEASURED}
+
+    return record(answers(), len(rows), folder, conditions, markdown)
+
+
+def record(
+    answers: Iterable[tuple[Row, dict[str, Any]]],
+    count: int,
+    folder: Path,
+    conditions: dict[str, str],
+    page: Callable[[Sequence[Result]], str],
+) -> bool:
+    """Write the results of a folder after each answer, as JSON lines and as a page; whether all are right and measured.
+
+    Rows that have no answer stay as they were.
+    """
+    results = read_results(folder)
     passed = True
-    for row in tracked(rows, len(rows), "measuring"):
-        found = worker.measure(row, limit) if time.monotonic() < end else {"error": _UNMEASURED}
+    for row, found in tracked(answers, count, "measuring"):
         result = _result(row, found, conditions)
         passed &= result.passed
-        if result.error != _UNMEASURED or row.name not in results:
-            results[row.name] = result.with_autotuned(results.get(row.name))
-        write_results(folder, results.values())
+        if result.error != UNMEASURED or row.name not in results:
+            results[row.name] = result.with_compiled(results.get(row.name))
+        write_results(folder, results.values(), page)
         print(f"{row.name}: {result.error or _times(result)}", flush=True)
     return passed
+
+
+def without_known(rows: Sequence[Row], folder: Path) -> tuple[list[Row], bool]:
+    """The rows that a folder has no results of, and whether all others are right and measured there."""
+    results = read_results(folder)
+    known = {name: result for name, result in results.items() if result.error != UNMEASURED}
+    return [row for row in rows if row.name not in known], all(known[r.name].passed for r in rows if r.name in known)
 
 
 def _result(row: Row, found: dict[str, Any], conditions: dict[str, str]) -> Result:
@@ -154,15 +177,10 @@ def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
             how = RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
             outcome = run(session, program, None, options.replacement, how)
     except Exception as error:
-        return {"error": _short(error)}
+        return {"error": short(error)}
     if outcome is not Outcome.PASSED:
         return {"error": f"wrong: {_verdict(log.getvalue())}"}
     return json.loads(output.getvalue().splitlines()[-1])
-
-
-def _short(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split()[:_WORDS])}"
 
 
 def _verdict(log: str) -> str:
@@ -178,12 +196,12 @@ def measure_table(rows: Sequence[Row], target: str | None, folder: Path | None, 
     """
     if (reason := device.missing()) is not None:
         raise Error(f"{reason}; --compile-only compiles the rows without a GPU")
-    card, target = device.device_name(), target or device.device_target()
-    folder = folder or Path("bench", "results", card.replace(" ", "-"))
+    folder, target = folder or results_folder(), target or device.device_target()
     worker = Process(target, options)
-    found = conditions(card, target)
+    found = conditions(device.device_name(), target)
+    todo, passed = without_known(rows, folder) if options.resume else (rows, True)
     try:
-        return run_table(rows, worker, folder, found, limit=options.limit, budget=options.budget)
+        return run_table(todo, worker, folder, found, limit=options.limit, budget=options.budget) and passed
     finally:
         worker.close()
 
@@ -193,7 +211,7 @@ def compile_table(rows: Sequence[Row], target: str | None) -> bool:
 
     The target is by default the GPU's, else sm_90. Raises CompileError if there is no compiler.
     """
-    target = target or (DEFAULT if device.missing() is not None else device.device_target())
+    target = target or default_target()
     passed = True
     check_compiler()
     with ProcessPoolExecutor(mp_context=_SPAWN) as pool:
@@ -211,8 +229,18 @@ def _compile(row: Row, target: str) -> str:
         session.lower(module, Level.KERNEL)
         cubins([session.text(module, Level.CUDA)], nvcc_arch(target_of(module).arch.data))
     except Exception as error:
-        return _short(error)
+        return short(error)
     return ""
+
+
+def results_folder() -> Path:
+    """Where the results of this card are by default."""
+    return Path("bench", "results", device.device_name().replace(" ", "-"))
+
+
+def default_target() -> str:
+    """What rows are compiled for by default: the GPU, else sm_90."""
+    return DEFAULT if device.missing() is not None else device.device_target()
 
 
 def conditions(card: str, target: str) -> dict[str, str]:

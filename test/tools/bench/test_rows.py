@@ -89,10 +89,10 @@ def test_times_of_max_autotune_are_kept_for_a_card_and_a_pytorch() -> None:
     tuned = {**bench, "timings": [*bench["timings"], {"name": "torch.compile, max-autotune", "microseconds": 5.0}]}
     earlier = Result("a", "x", tuned, "", {"card": "X", "torch": "2", "commit": "1"})
     again = Result("a", "x", bench, "", {"card": "X", "torch": "2", "commit": "2"})
-    assert again.with_autotuned(earlier).ratio("torch.compile, max-autotune") == 2.5
-    assert again.with_autotuned(None) == again
+    assert again.with_compiled(earlier).ratio("torch.compile, max-autotune") == 2.5
+    assert again.with_compiled(None) == again
     other = Result("a", "x", bench, "", {"card": "X", "torch": "3", "commit": "2"})
-    assert other.with_autotuned(earlier) == other
+    assert other.with_compiled(earlier) == other
 
 
 def test_means_with_and_without_sdpa() -> None:

@@ -1,0 +1,117 @@
+"""A problem built, compiled without values and checked, here in the simulator; and mistakes that the check must see."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.tools.suite import building
+from deplodock.tools.suite.checking import wrong
+from deplodock.tools.suite.measuring import Subject, check, subject
+from deplodock.tools.suite.preparing import prepared
+
+ADD = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.add_(1)
+
+
+def get_inputs():
+    return [torch.rand(5)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def of(path: Path) -> Subject:
+    return subject(path, prepared(path, "sm_90"), "cpu")
+
+
+def test_a_problem_is_compiled_without_values_and_right(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices: list[str] = []
+    stock = building.drawn
+    monkeypatch.setattr(building, "drawn", lambda path, device: (devices.append(device), stock(path, device))[1])
+    with torch.no_grad():
+        program = prepared(suite / "level1/2_scale.py", "sm_90")
+        assert devices == ["meta"]
+        checked = check(subject(suite / "level1/2_scale.py", program, "cpu"))
+    assert (checked.reason, checked.left) == ("", [])
+    assert checked.results is not None
+
+
+def test_a_module_is_compiled_in_training_mode_and_its_buffers_are_compared(suite: Path) -> None:
+    with torch.no_grad():
+        given = of(suite / "level1/10_norm.py")
+        assert check(given).reason == ""
+        assert check(replace(given, own_module=torch.nn.BatchNorm2d(5))).reason.startswith("result 1: ")
+
+
+def test_what_draws_random_numbers_is_left_to_pytorch(suite: Path) -> None:
+    path = suite / "level2/3_dropout.py"
+    with pytest.raises(UnsupportedError, match="dropout"):
+        prepared(path, "sm_90")
+    with torch.no_grad():
+        checked = check(subject(path, None, "cpu"))
+    assert checked.reason == ""
+    assert "dropout" in checked.left[0]
+
+
+def test_a_program_that_writes_into_its_arguments_is_compared_on_fresh_ones(tmp_path: Path) -> None:
+    path = tmp_path / "1_add.py"
+    path.write_text(ADD, encoding="utf-8")
+    with torch.no_grad():
+        checked = check(of(path))
+    assert (checked.reason, checked.results) == ("", None)
+
+
+def test_a_wrong_program_is_wrong(suite: Path) -> None:
+    with torch.no_grad():
+        given = of(suite / "level1/2_scale.py")
+        assert check(replace(given, own=lambda x, factor: torch.relu(x) * factor + 1e-3)).reason.startswith(
+            "result 0: 63 of 63 elements are not within 0.0001, the largest difference is 0.001; result 0 is further"
+        )
+        assert "not torch.float32" in check(replace(given, own=lambda x, factor: x[0])).reason
+
+
+def test_roundings_are_judged_by_float64() -> None:
+    exact = torch.linspace(1, 2, 1000, dtype=torch.float64)
+    eager, far = (exact + 0.01 * torch.randn(1000).double()).float(), (exact + 0.2).float()
+    near = (exact - 0.01 * torch.randn(1000).double()).float()
+    assert wrong([near], [eager], lambda: [exact]) == ""
+    assert "further from float64" in wrong([far], [eager], lambda: [exact])
+    spike = near.clone()
+    spike[7] += 0.8
+    assert "further from float64" in wrong([spike], [eager], lambda: [exact])
+
+
+def test_infinities_and_nan_must_be_where_pytorch_has_them() -> None:
+    special = torch.tensor([1.0, torch.nan, torch.inf])
+    assert wrong([special], [special.clone()], lambda: []) == ""
+    assert wrong([torch.tensor([1.0, 2.0, torch.inf])], [special], lambda: [special.double()])
+
+
+def test_integers_must_be_equal() -> None:
+    assert wrong([torch.tensor([1, 2])], [torch.tensor([1, 3])], lambda: []) == "result 0: 1 of 2 elements differ"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "the file has no Model and no get_init_inputs and no get_inputs"),
+        ("1 / 0\n", "the file raises ZeroDivisionError"),
+        ("Model = get_inputs = lambda: []\nget_init_inputs = lambda: [1]\n", "the module raises TypeError"),
+    ],
+)
+def test_what_is_no_problem_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "1_none.py"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        building.built(path, "cpu")

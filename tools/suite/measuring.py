@@ -1,0 +1,183 @@
+"""A problem on the GPU: its module as it is built, what we compiled of it, whether that is right, and the times."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from deplodock.pytorch.compiled import place_of
+from deplodock.pytorch.loading import loaded
+from deplodock.pytorch.saved import ProgramFile
+from deplodock.tools.bench.report import COMPILED, COMPILED_LOOP, EAGER, EAGER_LOOP, OWN, OWN_LOOP, short
+from deplodock.tools.graph_timing import Timing
+from deplodock.tools.suite.building import built, drawn
+from deplodock.tools.suite.checking import differences, in_double, seeded, wrong
+from deplodock.tools.suite.timing import in_graph, times
+
+_LEFT = "deplodock leaves to PyTorch: "
+"""How the warning of our backend begins that says what PyTorch runs."""
+
+_SLOW_US = 1e6
+"""From so many microseconds on, a call is not put into a graph."""
+
+_GRAPHS = {EAGER_LOOP: EAGER, COMPILED_LOOP: COMPILED, OWN_LOOP: OWN}
+"""The graph of a contestant by its loop; ours is the last, and its result stays."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A problem ready to run: PyTorch's module, ours with the module whose buffers it writes, and the arguments."""
+
+    path: Path
+    device: str
+    module: nn.Module
+    own: Callable[..., Any]
+    own_module: nn.Module
+    args: Sequence[Any]
+
+
+def subject(path: Path, program: ProgramFile | None, device: str) -> Subject:
+    """A problem on a device. A program that could not be compiled as a whole is one of our backend of torch.compile.
+
+    Ours takes the weights of PyTorch's module; only that backend has a module of its own.
+    """
+    module, args = built(path, device)
+    if program is not None:
+        return Subject(path, device, module, loaded(str(path), program, module, place_of(device)), module, args)
+    own, _ = built(path, device)
+    return Subject(path, device, module, torch.compile(own, backend="deplodock"), own, args)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is wrong with our results, empty if nothing is; those that a further call must give again, None if it need
+    not; and what we leave to PyTorch, and why."""
+
+    reason: str
+    results: Sequence[torch.Tensor] | None
+    left: Sequence[str]
+
+
+def check(given: Subject) -> Checked:
+    """Compare our results and the buffers with PyTorch's, where both draw the same random numbers."""
+    buffers, versions = _Buffers(given.module), _versions(given.args)
+    expected = seeded(given.module, given.args)
+    written = [value.clone() for value in given.module.buffers()]
+    buffers.restore()
+    writes = versions != _versions(given.args)
+
+    def args() -> Sequence[Any]:
+        """The arguments as they were: if calls write into them, they are drawn anew."""
+        return drawn(given.path, given.device) if writes else given.args
+
+    def precise() -> list[torch.Tensor]:
+        buffers.restore()
+        return in_double(given.module, args())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = seeded(given.own, args())
+    left = [text.removeprefix(_LEFT) for each in caught if (text := str(each.message)).startswith(_LEFT)]
+    reason = wrong([*results, *given.own_module.buffers()], [*expected, *written], precise)
+    return Checked(reason, None if writes or left else results, left)
+
+
+class _Buffers:
+    """The values that the buffers of a module had."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._values = [value.clone() for value in module.buffers()]
+
+    def restore(self) -> None:
+        """Give the buffers those values."""
+        for value, old in zip(self._module.buffers(), self._values, strict=True):
+            value.copy_(old)
+
+
+def _versions(args: Sequence[Any]) -> list[int]:
+    """How often each tensor was written into."""
+    return [value._version for value in pytree.tree_leaves(list(args)) if isinstance(value, torch.Tensor)]
+
+
+def measure(path: Path, program: ProgramFile | None, *, compiled: bool) -> dict[str, Any]:
+    """Check and time a problem on the GPU: what a row of the results has, or {"error": why}.
+
+    TF32 is off. `compiled` says whether torch.compile takes part.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    start = time.perf_counter()
+    with torch.no_grad():
+        given = subject(path, program, "cuda")
+        checked = check(given)
+        if checked.reason:
+            return {"error": f"wrong: {checked.reason}"}
+        runs, without = _contestants(given, compiled)
+        loops = times(runs)
+        graphs, reason = _graphs(runs, loops, without, checked.results)
+    if reason:
+        return {"error": f"the timed runs are wrong: {reason}"}
+    timings = [asdict(timing) for timing in (*loops, *graphs)]
+    facts = {
+        "left": checked.left,
+        "without": without,
+        "launches": None if program is None else len(program.planned.plan.launches),
+        "seconds": round(time.perf_counter() - start, 3),
+    }
+    return {"passed": True, "bench": {"timings": timings, **facts}}
+
+
+def _contestants(given: Subject, compiled: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+    """The calls from Python, ours the last, and the contestants that do not run, with the reasons."""
+    runs: dict[str, Callable[[], Any]] = {EAGER_LOOP: partial(given.module, *given.args)}
+    without: dict[str, str] = {}
+    if compiled:
+        peer = partial(torch.compile(given.module, dynamic=False), *given.args)
+        try:
+            peer()
+            runs[COMPILED_LOOP] = peer
+        except Exception as error:
+            without[COMPILED_LOOP] = short(error)
+    return {**runs, OWN_LOOP: partial(given.own, *given.args)}, without
+
+
+def _graphs(
+    runs: Mapping[str, Callable[[], Any]],
+    loops: Sequence[Timing],
+    without: dict[str, str],
+    expected: Sequence[torch.Tensor] | None,
+) -> tuple[list[Timing], str]:
+    """The times of replays of graphs, and what is wrong with ours; `without` gets why there is none of a contestant.
+
+    What ours gives is overwritten, and compared after one more replay: it is what was timed that is right.
+    """
+    pool, replays, result = torch.cuda.graph_pool_handle(), dict[str, Callable[[], Any]](), None
+    taken = {timing.name: timing.microseconds for timing in loops}
+    for name, run in runs.items():
+        if taken[name] > _SLOW_US:
+            without[_GRAPHS[name]] = f"a call takes {taken[name] * 1e-6:.1f} s"
+            continue
+        result = None
+        try:
+            graph, result = in_graph(run, pool)
+            replays[_GRAPHS[name]] = graph.replay
+        except RuntimeError as error:
+            without[_GRAPHS[name]] = short(error)
+    found = times(replays)
+    if OWN not in replays or expected is None:
+        return found, ""
+    values = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    for value in values:
+        value.fill_(math.nan if value.is_floating_point() else 1)
+    replays[OWN]()
+    return found, differences(values, expected)
