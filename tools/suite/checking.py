@@ -50,7 +50,7 @@ def wrong(
         return reason
     try:
         exact = precise()
-    except RuntimeError as error:
+    except Exception as error:
         return f"{reason}; PyTorch does not run in float64: {next(iter(str(error).splitlines()), '')}"
     pairs = enumerate(zip(got, expected, exact, strict=True))
     worse = [number for number, values in pairs if _outside(*values[:2]) and _is_worse(*values)]
@@ -83,7 +83,7 @@ def _is_other(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> 
 
 
 def in_double(module: nn.Module, args: Sequence[Any]) -> list[torch.Tensor]:
-    """What a module gives in float64, and then its buffers. Raises RuntimeError if it does not run so."""
+    """What a module gives in float64, and then its buffers. Raises what it raises if it does not run so."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from torch.utils import _pytree as pytree
 from deplodock.pytorch.compiled import place_of
 from deplodock.pytorch.loading import loaded
 from deplodock.pytorch.saved import ProgramFile
+from deplodock.runtime.device import POISON
 from deplodock.tools.bench.report import COMPILED, COMPILED_LOOP, EAGER, EAGER_LOOP, OWN, OWN_LOOP, short
 from deplodock.tools.graph_timing import Timing
 from deplodock.tools.suite.building import built, drawn
@@ -178,6 +178,6 @@ def _graphs(
         return found, ""
     values = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     for value in values:
-        value.fill_(math.nan if value.is_floating_point() else 1)
+        torch.empty(0, dtype=torch.uint8, device=value.device).set_(value.untyped_storage()).fill_(POISON)
     replays[OWN]()
     return found, differences(values, expected)
