@@ -63,6 +63,10 @@ _WITHOUT_REFERENCE = (
 """Operations that PyTorch cannot run in float64, or that may give equal elements in any order: their decompositions are
 run in their place."""
 
+_RECURRENCES = (_ATEN.lstm.input, _ATEN.gru.input, _ATEN.rnn_tanh.input, _ATEN.rnn_relu.input)
+_MOST_CELLS = 1024
+"""The cells of a recurrent layer that are compiled: each is some 20 operations, so that 1000 take about a minute."""
+
 
 @dataclass(frozen=True)
 class _Input:
@@ -308,6 +312,7 @@ def _captured(
             with selecting_by_tensors(module), _functions_in_traces():
                 original = torch.export.export(module, *call, dynamic_shapes=dynamic_shapes)
             _refuse_layouts(original.graph, source)
+            _refuse_long_recurrences(original.graph, source)
             name_assertions(original.graph)
             if dynamic_shapes is not None:
                 exported = original.run_decompositions({}) if _writes_in_place(original.graph) else original
@@ -394,6 +399,24 @@ def _refuse_layouts(graph: fx.Graph, source: Source | None) -> None:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.layout != torch.strided:
             message = f"the result of {overload_of(node)} is of layout {value.layout}; supported are dense tensors"
+            raise node_error(node, message, source)
+
+
+def _refuse_long_recurrences(graph: fx.Graph, source: Source | None) -> None:
+    """Refuse recurrent layers of so many cells, each of which is operations of its own, that nobody waits for them."""
+    for node in graph.nodes:
+        if node.target not in _RECURRENCES:
+            continue
+        given = {
+            argument.name: value for argument, value in zip(node.target._schema.arguments, node.args, strict=False)
+        }
+        steps = given["input"].meta["val"].shape[1 if given["batch_first"] else 0]
+        cells = steps * given["num_layers"] * (2 if given["bidirectional"] else 1)
+        if cells > _MOST_CELLS:
+            message = (
+                f"{overload_of(node)} over {steps} steps is {cells} cells one after the other, which take too long to "
+                f'compile (the most are {_MOST_CELLS}); torch.compile(.., backend="deplodock") leaves it to PyTorch'
+            )
             raise node_error(node, message, source)
 
 

@@ -132,3 +132,19 @@ def test_what_draws_nothing_and_changes_no_input_is_captured(program: Any) -> No
     wanted = program(x)
     for got, expected in zip(captured.eager(), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "message"),
+    [
+        (nn.RNN(2, 3), (1025, 2), r"aten.rnn_tanh.input over 1025 steps is 1025 cells one after the other"),
+        (nn.LSTM(2, 3, 2, batch_first=True), (1, 513, 2), r"aten.lstm.input over 513 steps is 1026 cells"),
+        (nn.GRU(2, 3, bidirectional=True), (513, 1, 2), r"aten.gru.input over 513 steps is 1026 cells"),
+    ],
+    ids=["rnn", "lstm", "gru"],
+)
+def test_recurrent_layers_of_many_cells_are_refused_at_once(
+    layer: nn.Module, shape: tuple[int, ...], message: str
+) -> None:
+    with torch.device("meta"), pytest.raises(UnsupportedError, match=message):
+        export(layer.to("meta"), (torch.empty(shape),))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +29,9 @@ from deplodock.tools.suite.timing import in_graph, times
 
 _LEFT = "deplodock leaves to PyTorch: "
 """How the warning of our backend begins that says what PyTorch runs."""
+
+_COMPILED = re.compile(r"deplodock: compiled .*?: (?P<what>(?P<count>\d+) of \d+ operations, as \d+ programs)")
+"""What our backend logs of what it compiles."""
 
 _SLOW_US = 1e6
 """From so many microseconds on, a call is not put into a graph."""
@@ -60,12 +66,47 @@ def subject(path: Path, program: ProgramFile | None, device: str) -> Subject:
 
 @dataclass(frozen=True)
 class Checked:
-    """What is wrong with our results, empty if nothing is; those that a further call must give again, None if it need
-    not; and what we leave to PyTorch, and why."""
+    """What is wrong with our results, empty if nothing is.
+
+    `results` are those that a further call must give, None if it need not. `left` is what our backend of torch.compile
+    leaves to PyTorch, and why; `parts` says what it compiles.
+    """
 
     reason: str
     results: Sequence[torch.Tensor] | None
     left: Sequence[str]
+    parts: Sequence[str]
+
+
+class _Parts(logging.Handler):
+    """Collects what our backend says that it compiles."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        match = _COMPILED.match(record.getMessage())
+        if match is not None and match["count"] != "0":
+            self.found.append(match["what"])
+
+
+@contextmanager
+def _told() -> Iterator[tuple[list[str], list[str]]]:
+    """What our backend leaves to PyTorch, and what it compiles, while it lasts: both lists are complete at the end."""
+    logger, parts, left = logging.getLogger("deplodock"), _Parts(), list[str]()
+    level = logger.level
+    logger.addHandler(parts)
+    logger.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield left, parts.found
+        texts = [str(each.message) for each in caught]
+        left += [text.removeprefix(_LEFT) for text in texts if text.startswith(_LEFT)]
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(parts)
 
 
 def check(given: Subject) -> Checked:
@@ -84,12 +125,11 @@ def check(given: Subject) -> Checked:
         buffers.restore()
         return in_double(given.module, args())
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with _told() as (left, parts):
         results = seeded(given.own, args())
-    left = [text.removeprefix(_LEFT) for each in caught if (text := str(each.message)).startswith(_LEFT)]
     reason = wrong([*results, *given.own_module.buffers()], [*expected, *written], precise)
-    return Checked(reason, None if writes or left else results, left)
+    is_whole = given.own_module is given.module
+    return Checked(reason, results if is_whole and not writes else None, left, parts)
 
 
 class _Buffers:
@@ -110,10 +150,11 @@ def _versions(args: Sequence[Any]) -> list[int]:
     return [value._version for value in pytree.tree_leaves(list(args)) if isinstance(value, torch.Tensor)]
 
 
-def measure(path: Path, program: ProgramFile | None, *, compiled: bool) -> dict[str, Any]:
+def measure(path: Path, program: ProgramFile | None, refusal: str, *, compiled: bool) -> dict[str, Any]:
     """Check and time a problem on the GPU: what a row of the results has, or {"error": why}.
 
-    TF32 is off. `compiled` says whether torch.compile takes part.
+    TF32 is off. A problem that is no program as a whole, because of the refusal, runs in parts, if we compile any.
+    `compiled` says whether torch.compile takes part.
     """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     start = time.perf_counter()
@@ -122,6 +163,8 @@ def measure(path: Path, program: ProgramFile | None, *, compiled: bool) -> dict[
         checked = check(given)
         if checked.reason:
             return {"error": f"wrong: {checked.reason}"}
+        if refusal and not checked.parts:
+            return {"error": refusal}
         runs, without = _contestants(given, compiled)
         loops = times(runs)
         graphs, reason = _graphs(runs, loops, without, checked.results)
@@ -129,7 +172,8 @@ def measure(path: Path, program: ProgramFile | None, *, compiled: bool) -> dict[
         return {"error": f"the timed runs are wrong: {reason}"}
     timings = [asdict(timing) for timing in (*loops, *graphs)]
     facts = {
-        "left": checked.left,
+        "left": [*([refusal] if refusal else []), *checked.left],
+        "parts": checked.parts,
         "without": without,
         "launches": None if program is None else len(program.planned.plan.launches),
         "seconds": round(time.perf_counter() - start, 3),

@@ -74,7 +74,8 @@ def _line(result: Result) -> str:
         return f"| {result.name} | **{result.error.replace('|', '/')}** {'| ' * (len(_LOOPS) + len(_GRAPHS) + 2)}|"
     cells = [number(result.microseconds(name), 1) for name in (*_LOOPS, *_GRAPHS)]
     cells += [number(result.ratio(EAGER_LOOP, OWN_LOOP), 3), number(result.ratio(EAGER), 3)]
-    notes = [f"left to PyTorch: {text}" for text in _fact(result, "left")]
+    notes = [f"compiled: {text}" for text in _fact(result, "parts")]
+    notes += [f"left to PyTorch: {text}" for text in _fact(result, "left")]
     notes += [f"no {name}: {reason}" for name, reason in dict(_fact(result, "without")).items()]
     return f"| {result.name} | {' | '.join(cells)} | {'; '.join(notes).replace('|', '/')} |"
 

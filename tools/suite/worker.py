@@ -37,26 +37,26 @@ def _run(connection: Connection, row: Row, options: SuiteOptions) -> dict[str, A
     """What comes of a problem; whatever goes wrong is its result."""
     try:
         start = time.perf_counter()
-        program = _prepared(row, options)
+        program, refusal = _prepared(row, options)
         if not options.measures:
             return {"seconds": time.perf_counter() - start}
         _begin()
         connection.send(READY)
         connection.recv()
-        return measure(Path(row.text), program, compiled=options.compiled)
+        return measure(Path(row.text), program, refusal, compiled=options.compiled)
     except Exception as error:
         return {"error": short(error)}
 
 
-def _prepared(row: Row, options: SuiteOptions) -> ProgramFile | None:
-    """The problem compiled as a whole, None where it is to be measured and can only be compiled in parts."""
+def _prepared(row: Row, options: SuiteOptions) -> tuple[ProgramFile | None, str]:
+    """The problem compiled as a whole, or, where it is to be measured in parts, why it is not."""
     assert options.target is not None
     try:
-        return prepared(Path(row.text), options.target)
-    except UnsupportedError:
+        return prepared(Path(row.text), options.target), ""
+    except UnsupportedError as error:
         if not options.measures:
             raise
-        return None
+        return None, short(error)
 
 
 def _begin() -> None:

@@ -62,6 +62,7 @@ def test_what_draws_random_numbers_is_left_to_pytorch(suite: Path) -> None:
         checked = check(subject(path, None, "cpu"))
     assert checked.reason == ""
     assert "dropout" in checked.left[0]
+    assert checked.parts == ["2 of 3 operations, as 2 programs"]
 
 
 def test_a_program_that_writes_into_its_arguments_is_compared_on_fresh_ones(tmp_path: Path) -> None:
