@@ -1,5 +1,6 @@
 """A problem built, compiled without values and checked, here in the simulator; and mistakes that the check must see."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from deplodock.errors import InvalidInputError, UnsupportedError
-from deplodock.tools.suite import building
+from deplodock.tools.graph_timing import Timing
+from deplodock.tools.suite import building, measuring
 from deplodock.tools.suite.checking import wrong
 from deplodock.tools.suite.measuring import Subject, check, subject
 from deplodock.tools.suite.preparing import prepared
@@ -116,3 +118,80 @@ def test_what_is_no_problem_is_refused(tmp_path: Path, text: str, message: str) 
     path.write_text(text)
     with pytest.raises(InvalidInputError, match=message):
         building.built(path, "cpu")
+
+
+class Replayed:
+    """A graph on a CPU: a replay runs the call again and gives what it gives in the same memory."""
+
+    def __init__(self, run: Callable[[], torch.Tensor]) -> None:
+        self._run = run
+        self.result = run()
+        self.count = 0
+
+    def replay(self) -> None:
+        self.count += 1
+        self.result.copy_(self._run())
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
+    """The graphs of a measurement, which here is one on a CPU without a clock."""
+    graphs: list[Replayed] = []
+
+    def in_graph(run: Callable[[], torch.Tensor], pool: object) -> tuple[Replayed, torch.Tensor]:
+        graphs.append(Replayed(run))
+        return graphs[-1], graphs[-1].result
+
+    def times(runs: Mapping[str, Callable[[], object]]) -> list[Timing]:
+        for run in runs.values():
+            run()
+        return [Timing(name, float(len(name)), 0.0) for name in runs]
+
+    monkeypatch.setattr(measuring, "subject", lambda path, program, _: subject(path, program, "cpu"))
+    monkeypatch.setattr(measuring, "in_graph", in_graph)
+    monkeypatch.setattr(measuring, "times", times)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    return graphs
+
+
+def test_loops_and_graphs_are_timed_and_the_last_replay_is_compared(suite: Path, replayed: list[Replayed]) -> None:
+    path = suite / "level1/10_norm.py"
+    found = measuring.measure(path, prepared(path, "sm_90"), "", compiled=False)
+    names = ["PyTorch, loop", "deplodock, loop", "PyTorch, graph", "deplodock"]
+    assert [timing["name"] for timing in found["bench"]["timings"]] == names
+    assert [graph.count for graph in replayed] == [1, 2]
+    assert (found["bench"]["left"], found["bench"]["without"], found["bench"]["launches"] > 0) == ([], {}, True)
+
+
+def test_a_replay_that_is_wrong_is_an_error(
+    suite: Path, replayed: list[Replayed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = suite / "level1/2_scale.py"
+    program = prepared(path, "sm_90")
+    monkeypatch.setattr(Replayed, "replay", lambda self: None)
+    reason = measuring.measure(path, program, "", compiled=False)["error"]
+    assert reason.startswith("the timed runs are wrong: result 0: 63 of 63 elements are not within 0.0001")
+
+
+def test_a_call_of_seconds_is_not_put_into_a_graph(
+    suite: Path, replayed: list[Replayed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "_SLOW_US", 14.0)
+    path = suite / "level1/2_scale.py"
+    found = measuring.measure(path, prepared(path, "sm_90"), "", compiled=False)
+    assert found["bench"]["without"] == {"deplodock": "a call takes 0.0 s"}
+    assert len(replayed) == 1
+
+
+def test_a_problem_in_parts_says_what_is_compiled(suite: Path, replayed: list[Replayed]) -> None:
+    path = suite / "level2/3_dropout.py"
+    found = measuring.measure(path, None, "dropout is not supported", compiled=False)["bench"]
+    assert (found["left"][0], found["parts"]) == ("dropout is not supported", ["2 of 3 operations, as 2 programs"])
+
+
+def test_a_problem_of_which_nothing_is_compiled_is_none_of_ours(tmp_path: Path, replayed: list[Replayed]) -> None:
+    path = tmp_path / "1_draw.py"
+    path.write_text(ADD.replace("x.add_(1)", "torch.nn.functional.dropout(x, 0.5)"), encoding="utf-8")
+    assert measuring.measure(path, None, "it draws random numbers", compiled=False) == {
+        "error": "it draws random numbers"
+    }
