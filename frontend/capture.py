@@ -41,6 +41,7 @@ from deplodock.frontend.importer import (
     tensor_type,
 )
 from deplodock.frontend.program import CapturedGraph, CapturedProgram, layout_error, output_values
+from deplodock.frontend.refusals import refuse_effects, refuse_layouts, refuse_long_recurrences, refuse_writes
 from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
 from deplodock.frontend.watch import MetadataChanged, Watch
@@ -62,10 +63,6 @@ _WITHOUT_REFERENCE = (
 )
 """Operations that PyTorch cannot run in float64, or that may give equal elements in any order: their decompositions are
 run in their place."""
-
-_RECURRENCES = (_ATEN.lstm.input, _ATEN.gru.input, _ATEN.rnn_tanh.input, _ATEN.rnn_relu.input)
-_MOST_CELLS = 1024
-"""The cells of a recurrent layer that are compiled: each is some 20 operations, so that 1000 take about a minute."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ def export(
     call = pytree.tree_map_only(torch.Tensor, _fresh, call)
     exported, original, asks_layout = run_and_export(module, call, source)
     if not is_called:
-        _refuse_writes(exported, source)
+        refuse_writes(exported, source)
     leaves = pytree.tree_leaves(call)
     captured = captured_graph(exported, leaves, names, rename, is_called, asks_layout)
     whole = {number: captured.names[number] for number in captured.whole()}
@@ -311,8 +308,8 @@ def _captured(
         with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
             with selecting_by_tensors(module), _functions_in_traces():
                 original = torch.export.export(module, *call, dynamic_shapes=dynamic_shapes)
-            _refuse_layouts(original.graph, source)
-            _refuse_long_recurrences(original.graph, source)
+            refuse_layouts(original.graph, source)
+            refuse_long_recurrences(original.graph, source)
             name_assertions(original.graph)
             if dynamic_shapes is not None:
                 exported = original.run_decompositions({}) if _writes_in_place(original.graph) else original
@@ -328,7 +325,7 @@ def _captured(
     if watch.obstacle and any(isinstance(n.target, torch._ops.HigherOrderOperator) for n in exported.graph.nodes):
         message, place = watch.obstacle
         raise located(UnsupportedError, message, source, place)
-    _refuse_effects(exported, source)
+    refuse_effects(exported, source)
     return exported, original
 
 
@@ -393,42 +390,6 @@ def tracing_lock() -> contextlib.AbstractContextManager[object]:
     return importlib.import_module("torch._dynamo.convert_frame").compile_lock
 
 
-def _refuse_layouts(graph: fx.Graph, source: Source | None) -> None:
-    """Refuse tensors that are not dense, of which PyTorch's decompositions make errors of other kinds."""
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
-            message = f"the result of {overload_of(node)} is of layout {value.layout}; supported are dense tensors"
-            raise node_error(node, message, source)
-
-
-def _refuse_long_recurrences(graph: fx.Graph, source: Source | None) -> None:
-    """Refuse recurrent layers of so many cells, each of which is operations of its own, that nobody waits for them."""
-    for node in graph.nodes:
-        if node.target not in _RECURRENCES:
-            continue
-        given = {
-            argument.name: value for argument, value in zip(node.target._schema.arguments, node.args, strict=False)
-        }
-        steps = given["input"].meta["val"].shape[1 if given["batch_first"] else 0]
-        cells = steps * given["num_layers"] * (2 if given["bidirectional"] else 1)
-        if cells > _MOST_CELLS:
-            message = (
-                f"{overload_of(node)} over {steps} steps is {cells} cells one after the other, which take too long to "
-                f'compile (the most are {_MOST_CELLS}); torch.compile(.., backend="deplodock") leaves it to PyTorch'
-            )
-            raise node_error(node, message, source)
-
-
-def _refuse_effects(exported: torch.export.ExportedProgram, source: Source | None) -> None:
-    """Refuse operations that raise or print: torch.export orders them by tokens."""
-    nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
-    for spec in exported.graph_signature.input_specs:
-        if spec.kind == InputKind.TOKEN:
-            node = next(iter(nodes[spec.arg.name].users))
-            raise node_error(node, f"{overload_of(node)} is not supported", source)
-
-
 def _is_decomposed(exported: torch.export.ExportedProgram) -> bool:
     """Whether all operations are the torch dialect's own: PyTorch takes longer to look for others than to capture."""
     return all(node.op != "call_function" or has_operation(node.target) for node in exported.graph.nodes)
@@ -448,17 +409,6 @@ def _check_result(result: object, source: Source | None) -> None:
             raise located(InvalidInputError, message, source)
     if not values:
         raise located(InvalidInputError, "the program computes no tensor", source)
-
-
-def _refuse_writes(exported: torch.export.ExportedProgram, source: Source | None) -> None:
-    for spec in exported.graph_signature.output_specs:
-        if spec.kind == OutputKind.USER_OUTPUT:
-            continue
-        what = "input" if spec.kind == OutputKind.USER_INPUT_MUTATION else "state"
-        message = f"the program writes into its {what} '{spec.target}'; use operations that return a new tensor"
-        message += "" if what == "input" else ", and .eval() on a module in training mode"
-        node = next(node for node in exported.graph.nodes if node.name == spec.arg.name)
-        raise node_error(node, message, source)
 
 
 def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[_Input]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ that call it, or stays as the host function `@run_<name>` where nobody does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -120,7 +120,7 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
             Rewriter.erase_op(op)
         elif not (isinstance(op, _HOST_CODE) or op.has_trait(HostCode)):
             raise failure(op, "it stands beside a launch, where only calls and allocations can")
-    calls = [op for op in module.walk() if isinstance(op, func.CallOp) and op.callee.root_reference.data == name]
+    calls = [call for call in _host_calls(module.body) if call.callee.root_reference.data == name]
     if not calls:
         function.properties["sym_name"] = StringAttr(Symbols(module).fresh(f"run_{name}"))
         return
@@ -132,3 +132,13 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
             else:
                 Rewriter.insert_op(op.clone(mapping), InsertPoint.before(call))
     Rewriter.erase_op(function)
+
+
+def _host_calls(region: Region) -> Iterator[func.CallOp]:
+    """The calls in a region outside of launches and kernels, in which there are none: they are not walked."""
+    for op in (op for block in region.blocks for op in block.ops):
+        if isinstance(op, func.CallOp):
+            yield op
+        elif not isinstance(op, tile.LaunchOp | kernel.FuncOp):
+            for inner in op.regions:
+                yield from _host_calls(inner)

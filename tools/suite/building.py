@@ -68,9 +68,10 @@ def _loaded(path: Path) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except OSError:
-        raise
     except Exception as raised:
+        del sys.modules[name]
+        if isinstance(raised, OSError):
+            raise
         raise InvalidInputError(f"{path}: error: the file raises {describe(raised)}") from raised
     if missing := [part for part in _PARTS if not hasattr(module, part)]:
         raise InvalidInputError(f"{path}: error: the file has no {' and no '.join(missing)}")

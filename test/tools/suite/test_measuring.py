@@ -32,6 +32,29 @@ def get_init_inputs():
     return []
 """
 
+RECURRENT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recurrent = nn.LSTM(4, 8)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.recurrent(x)[0][-1])
+
+
+def get_inputs():
+    return [torch.rand(5, 2, 4)]
+
+
+def get_init_inputs():
+    return []
+"""
+
 
 def of(path: Path) -> Subject:
     return subject(path, prepared(path, "sm_90"), "cpu")
@@ -65,6 +88,16 @@ def test_what_draws_random_numbers_is_left_to_pytorch(suite: Path) -> None:
     assert checked.reason == ""
     assert "dropout" in checked.left[0]
     assert checked.parts == ["2 of 3 operations, as 2 programs"]
+
+
+def test_a_recurrent_layer_is_left_to_pytorch_and_what_follows_is_compiled(tmp_path: Path) -> None:
+    path = tmp_path / "1_recurrent.py"
+    path.write_text(RECURRENT, encoding="utf-8")
+    with torch.no_grad():
+        checked = check(subject(path, None, "cpu"))
+    assert checked.reason == ""
+    assert "rnn" in checked.left[0]
+    assert checked.parts
 
 
 def test_a_program_that_writes_into_its_arguments_is_compared_on_fresh_ones(tmp_path: Path) -> None:
