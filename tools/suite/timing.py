@@ -13,7 +13,7 @@ FLUSHED_BYTES = 1 << 28
 """What is written before each call, more than the L2 of any GPU (KernelBench's `clear_l2_cache`)."""
 
 _MOST_CALLS = 20
-_SHARE = 0.2
+_SHARE = 0.1
 """The seconds of calls of one contestant, which has one all the same."""
 
 
@@ -32,7 +32,7 @@ def in_graph(run: Callable[[], Any], pool: Any) -> tuple[torch.cuda.CUDAGraph, A
 def times(contestants: Mapping[str, Callable[[], Any]]) -> list[Timing]:
     """The time of a call of each contestant, from calls that alternate.
 
-    Each has 20 calls, or as many as take 0.2 s, after one that says how many those are; where that is none, that one
+    Each has 20 calls, or as many as take 0.1 s, after one that says how many those are; where that is none, that one
     counts. So one that is slow takes little, and what the GPU's clock does, it does to all.
     """
     memory = torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device="cuda")
