@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 READY = "ready"
-"""What a process says that has its problem compiled and asks for the GPU."""
+"""What a process says that has all it needs and asks for the GPU, and what it is told when it may have it."""
+
+REFUSAL = "refusal"
+"""The key of why a problem cannot be compiled as a whole, empty if it can."""
 
 
 @dataclass(frozen=True)

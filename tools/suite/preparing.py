@@ -23,13 +23,13 @@ from deplodock.runtime.cubins import cache_folder
 from deplodock.runtime.lowering import ALWAYS, sources_identity
 from deplodock.runtime.planned import compiled, planned_program
 from deplodock.runtime.store import Store
-from deplodock.tools.suite.building import built
+from deplodock.tools.suite import building
 
 _SOURCES = (
     *("dialects", "analysis", "interpreters", "schedule", "passes", "codegen"),
-    *("runtime", "frontend", "pytorch", "tools/suite"),
+    *("runtime", "frontend", "pytorch"),
 )
-"""The folders of our package that a compiled problem depends on."""
+"""The folders of our package that a compiled problem depends on, beside this file and `building`."""
 
 
 def prepared(path: Path, target: str) -> ProgramFile:
@@ -54,7 +54,10 @@ def _key(path: Path, target: str) -> str | None:
     sources = sources_identity(_SOURCES)
     if sources is None or os.environ.get(ALWAYS):
         return None
-    facts = [sources, str(torch.__version__), sys.version, target, path.read_text(encoding="utf-8")]
+    # Builds of a release of PyTorch, for a CPU or for a GPU, capture alike.
+    release = str(torch.__version__).partition("+")[0]
+    own = [Path(file).read_text(encoding="utf-8") for file in (__file__, building.__file__)]
+    facts = [sources, *own, release, sys.version_info[:2], target, path.read_text(encoding="utf-8")]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
@@ -80,7 +83,7 @@ def _captured(path: Path) -> tuple[CapturedProgram, CallSignature]:
 
 
 def _captured_on(path: Path, device: str) -> tuple[CapturedProgram, CallSignature]:
-    module, args = built(path, device)
+    module, args = building.built(path, device)
     captured = export(module, args, is_called=True)
     return captured, signature_of(captured, (args, {}))
 

@@ -44,7 +44,7 @@ def page(results: Sequence[Result]) -> str:
             *_HEAD.splitlines(), "",
             f"| | {' | '.join(groups)} |", "|---" * (1 + len(groups)) + "|", *summary, "",
             f"| problem | {' | '.join(columns)} | ratio, loop | ratio, graph | |", "|---" * (len(columns) + 4) + "|",
-            *map(_line, results), "",
+            *map(_line, sorted(results, key=_place)), "",
             *measured(results),
         ]
     ) + "\n"  # fmt: skip
@@ -53,6 +53,12 @@ def page(results: Sequence[Result]) -> str:
 def fast(results: Sequence[Result], speedup: float, own: str, peer: str) -> float:
     """The share of results that are right and more than so many times as fast as the peer."""
     return sum((result.ratio(peer, own) or 0.0) > speedup for result in results if result.passed) / len(results)
+
+
+def _place(result: Result) -> tuple[str, int]:
+    """The level and the number of a problem."""
+    number = result.name.removeprefix(f"{result.kind}/").partition("_")[0]
+    return result.kind, int(number)
 
 
 def _summary(results: Sequence[Result]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a process does with its problem; imported once, before processes are forked."""
+"""What a process does with its problem."""
 
 from __future__ import annotations
 
@@ -14,49 +14,48 @@ import torch
 from torch.nn import functional as F
 
 from deplodock.errors import UnsupportedError
-from deplodock.pytorch.saved import ProgramFile
 from deplodock.tools.bench.report import short
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.suite.measuring import measure
-from deplodock.tools.suite.options import READY, SuiteOptions
+from deplodock.tools.suite.options import READY, REFUSAL, SuiteOptions
 from deplodock.tools.suite.preparing import prepared
 
 
-def serve(connection: Connection, row: Row, options: SuiteOptions) -> None:
-    """Prepare a problem, wait for the GPU, and measure it there. Sends what comes of it, in the end."""
+def serve(connection: Connection, row: Row, options: SuiteOptions, refusal: str | None) -> None:
+    """Compile a problem, or, with a refusal, which may be empty, measure it; send what comes of it in the end."""
     gc.freeze()
     with contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO()), contextlib.suppress(OSError):
-        found = _run(connection, row, options)
+        try:
+            found = _compile(row, options) if refusal is None else _measure(connection, row, options, refusal)
+        except Exception as error:
+            found = {"error": short(error)}
         gc.collect()
-        if options.measures:
+        if refusal is not None:
             torch.cuda.empty_cache()
         connection.send(found)
 
 
-def _run(connection: Connection, row: Row, options: SuiteOptions) -> dict[str, Any]:
-    """What comes of a problem; whatever goes wrong is its result."""
-    try:
-        start = time.perf_counter()
-        program, refusal = _prepared(row, options)
-        if not options.measures:
-            return {"seconds": time.perf_counter() - start}
-        _begin()
-        connection.send(READY)
-        connection.recv()
-        return measure(Path(row.text), program, refusal, compiled=options.compiled)
-    except Exception as error:
-        return {"error": short(error)}
-
-
-def _prepared(row: Row, options: SuiteOptions) -> tuple[ProgramFile | None, str]:
-    """The problem compiled as a whole, or, where it is to be measured in parts, why it is not."""
+def _compile(row: Row, options: SuiteOptions) -> dict[str, Any]:
+    """Compile a problem: the seconds of that, and why it cannot be compiled as a whole, if it is to be measured."""
     assert options.target is not None
+    start, refusal = time.perf_counter(), ""
     try:
-        return prepared(Path(row.text), options.target), ""
+        prepared(Path(row.text), options.target)
     except UnsupportedError as error:
         if not options.measures:
             raise
-        return None, short(error)
+        refusal = short(error)
+    return {"seconds": time.perf_counter() - start, REFUSAL: refusal}
+
+
+def _measure(connection: Connection, row: Row, options: SuiteOptions, refusal: str) -> dict[str, Any]:
+    """Read what was compiled, ask for the GPU, and measure the problem when it is this one's turn."""
+    assert options.target is not None
+    program = None if refusal else prepared(Path(row.text), options.target)
+    _begin()
+    connection.send(READY)
+    connection.recv()
+    return measure(Path(row.text), program, refusal, compiled=options.compiled)
 
 
 def _begin() -> None:
