@@ -209,9 +209,11 @@ def read_from(load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> N
 
 
 def recompute(
-    old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None = None
+    old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None = None, offset: int = 0
 ) -> loop.IndexOp:
-    """Replace a coordinate by a sum of parts times strides, at the start of `block`; from `limit` on it is inactive.
+    """Replace a coordinate by an offset and a sum of parts times strides, at the start of `block`.
+
+    From `limit` on it is inactive.
 
     Scans along the coordinate then run along the parts, of which the first has the longest stride. Returns what
     replaces it.
@@ -219,6 +221,7 @@ def recompute(
     total = AffineExpr.dimension(0) * parts[0][1]
     for i, (_, stride) in enumerate(parts[1:], start=1):
         total = total + AffineExpr.dimension(i) * stride
+    total = total + offset if offset else total
     index = loop.IndexOp(AffineMap(len(parts), 0, (total,)), [value for value, _ in parts])
     index.result.name_hint = old.name_hint
     for scan in scans_along(old):

@@ -7,7 +7,8 @@ its maximum, the sum of its weights, and its weighted sums.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import e, log2
 from typing import TypeAlias, cast
 
 from xdsl.dialects import arith, math
@@ -36,7 +37,7 @@ class StreamTiling(ABC):
     own: Sequence[SSAValue]
     """The axes of the tile, in their order."""
     rows: Sequence[Part]
-    """A row of the output, the block axis first."""
+    """A row of the output, the block axis first; where its stride is negative, from the last block on."""
     columns: Sequence[Part]
     """A column of the output."""
     keys: Sequence[Part]
@@ -73,6 +74,10 @@ class StreamTiling(ABC):
         """Rewrite the sum of products that gives a score."""
 
     @abstractmethod
+    def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
+        """A score without a constant factor above 0, and that factor; or as it is, and None."""
+
+    @abstractmethod
     def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
         """What the scores of a step are compared with, from the largest one of it."""
 
@@ -103,15 +108,18 @@ class StreamTiling(ABC):
         others = [axis for axis in self.launch.axes if axis not in (*self.outer, *self.own)]
         for axis, parts in zip(self.outer, (self.rows, self.columns), strict=True):
             extent = self.launch.extent(axis) or 1
-            points = 1 + sum(stride * ((self.launch.extent(part) or 1) - 1) for part, stride in parts)
-            recompute(axis, parts, self.launch.body.block, extent if points > extent else None)
+            points = 1 + sum(abs(stride) * ((self.launch.extent(part) or 1) - 1) for part, stride in parts)
+            offset = -parts[0][1] * ((self.launch.extent(parts[0][0]) or 1) - 1) if parts[0][1] < 0 else 0
+            recompute(axis, parts, self.launch.body.block, extent if points > extent else None, offset)
         for axis in others:
             rebind(self.launch, axis, Binding.BLOCK)
         self._stage(self._run_in_steps())
         for axis in self.outer:
             assert isinstance(axis, BlockArgument)
             drop_axis(self.launch, axis)
-        reorder(self.launch, [*others, *self.own])
+        block, stride = self.rows[0]
+        first = [block] if stride < 0 else []
+        reorder(self.launch, [*first, *others, *(axis for axis in self.own if axis not in first)])
 
     def _run_in_steps(self) -> loop.ReduceOp:
         """Let the reduction run in steps of a few elements. Returns it."""
@@ -171,6 +179,7 @@ class StreamTiling(ABC):
         assert terminator is not None
         place = InsertPoint.before(terminator)
         score, *values = terminator.operands
+        score, scale = self.unscaled(score)
 
         def add(op: Operation) -> SSAValue:
             op.location = terminator.location
@@ -186,11 +195,12 @@ class StreamTiling(ABC):
             inside = add(loop.InsideOp(*to_map(to_sides(conditions))))
             score = add(arith.SelectOp(inside, score, least_score))
         top = fold(score, arith.MaximumfOp)
+        top = top if scale is None else add(arith.MulfOp(top, scale))
         top.name_hint = "top"
         top = self.largest(top, body.args[0], place)
         above = add(arith.MaximumfOp(top, self.limits[0]))
-        shifted = add(arith.SubfOp(score, add(arith.MinimumfOp(above, self.limits[1]))))
-        weight = add(math.ExpOp(shifted, weight_of(self.weights[0][1]).fastmath))
+        limit = add(arith.MinimumfOp(above, self.limits[1]))
+        weight = self._power(score, scale, limit, add) if scale else add(self._weight(add(arith.SubfOp(score, limit))))
         weight.name_hint = "weight"
         held = self.held(weight, place) if any(self.is_wide) else weight
         yielded, one = [top], FloatAttr(1.0, cast(AnyFloat, score.type))
@@ -202,6 +212,25 @@ class StreamTiling(ABC):
                 yielded.append(fold(weight if is_one else add(arith.MulfOp(value, weight, by.fastmath)), arith.AddfOp))
         Rewriter.replace_op(terminator, loop.YieldOp(*yielded))
         erase_dead(body)
+
+    def _weight(self, shifted: SSAValue) -> math.ExpOp:
+        """The weight of a score less the limit."""
+        return math.ExpOp(shifted, weight_of(self.weights[0][1]).fastmath)
+
+    def _power(
+        self, score: SSAValue, scale: SSAValue, limit: SSAValue, add: Callable[[Operation], SSAValue]
+    ) -> SSAValue:
+        """The weight of a score that is to be scaled, as the power of 2 of one multiply-add: `2^(score * a - b)`.
+
+        The scale is a constant above 0, and `b`, `limit * log2(e)`, stays a number.
+        """
+        least, greatest = self.limits
+        log2e = FloatAttr(log2(e), cast(AnyFloat, score.type))
+        factor = add(arith.MulfOp(scale, base := add(arith.ConstantOp(log2e))))
+        above = add(arith.MaximumfOp(add(arith.MulfOp(limit, base)), least))
+        negative = add(arith.NegfOp(add(arith.MinimumfOp(above, greatest))))
+        power = add(math.FmaOp(score, factor, negative))
+        return add(math.Exp2Op(power, weight_of(self.weights[0][1]).fastmath))
 
     def _stage(self, reduction: loop.ReduceOp) -> None:
         """Copy what the sums of products read of global memory on chip: what no step changes once, else in each."""

@@ -144,6 +144,10 @@ class _ThreadTiling(StreamTiling):
         """Let the sum run in groups of neighbours."""
         _split(self.found.scores)
 
+    def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
+        """A score as it is."""
+        return score, None
+
     def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
         """The largest score of the step."""
         return top

@@ -32,15 +32,17 @@ of the step add to them. Weights are rounded to the type of the values, which th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, MemRefType, StridedLayoutAttr, UnitAttr
+from xdsl.dialects.builtin import FloatAttr, IndexType, MemRefType, StridedLayoutAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, subscripts_of, to_map
+from deplodock.analysis.affine.linear import Linear, condition_of, subscripts_of, to_map
+from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct
 from deplodock.dialects import loop, scalar_regions, tile
@@ -96,7 +98,8 @@ class WarpTiling(StreamTiling):
         lanes = [self.key_lane, self.lane, self.key_group, self.column_group]
         self.own = [*(part for part, _ in self.parts), block, warp, group, thread, *registers, *lanes]
         inner = [*((axis, engine.m) for axis in tiles), (half, engine.row.extent), (group, 1)]
-        self.rows = [(block, self.m), (warp, self.warp_rows), *inner]
+        first = -self.m if self._grows_along_rows() else self.m
+        self.rows = [(block, first), (warp, self.warp_rows), *inner]
         self.columns = [(columns, engine.n), (thread, engine.pair), (pair, 1)]
         self.keys = [(keys, engine.n), (self.key_lane, engine.pair), (self.key_pair, 1)]
 
@@ -125,6 +128,36 @@ class WarpTiling(StreamTiling):
         made.location = scores.location
         made.results[0].name_hint = scores.results[0].name_hint
         Rewriter.replace_op(scores, made)
+
+    def _grows_along_rows(self) -> bool:
+        """Whether elements count from some row on: then CTAs of later rows have more steps, and start first."""
+        conditions = [condition_of(where) for where in wheres(self.found.reduction.body.block)]
+        return any(condition.depends_on(self.outer[0]) for condition in conditions)
+
+    def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
+        """A score, or one that a mask replaces by -inf, without the constant that the products are scaled by."""
+        op = score.owner
+        match op:
+            case arith.MulfOp() if isinstance(scale := op.rhs.owner, arith.ConstantOp):
+                value = scale.value
+                is_positive = isinstance(value, FloatAttr) and 0 < value.value.data < inf
+                return (op.lhs, op.rhs) if is_positive else (score, None)
+            case arith.SelectOp() if self._is_least(op.rhs):
+                raw, factor = self.unscaled(op.lhs)
+                if factor is None:
+                    return score, None
+                masked = arith.SelectOp(op.cond, raw, op.rhs)
+                masked.location, masked.result.name_hint = op.location, score.name_hint
+                Rewriter.insert_op(masked, InsertPoint.after(op))
+                return masked.result, factor
+            case _:
+                return score, None
+
+    def _is_least(self, value: SSAValue) -> bool:
+        """Whether a value is -inf, the identity of the maximum."""
+        return (
+            isinstance(value.owner, arith.ConstantOp) and value.owner.value == self.found.reduction.identities.data[0]
+        )
 
     def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
         """The largest score so far: what the steps before have left is scaled in place, and the step's added to it."""

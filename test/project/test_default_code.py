@@ -138,7 +138,7 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
     ("heads", "size", "target"), [(32, 64, "sm_80"), (2, 64, "sm_90"), (28, 128, "sm_90"), (2, 128, "sm_120")]
 )
 def test_code_of_attention_by_tensor_cores(heads: int, size: int, target: str) -> None:
-    """All products are HMMA, of factors that are read as matrices; weights stay in registers."""
+    """All products are HMMA, of factors that are read as matrices; weights stay in registers, an FFMA for each."""
     shape = f"torch.empty(1, {heads}, 2048, {size}, dtype=torch.bfloat16)"
     module = captured(f"F.scaled_dot_product_attention({shape}, {shape}, {shape}, is_causal=True)").clone()
     lower(module, CONTEXT, Level.KERNEL, target=target)
@@ -150,8 +150,8 @@ def test_code_of_attention_by_tensor_cores(heads: int, size: int, target: str) -
     assert code.spilled == (0, 0, 0, 0)
     assert code.loop.is_loop
     assert code.loop.hmma >= 64
-    assert code.loop.ffma == 0
-    assert code.loop.instructions <= 9 * code.loop.hmma
+    assert code.loop.ffma <= code.loop.hmma // 2, "one for each score"
+    assert code.loop.instructions <= 7 * code.loop.hmma
     assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
 
 
