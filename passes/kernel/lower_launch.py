@@ -15,7 +15,14 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike, is_side_effect_free
 
 from deplodock.analysis.access.effects import is_arithmetic
-from deplodock.analysis.affine.linear import Linear, bounds_of, condition_of, implied_condition, subscripts_of
+from deplodock.analysis.affine.linear import (
+    Linear,
+    bounds_of,
+    condition_forms,
+    condition_of,
+    implied_condition,
+    subscripts_of,
+)
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.padding import adds_zero
@@ -62,7 +69,9 @@ def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> Non
             emitter.location = op.location
             lower_load(emitter, op)
             continue
-        is_scalar = _is_scalar(op) and not _is_apart(op, fold)
+        if isinstance(op, loop.InsideOp) and all(_masks(emitter, use.operation) for use in op.result.uses):
+            continue
+        is_scalar = _is_scalar(op) and not _is_apart(op, fold) and not _masks(emitter, op)
         if group and not (is_scalar and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
             _lower_scalars(emitter, group, fold)
             group = []
@@ -116,6 +125,32 @@ def _axes(emitter: Emitter, op: Operation, fold: Fold | None) -> tuple[SSAValue,
     return emitter.axes_of(op.results)
 
 
+def _masks(emitter: Emitter, op: Operation) -> bool:
+    """Whether an operation replaces values of registers by a constant where conditions over coordinates fail."""
+    if not isinstance(op, arith.SelectOp) or not isinstance(inside := op.cond.owner, loop.InsideOp):
+        return False
+    is_constant = isinstance(op.rhs.owner, Operation) and op.rhs.owner.has_trait(ConstantLike)
+    forms = condition_forms(inside.conditions.data, inside.indices)
+    is_known = all(is_coordinate(root) for form in forms for root in form.roots())
+    return is_constant and is_known and bool(emitter.axes_of([op.result]))
+
+
+def _lower_mask(emitter: Emitter, op: arith.SelectOp, inside: loop.InsideOp) -> None:
+    """Emit a mask of registers: where none of a CTA's points can fail a condition, a branch goes around the choices."""
+    array = emitter.register(op.result.type, emitter.axes_of([op.result]), op.result.name_hint)
+    with emitter.nest(array.axes):
+        emitter.store(emitter.value(op.lhs), array)
+    for form in condition_forms(inside.conditions.data, inside.indices):
+        if never_fails(form):
+            continue
+        fails = implied_condition(-form - 1, emitter.lanes)
+        with emitter.guarded([] if fails is None else [fails]), emitter.nest(array.axes):
+            condition = emitter.add(loop.InsideOp(*emitter.condition_map([form])))
+            chosen = arith.SelectOp(condition, emitter.load(array), emitter.value(op.rhs))
+            emitter.store(emitter.add(chosen), array)
+    emitter.bind_array(op.result, array)
+
+
 def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> None:
     match op:
         case loop.LoadOp():
@@ -124,6 +159,8 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             lower_store(emitter, op)
         case loop.ForOp():
             _lower_for(emitter, op)
+        case arith.SelectOp() if isinstance(inside := op.cond.owner, loop.InsideOp):
+            _lower_mask(emitter, op, inside)
         case loop.ReduceOp():
             _lower_reduce(emitter, op, fold)
         case tile.CombineOp():

@@ -174,7 +174,7 @@ class Masks:
     def _forms(self, op: Operation) -> Iterator[Linear]:
         """The forms of the masks that an operation may bring in."""
         match op:
-            case arith.CmpiOp() if (form := _comparison(op)) is not None:
+            case arith.CmpiOp() if (form := comparison(op)) is not None:
                 yield form
                 yield -form - 1
             case loop.LoadOp():
@@ -255,7 +255,7 @@ def _truth(value: SSAValue, mask: Mask) -> bool | None:
     match value.owner:
         case arith.ConstantOp() as op if isinstance(op.value, IntegerAttr):
             return bool(op.value.value.data)
-        case arith.CmpiOp() as op if (form := _comparison(op)) is not None:
+        case arith.CmpiOp() as op if (form := comparison(op)) is not None:
             if mask.hides(form):
                 return False
             return True if mask.hides(-form - 1) else None
@@ -269,7 +269,7 @@ def _truth(value: SSAValue, mask: Mask) -> bool | None:
             return None
 
 
-def _comparison(op: arith.CmpiOp) -> Linear | None:
+def comparison(op: arith.CmpiOp) -> Linear | None:
     """A form that is below 0 exactly where a comparison of coordinates holds."""
     lhs, rhs = _coordinate(op.lhs), _coordinate(op.rhs)
     if lhs is None or rhs is None:

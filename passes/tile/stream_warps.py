@@ -41,14 +41,15 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, condition_of, subscripts_of, to_map
-from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.affine.linear import Linear, condition_of, subscripts_of, to_map, to_sides
+from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.locations import location_of
+from deplodock.passes.loop.masks import comparison
 from deplodock.passes.tile.edits import append_lane
 from deplodock.passes.tile.stream_steps import StreamTiling, total_of
 from deplodock.schedule.choose.streaming import row_pitch
@@ -146,9 +147,15 @@ class WarpTiling(StreamTiling):
                 raw, factor = self.unscaled(op.lhs)
                 if factor is None:
                     return score, None
-                masked = arith.SelectOp(op.cond, raw, op.rhs)
+                condition, place = op.cond, InsertPoint.after(op)
+                form = comparison(condition.owner) if isinstance(condition.owner, arith.CmpiOp) else None
+                if form is not None and all(map(is_coordinate, form.roots())):
+                    inside = loop.InsideOp(*to_map(to_sides([form])))
+                    Rewriter.insert_op(inside, place)
+                    condition, place = inside.result, InsertPoint.after(inside)
+                masked = arith.SelectOp(condition, raw, op.rhs)
                 masked.location, masked.result.name_hint = op.location, score.name_hint
-                Rewriter.insert_op(masked, InsertPoint.after(op))
+                Rewriter.insert_op(masked, place)
                 return masked.result, factor
             case _:
                 return score, None

@@ -129,7 +129,7 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
     assert code.loop.is_loop
     assert code.loop.hmma >= 32
     assert code.loop.ffma == 0
-    assert code.loop.instructions <= 7 * code.loop.hmma
+    assert code.loop.instructions <= 9 * code.loop.hmma, "a branch goes around those of masks"
     assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
 
 
@@ -151,7 +151,7 @@ def test_code_of_attention_by_tensor_cores(heads: int, size: int, target: str) -
     assert code.loop.is_loop
     assert code.loop.hmma >= 64
     assert code.loop.ffma <= code.loop.hmma // 2, "one for each score"
-    assert code.loop.instructions <= 7 * code.loop.hmma
+    assert code.loop.instructions <= 9 * code.loop.hmma, "a branch goes around those of masks"
     assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
 
 
