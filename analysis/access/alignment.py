@@ -35,6 +35,12 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     return cast(tuple[int, ...], tuple(strides))
 
 
+def last_dimension(type: MemRefType[Attribute]) -> int:
+    """The last dimension that has several elements; the last one where none has."""
+    shape = type.get_shape()
+    return next((dim for dim in reversed(range(len(shape))) if shape[dim] != 1), len(shape) - 1)
+
+
 def address(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear:
     """The position of an element in its buffer, in elements, without the swizzle of a layout.
 

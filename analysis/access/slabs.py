@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineMap
 
-from deplodock.analysis.access.alignment import aligned_width, element_bytes
+from deplodock.analysis.access.alignment import address, aligned_width, element_bytes, last_dimension
 from deplodock.analysis.affine.linear import Linear, condition_forms, form_of
-from deplodock.analysis.machine.targets import SECTOR_BYTES, WARP
+from deplodock.analysis.machine.targets import ACCESS_BYTES, SECTOR_BYTES, WARP
 from deplodock.dialects import loop, tile
 
 
@@ -47,11 +47,11 @@ class Slab:
         return [] if self.where is None else condition_forms(self.where, self.indices, coordinates)
 
     def copy_order(self) -> list[int]:
-        """The slab's dimensions with the one that walks the source's last dimension last."""
+        """The slab's dimensions with the one that walks the source's contiguous dimension last."""
         dims = list(range(len(self.shape)))
         if not self.map.results:
             return dims
-        contiguous = self.map.results[-1].used_dims()
+        contiguous = self.map.results[last_dimension(self.type)].used_dims()
         return [dim for dim in dims if dim not in contiguous] + [dim for dim in dims if dim in contiguous]
 
     def copy_width(self) -> int:
@@ -81,7 +81,37 @@ class Slab:
             rest = form - coordinates[along]
             if form.depends_on(roots[along]):
                 width = 1 if rest.depends_on(roots[along]) else math.gcd(rest.divisor(), width)
-        return width
+        return self._gathered_width(along) if width == 1 else width
+
+    def _gathered_width(self, along: int) -> int:
+        """The same where the map divides the dimension, as pixels of images: of whole groups of neighbours."""
+        if not self._is_divided(along) or self.where is not None:
+            return 1
+        size, extent = element_bytes(self.type.element_type), self.shape[along]
+        for width in (2**bits for bits in range((ACCESS_BYTES // size).bit_length() - 1, 0, -1)):
+            group, place = stand_in(max(extent // width, 1)), stand_in(width)
+            coordinates = [Linear.of(stand_in(other)) for other in self.shape]
+            coordinates[along] = Linear.of(group, width) + Linear.of(place)
+            written = [*self.at, *coordinates]
+            sides = ((self.type, self.subscripts(coordinates)), (loop.memref_of(self.destination), written))
+            if extent % width == 0 and all(self._moves(*side, place, width) for side in sides):
+                return width
+        return 1
+
+    def _is_divided(self, dim: int) -> bool:
+        """Whether the map has a quotient or remainder of a dimension."""
+        divisions = (AffineBinaryOpKind.FloorDiv, AffineBinaryOpKind.CeilDiv, AffineBinaryOpKind.Mod)
+        parts = (part for expr in self.map.results for part in expr.dfs() if isinstance(part, AffineBinaryOpExpr))
+        return any(part.kind in divisions and dim in part.used_dims() for part in parts)
+
+    @staticmethod
+    def _moves(type: MemRefType[Attribute], subscripts: Sequence[Linear], place: SSAValue, width: int) -> bool:
+        """Whether `width` places are neighbours in a row of memory, aligned together."""
+        *outer, last = subscripts
+        base = last - Linear.of(place)
+        if base.depends_on(place) or any(form.depends_on(place) for form in outer):
+            return False
+        return not type.get_shape()[-1] % width and not address(type, [*outer, base]).divisor() % width
 
     def copies(self) -> int:
         """How many copies of `copy_width` elements fill the slab."""
@@ -91,9 +121,10 @@ class Slab:
         """The slab coordinates where a copy starts, for its number, whose range is that of all copies.
 
         Neighbours follow the source's contiguous dimension. Where the slab's own last dimension is another one, a warp
-        takes a sector of the source at each of a few neighbours in the slab: the rows of the slab can then be padded so
-        that all its lanes write to different banks. The warps of the CTA then take other neighbours, and each walks the
-        source's contiguous dimension first, where one address and small offsets serve all its copies.
+        takes a sector of the source, or half of one, at each of a few neighbours in the slab: the rows of the slab can
+        then be padded so that all its lanes write to different banks. The warps of the CTA then take other neighbours,
+        and each walks the source's contiguous dimension first, where one address and small offsets serve all its
+        copies.
         """
         coordinates = [Linear()] * len(self.shape)
         for dim, extent, step in self._digits(threads):
@@ -107,12 +138,14 @@ class Slab:
         if not order:
             return []
         *slower, along = order
-        sector = SECTOR_BYTES // element_bytes(self.type.element_type)
+        sector = math.gcd(SECTOR_BYTES // element_bytes(self.type.element_type), self.shape[along])
         across = WARP // sector
-        if along == last or self.shape[along] % sector or self.shape[last] % across:
+        is_short = sector * element_bytes(self.type.element_type) < ACCESS_BYTES
+        if along == last or is_short or self.shape[last] % across:
+            row = self.shape[along] // width
             return [
-                (along, self.shape[along] // width, width),
-                *((dim, self.shape[dim], 1) for dim in reversed(slower)),
+                (along, row, width),
+                *(digit for dim in reversed(slower) for digit in self._rows(dim, threads, row)),
             ]
         rows = self.shape[last] // across
         warps = math.gcd(max(threads // WARP, 1), rows)
@@ -124,6 +157,17 @@ class Slab:
             (last, rows // warps, across * warps),
             *((dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last),
         ]
+
+    def _rows(self, dim: int, threads: int, row: int) -> list[tuple[int, int, int]]:
+        """The digits of a dimension behind rows of `row` copies.
+
+        Where the map divides it, as elements of windows, the rows that threads copy at once lie far apart: then a
+        thread knows of each of its copies which place of a window it is.
+        """
+        extent, at_once = self.shape[dim], max(threads // row, 1)
+        if not self._is_divided(dim) or threads % row or extent % at_once:
+            return [(dim, extent, 1)]
+        return [(dim, at_once, extent // at_once), (dim, extent // at_once, 1)]
 
 
 def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:

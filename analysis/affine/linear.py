@@ -152,7 +152,7 @@ class Linear:
                 return Linear.of(Division(rest, divisor, True), step) + below
 
     def joined(self) -> Linear:
-        """The same form with `x` where it has `(x floordiv d) * d + x mod d`."""
+        """The same form with `x` where it has `(x floordiv d) * d + x mod d`, and so for the digits of `x mod n`."""
         steps = [coefficient for _, coefficient in self.terms]
         for atom, coefficient in self.terms:
             if not isinstance(atom, Division) or not atom.remainder:
@@ -165,6 +165,11 @@ class Linear:
             if all(self.coefficient(inner) == outer * times for inner, outer in quotient.terms):
                 rest = self - quotient * times - Linear.of(atom, coefficient)
                 return (rest + atom.form * coefficient).joined()
+            # (x floordiv d mod e) * d + x mod d == x mod (d * e).
+            for digit, step in self.terms:
+                if step == times and isinstance(digit, Division) and digit.remainder and equal(digit.form, quotient):
+                    rest = self - Linear.of(digit, step) - Linear.of(atom, coefficient)
+                    return (rest + atom.form % (atom.divisor * digit.divisor) * coefficient).joined()
         return self
 
     def _digits(self, divisor: int) -> tuple[int, Linear, Linear]:

@@ -2,7 +2,8 @@
 
 A load's subscripts are split into a part that is fixed where the slab is filled (the origin) and a part that runs
 inside it. A shared slab is the box of the inner part over all threads; a register slab holds one element for each
-coordinate that a thread itself runs through.
+coordinate that a thread itself runs through. A gathered slab has one element for each point of the inner coordinates,
+whatever their elements are: it holds the windows of a convolution as the columns of a matrix.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.analysis.access.alignment import last_dimension
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, affine_sum, equal, extent_of, subscripts_of
 from deplodock.analysis.shape.dependence import is_coordinate
@@ -37,6 +39,8 @@ class Footprint:
     steps: tuple[tuple[int, ...], ...]
     """For each buffer dimension, the step for each slab coordinate."""
     readers: tuple[Reader, ...]
+    coordinates: tuple[SSAValue, ...] = ()
+    """Of a gathered slab, the roots of the origin that are its coordinates."""
 
     @property
     def elements(self) -> int:
@@ -53,13 +57,22 @@ class Footprint:
             replace(reader, subscripts=tuple(reader.subscripts[d] for d in order)) for reader in self.readers
         )
         steps = tuple(tuple(row[d] for d in order) for row in self.steps)
-        return Footprint(tuple(self.shape[d] for d in order), self.origin, steps, readers)
+        coordinates = tuple(self.coordinates[d] for d in order) if self.coordinates else ()
+        return Footprint(tuple(self.shape[d] for d in order), self.origin, steps, readers, coordinates)
+
+    def walks(self, coordinate: int) -> bool:
+        """Whether a coordinate of the slab moves through the last dimension of the buffer that has several elements."""
+        dim = last_dimension(loop.memref_of(self.readers[0].load.source))
+        is_gathered = bool(self.coordinates) and self.origin[dim].depends_on(self.coordinates[coordinate])
+        return is_gathered or bool(self.steps[dim][coordinate])
 
     def map(self) -> tuple[AffineMap, list[SSAValue]]:
         """The affine map of a `tile.stage` that fills the slab, and its operands."""
         operands: dict[SSAValue, int] = {}
 
         def symbol(root: SSAValue) -> AffineExpr:
+            if root in self.coordinates:
+                return AffineExpr.dimension(self.coordinates.index(root))
             return AffineExpr.symbol(operands.setdefault(root, len(operands)))
 
         results: list[AffineExpr] = []
@@ -93,6 +106,23 @@ def shared_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint
         for varies, place in zip(varying, places, strict=True)
     ]
     return Footprint(tuple(shape), tuple(origins), tuple(steps), (Reader(load, tuple(subscripts)),))
+
+
+def gathered_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
+    """The elements that a load reads over the `inside` coordinates, one for each point; None if they are no forms.
+
+    The coordinates of the slab are those that the subscripts depend on, the ones that walk the last dimension last.
+    """
+    forms = subscripts_of(load)
+    roots = dict.fromkeys(root for form in forms for root in form.roots())
+    last = forms[last_dimension(loop.memref_of(load.source))] if forms else Linear()
+    inner = tuple(sorted((root for root in inside if root in roots), key=last.depends_on))
+    shape = [extent_of(root) for root in inner]
+    if not all(is_coordinate(root) for root in roots) or any(extent is None for extent in shape):
+        return None
+    reader = Reader(load, tuple(map(Linear.of, inner)))
+    steps = ((0,) * len(inner),) * len(forms)
+    return Footprint(tuple(extent or 0 for extent in shape), tuple(forms), steps, (reader,), inner)
 
 
 def register_footprint(load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
+from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.analysis.shape.dependence import Dependence, without
 from deplodock.analysis.shape.nest import Nest, launch_nest, only_loop
 from deplodock.dialects import loop, scalar_regions, tile
@@ -126,6 +127,16 @@ def read_of(factor: SSAValue) -> loop.LoadOp | None:
     while isinstance(factor.owner, WIDENING_CASTS):
         factor = factor.owner.operands[0]
     return factor.owner if isinstance(factor.owner, loop.LoadOp) else None
+
+
+def runs_through_windows(found: Contraction) -> bool:
+    """Whether several loops run along k that walk dimensions of their own in memory, and are no chunks of one."""
+    if found.innermost is found.reduction:
+        return False
+    outer, inner, *_ = accumulating_loops(found.reduction)
+    reads = [read for factor in found.operands if (read := read_of(factor)) is not None]
+    forms = [form for read in reads if tile.memory_of(read.source) is None for form in subscripts_of(read)]
+    return any(form.coefficient(outer.iv) != form.coefficient(inner.iv) * (inner.trips or 0) for form in forms)
 
 
 def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:

@@ -47,6 +47,11 @@ def starts(found: Slab, threads: int = 32) -> list[tuple[int, ...]]:
         ("4x64x64xf32", "d2, d1, d0", "16x3x4xf32"),
         ("64xf32", "d0", "20xf32"),
         ("64xf32", "3", "f32"),
+        ("64x64xf32", "d1, d0", "12x16xf32"),
+        ("2x3x4x9xf32", "d1 floordiv 16, d0 floordiv 2, d1 floordiv 4 mod 4, d1 mod 4 + d0 mod 2", "4x32xf32"),
+        ("2x3x4x8xf32", "d1 floordiv 32, d0, d1 floordiv 8 mod 4, d1 mod 8", "3x64xf32"),
+        ("2x3x4x6xf32", "d1 floordiv 24, d0, d1 floordiv 6 mod 4, d1 mod 6", "3x48xf32"),
+        ("16x3x4xf32", "d1, d0 floordiv 4, d0 mod 4", "12x16xf32"),
     ],
 )
 def test_every_element_is_copied_once(source: str, subscripts: str, destination: str) -> None:
@@ -69,3 +74,25 @@ def test_a_warp_transposes_sectors() -> None:
         assert copied[:32] == [(k, m) for m in range(4) for k in range(8)]
     assert starts(found)[32::32] == [(8, 0), (16, 0), (24, 0), *((k, m) for m in (4, 8, 12) for k in (0, 8, 16, 24))]
     assert starts(found, threads=64)[32::32][:4] == [(0, 4), (8, 0), (8, 4), (16, 0)]
+
+
+def test_a_warp_transposes_half_sectors() -> None:
+    """Rows of no whole number of sectors are walked in pieces of 16 bytes."""
+    found = slab("64x64xf32", "d1, d0", "12x16xf32")
+    assert starts(found)[:32] == [(k, m) for m in range(8) for k in range(4)]
+
+
+def test_pixels_of_whole_groups_move_together() -> None:
+    """Neighbours in rows of images, whose extents are multiples of the width, are copied at once; windows are not."""
+    pixels = "d1 floordiv {0}, d0, d1 floordiv {1} mod 4, d1 mod {1}"
+    assert slab("2x3x4x8xf32", pixels.format(32, 8), "3x64xf32").copy_width() == 4
+    assert slab("2x3x4x6xf32", pixels.format(24, 6), "3x48xf32").copy_width() == 2
+    assert slab("2x3x4x7xf32", pixels.format(28, 7), "3x56xf32").copy_width() == 1
+    assert slab("2x3x4x9xf32", "0, d0 floordiv 2, 0, d1 + d0 mod 2", "4x8xf32").copy_width() == 1
+
+
+def test_a_thread_copies_the_same_places_of_windows() -> None:
+    """Rows that threads copy at once are parts of k apart, so that a division by a window is one of their number."""
+    found = slab("3x2x9xf32", "d0 floordiv 2, d0 mod 2, d1", "6x8xf32")
+    assert starts(slab("6x9xf32", "d0, d1", "6x8xf32"), threads=16)[:9:8] == [(0, 0), (1, 0)]
+    assert starts(found, threads=16)[:9:8] == [(0, 0), (3, 0)]

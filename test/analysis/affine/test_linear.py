@@ -174,6 +174,8 @@ def test_quotients_of_quotients_simplify() -> None:
     parts = i // 64, i // 8 % 8, i % 8
     assert (j + parts[0] * 128 + parts[1] * 16 + parts[2] * 2).joined() == j + i * 2
     assert (parts[0] * 64 + parts[2]).joined() == parts[0] * 64 + parts[2]
+    assert (j + parts[1] * 16 + parts[2] * 2).joined() == j + i % 64 * 2
+    assert (parts[1] * 16 + parts[2]).joined() == parts[1] * 16 + parts[2]
 
 
 def test_terms_cancel() -> None:

@@ -12,7 +12,7 @@ from xdsl.parser import Parser
 
 from deplodock.analysis.access.alignment import address, aligned_width, lanes_along
 from deplodock.analysis.affine.linear import extent_of, subscripts_of, to_map
-from deplodock.analysis.shape.footprint import Footprint, register_footprint, shared_footprint
+from deplodock.analysis.shape.footprint import Footprint, gathered_footprint, register_footprint, shared_footprint
 from deplodock.dialects import loop, tile
 from deplodock.errors import UnsupportedError
 from deplodock.passes.driver import new_context
@@ -102,6 +102,35 @@ def test_register_slab_holds_what_is_read(coefficients, extents) -> None:
     assert footprint is not None
     seen = check_readers(footprint, load, list(roots.values()))
     assert len(seen) == footprint.elements
+
+
+@CASES
+@given(
+    st.lists(st.tuples(COEFFICIENTS, st.integers(1, 5), st.booleans()), min_size=1, max_size=2),
+    st.tuples(*[st.integers(1, 4)] * 4),
+)
+def test_gathered_slab_holds_what_is_read(parts, extents) -> None:
+    """A gathered slab has one element for each point of its coordinates, also where those and others are divided."""
+    written_parts = [f"({written(c)}) {'mod' if rest else 'floordiv'} {divisor}" for c, divisor, rest in parts]
+    load, roots = reader(written_parts, extents)
+    footprint = gathered_footprint(load, [roots["k"], roots["t"], roots["v"]])
+    assert footprint is not None
+    assert len(check_readers(footprint, load, list(roots.values()))) == footprint.elements
+    order = list(range(len(footprint.shape)))[::-1]
+    check_readers(footprint.reordered(order), load, list(roots.values()))
+
+
+def test_gathered_slab_has_the_contiguous_coordinate_last() -> None:
+    load, roots = reader(["%t floordiv 3", "%t mod 3 + %k"], (1, 6, 1, 4))
+    footprint = gathered_footprint(load, [roots["k"], roots["t"]])
+    assert footprint is not None
+    assert footprint.shape == (4, 6)
+    load, roots = reader(["%t", "%k floordiv 2"], (1, 6, 1, 4))
+    footprint = gathered_footprint(load, [roots["k"], roots["t"]])
+    assert footprint is not None
+    assert footprint.shape == (6, 4)
+    assert footprint.walks(1)
+    assert not footprint.walks(0)
 
 
 def test_no_slab_of_mixed_quotients() -> None:
