@@ -51,7 +51,7 @@ from deplodock.passes.kernel.split_roles import PRODUCER, split_roles
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together."""
 
-UNROLLED_ASYNC_COPIES = 32
+UNROLLED_ASYNC_COPIES = 40
 """The most asynchronous copies of a thread that are unrolled: they take no registers, only instructions."""
 
 COPIES = (tile.StageOp, tile.AllocOp, tile.RingOp, tile.CopyOp, tile.WaitOp, tile.ReleaseOp)

@@ -58,7 +58,7 @@ class BlockifyLaunchPass(LaunchRule):
     """Split the free axes of a launch into blocks and the threads of a CTA."""
 
     name = "blockify-launch"
-    after = ("cooperative-reduce", "split-matmul-k")
+    after = ("flatten-contraction", "cooperative-reduce", "split-matmul-k")
     m: int = option(CONTRACTION_TILE, _SIDES, "rows of a contraction's CTA tile", kind=Kind.CONTRACTION)
     n: int = option(CONTRACTION_TILE, _SIDES, "columns of a contraction's CTA tile", kind=Kind.CONTRACTION)
     threads: int = option(

@@ -45,6 +45,7 @@ class ChunkMatmulKPass(LaunchRule):
     """Split the reduce axis of a contraction into chunks."""
 
     name = "chunk-matmul-k"
+    after = ("flatten-contraction",)
     bk: int = option(CHUNK, Integers((8, 16, 32, 64, 128)), "elements of k in a chunk")
     kv: int = option(1, Integers((1, 2, 4)), "consecutive elements of k that are read as one vector; 1 for none")
 

@@ -63,6 +63,7 @@ class SplitMatmulKPass(LaunchRule):
     """Share the reduce axis of a contraction among CTAs."""
 
     name = "split-matmul-k"
+    after = ("flatten-contraction",)
     s: int | None = option(None, Integers((2, 3, 4, 6, 8, 12, 16)), "parts of k; without it k stays whole")
     over: Way = option(
         "block",

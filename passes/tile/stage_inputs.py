@@ -30,12 +30,19 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points, subscripts_of
 from deplodock.analysis.machine.resources import buffer_bytes
 from deplodock.analysis.machine.targets import WARP, target_at
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.footprint import Footprint, Reader, register_footprint, shared_footprint
+from deplodock.analysis.shape.footprint import (
+    Footprint,
+    Reader,
+    gathered_footprint,
+    register_footprint,
+    shared_footprint,
+)
 from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
@@ -190,7 +197,7 @@ def _in_shared(launch: tile.LaunchOp, group: LoadGroup) -> tuple[Footprint | Non
     reads = 0
     for load in group.loads:
         inside = _inner_axes(launch, load, Binding.THREAD, Binding.REGISTER)
-        footprint = shared_footprint(load, inside)
+        footprint = _window_footprint(launch, load, inside) or shared_footprint(load, inside)
         if footprint is None:
             return None, "its subscripts are not affine in the axes"
         if not footprint.shape:
@@ -220,8 +227,23 @@ def _k_first(launch: tile.LaunchOp, group: LoadGroup, slab: Footprint, transpose
     variables = [around.iv for load in group.loads for around in _loops_inside(load)]
     k = [d for d in range(len(slab.shape)) if _varies(slab, d, variables)]
     others = [d for d in range(len(slab.shape)) if d not in k]
-    walks_k = any(slab.steps[-1][d] for d in k)
+    walks_k = any(slab.walks(d) for d in k)
     return slab.reordered([*k, *others]) if walks_k and any(_varies(slab, d, wanted) for d in others) else slab
+
+
+def _window_footprint(launch: tile.LaunchOp, load: loop.LoadOp, inside: Sequence[SSAValue]) -> Footprint | None:
+    """The slab of k and an axis of the output, where a factor of a contraction divides one of them; else None.
+
+    Such a factor has k in several dimensions, as the channels and places of windows, or the output's axis, as images
+    and their pixels.
+    """
+    roles = contraction_of(launch)
+    if roles is None or not roles.innermost.is_ancestor(load):
+        return None
+    atoms = [atom for form in subscripts_of(load) for atom, _ in form.terms if isinstance(atom, Division)]
+    if not any(root in inside for atom in atoms for root in atom.form.roots()):
+        return None
+    return gathered_footprint(load, inside)
 
 
 def _varies(slab: Footprint, dim: int, roots: Sequence[SSAValue]) -> bool:
@@ -265,7 +287,9 @@ def _rewrite(group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Ope
     source = group.loads[0].source
     element = loop.memref_of(source).element_type
     slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(memory))
-    named = tuple(_named(form, _dominating(group.loads[0].indices, anchor)) for form in footprint.origin)
+    named = footprint.origin
+    if not footprint.coordinates:
+        named = tuple(_named(form, _dominating(group.loads[0].indices, anchor)) for form in footprint.origin)
     map, operands = replace(footprint, origin=named).map()
     where = None
     if memory is Memory.REGISTER:
@@ -300,11 +324,14 @@ def _dominating(indices: Sequence[SSAValue], anchor: Operation) -> list[SSAValue
 
 
 def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:
-    """A coordinate that the program computes already and that equals the form, else the form."""
-    pending = list(indices)
+    """A coordinate that the program computes already, from what the form has alone, and that equals it; else the form.
+
+    A quotient may be the same for all threads though it is computed from theirs.
+    """
+    pending, dependence, roots = list(indices), Dependence(), set(form.roots())
     while pending:
         value = pending.pop(0)
-        if equal(form_of_value(value), form):
+        if equal(form_of_value(value), form) and roots >= set(dependence.of(value)):
             return Linear.of(value)
         if isinstance(value.owner, loop.IndexOp):
             pending.extend(value.owner.indices)

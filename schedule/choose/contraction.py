@@ -6,11 +6,18 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import known_points, subscripts_of
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.roles import Contraction, read_of
+from deplodock.analysis.shape.roles import Contraction, read_of, runs_through_windows
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.loop import memref_of
-from deplodock.schedule.choose.tiling import CHUNK, CtaTile, best_tiling
+from deplodock.schedule.choose.tiling import (
+    READ_ALONG_K,
+    CtaTile,
+    best_tiling,
+    chunk_of,
+    elements_of_k,
+    needs_flattening,
+)
 from deplodock.schedule.choose.uneven_tiles import ends_together
 
 PAD = 4
@@ -24,9 +31,6 @@ Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that r
 
 LATE_RELEASE_CELLS = 128
 """The least outputs of a thread whose steps are long beside the waits for phases."""
-
-READ_ALONG_K = 4
-"""Elements along k that a thread reads at once from slabs whose rows walk k: 16 bytes of f32."""
 
 _TRANSPOSED: dict[tuple[str, ...], str] = {(): "auto", ("m",): "n", ("n",): "m", ("m", "n"): "never"}
 """The option of stage-inputs that leaves these operands as they lie in memory."""
@@ -46,13 +50,17 @@ def contraction_options(
     size = element_bytes(found.reduction.results[0].type)
     tiling = best_tiling(found, size, target, has_registers)
     tile = tiling.tile
-    trips = found.reduction.trips
-    steps = 1 if trips is None else -(-trips // CHUNK)
-    occupancy, depth = _ring(tile, steps, size * len(found.products), target)
+    chunk, k = chunk_of(found), elements_of_k(found)
+    if k is None:
+        k = (found.reduction.trips or 1) * (chunk if runs_through_windows(found) else 1)
+    steps = -(-k // chunk)
+    occupancy, depth = _ring(tile, steps, chunk * size * len(found.products), target)
     kept = ("m", "n") if tile.is_boxed else _kept(found)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
+    if needs_flattening(found):
+        rules["flatten-contraction"] = {}
     if steps > 1:
-        rules["chunk-matmul-k"] = {"bk": CHUNK, "kv": READ_ALONG_K} if kept else {"bk": CHUNK}
+        rules["chunk-matmul-k"] = {"bk": chunk, "kv": READ_ALONG_K} if kept else {"bk": chunk}
     if tiling.parts > 1:
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
@@ -101,11 +109,14 @@ def _pipeline(tile: CtaTile, depth: int, target: TargetAttr) -> dict[str, int | 
     return {"distance": depth - 1}
 
 
-def _ring(tile: CtaTile, steps: int, size: int, target: TargetAttr) -> tuple[int, int]:
-    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
+def _ring(tile: CtaTile, steps: int, column: int, target: TargetAttr) -> tuple[int, int]:
+    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds.
+
+    A row or a column of a slab has `column` bytes.
+    """
     if steps == 1:
         return tile.occupancy, 1
-    slab = CHUNK * (tile.m + tile.n + 2 * PAD) * size
+    slab = (tile.m + tile.n + 2 * PAD) * column
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
     for occupancy in range(tile.occupancy, 0, -1):
         for depth in range(min(tile.depth, steps), 1, -1):

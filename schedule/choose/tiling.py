@@ -8,17 +8,18 @@ split.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, known_points, subscripts_of
+from deplodock.analysis.affine.linear import Linear, extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.roles import Contraction, read_of
+from deplodock.analysis.shape.roles import Contraction, accumulating_loops, read_of, runs_through_windows
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import UNIT_BYTES
@@ -27,6 +28,19 @@ from deplodock.schedule.choose.uneven_tiles import work_share
 
 CHUNK = 32
 """Elements of k in a slab: fewer spend more on the ring's steps (16 lost to 32, measured on an H100)."""
+
+MAX_CHUNK = 40
+"""The most elements of k in a slab of windows: three of 128 x 128 outputs leave room for two CTAs on an SM."""
+
+STEP_ELEMENTS = 2
+"""What the wait and the first copies of a step take, in elements of k: chunks of 16 are 6 percent slower than of 32."""
+
+FEWEST_ROWS = 32
+"""The fewest rows for slabs of windows: to copy an element takes about 6 instructions, to multiply it one for each
+row (read off the code for sm_90)."""
+
+READ_ALONG_K = 4
+"""Elements along k that a thread reads at once from slabs whose rows walk k: 16 bytes of f32."""
 
 MAX_PARTS = 16
 """The most parts of k."""
@@ -76,6 +90,44 @@ class Tiling:
     tile: CtaTile
     parts: int
     over: str
+
+
+def needs_flattening(found: Contraction) -> bool:
+    """Whether k runs in several loops, as through windows, or rows of an image leave a tile of n columns unfilled.
+
+    Slabs of windows hold each element once for each window that it is in, which few rows of the output do not pay.
+    """
+    if runs_through_windows(found):
+        return known_points(found.m) >= FEWEST_ROWS
+    return (
+        found.innermost is found.reduction
+        and len(found.n) > 1
+        and extent_or_one(found.n[-1]) % max(tile.n for tile in TILES) != 0
+    )
+
+
+def chunk_of(found: Contraction) -> int:
+    """Elements of k in a slab: `CHUNK`, or about as many in whole rows of windows, or in whole windows.
+
+    Then the place of an element in its window is the same in each step. They are whole accesses too, so that threads
+    share the rows of a slab evenly, and take the least time, a step that of `STEP_ELEMENTS` more.
+    """
+    trips = [op.trips or 0 for op in accumulating_loops(found.reduction)]
+    if len(trips) == 1 or 0 in trips or not needs_flattening(found):
+        return CHUNK
+    windows = [math.prod(trips[place:]) for place in range(len(trips))]
+    units = (math.lcm(size, READ_ALONG_K) for size in windows)
+    unit = next((size for size in units if size <= MAX_CHUNK), CHUNK)
+    sizes = [size for size in range(unit, MAX_CHUNK + 1, unit) if size > CHUNK // 2] or [unit]
+    return min(sizes, key=lambda size: (-(-windows[0] // size) * (size + STEP_ELEMENTS), size))
+
+
+def elements_of_k(found: Contraction) -> int | None:
+    """The elements of k in the one loop that it has, or is to have; None where the bound of a loop is not constant."""
+    trips = [op.trips for op in accumulating_loops(found.reduction)]
+    if None in trips or (len(trips) > 1 and not needs_flattening(found)):
+        return None
+    return math.prod(trip or 1 for trip in trips)
 
 
 def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
@@ -135,6 +187,7 @@ class _Problem:
     n: int
     batch: int
     steps: int | None
+    chunk: int
     size: int
     products: int
     rates: Rates
@@ -144,11 +197,10 @@ class _Problem:
     @staticmethod
     def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
         m, n, batch = map(known_points, (found.m, found.n, found.batch))
-        is_single = found.innermost is found.reduction
-        trips = found.reduction.trips if is_single else None
         is_uneven = bool(wheres(found.reduction.body.block))
-        steps, products = None if trips is None else -(-trips // CHUNK), len(found.reduction.results)
-        return _Problem(m, n, batch, steps, size, products, Rates.of(target), found, is_uneven)
+        k, chunk, products = elements_of_k(found), chunk_of(found), len(found.reduction.results)
+        steps = None if k is None else -(-k // chunk)
+        return _Problem(m, n, batch, steps, chunk, size, products, Rates.of(target), found, is_uneven)
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen."""
@@ -164,9 +216,9 @@ class _Problem:
 
     def _grid(self, tile: CtaTile, parts: int) -> float:
         """Nanoseconds of the contraction."""
-        share = work_share(self.found, tile.m, tile.n, CHUNK)
+        share = work_share(self.found, tile.m, tile.n, self.chunk)
         ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
-        operations = 2 * tile.m * tile.n * CHUNK * -(-(self.steps or 1) // parts) * self.products
+        operations = 2 * tile.m * tile.n * self.chunk * -(-(self.steps or 1) // parts) * self.products
         return self.rates.grid_ns(ctas, operations, tile.occupancy, tile.rate, is_uneven=self.is_uneven)
 
     def _sum(self, tiling: Tiling) -> float:

@@ -1,0 +1,67 @@
+"""The schedules of contractions of windows: when they are flattened, and the elements of k in a slab."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from deplodock.analysis.shape.nest import kernels, side_by_side
+from deplodock.analysis.shape.roles import Contraction, contraction
+from deplodock.passes.driver import new_context
+from deplodock.schedule.choose.tiling import chunk_of, elements_of_k, needs_flattening
+
+ALIVE: list[ModuleOp] = []
+"""Modules whose values are in use."""
+
+
+def convolution(channels: int, inside: int, window: tuple[int, int], image: tuple[int, int]) -> Contraction:
+    """A convolution of `inside` channels to `channels`, whose output has the size of `image`."""
+    (h, w), (rows, columns) = window, image
+    x, y = f"memref<2x{inside}x{rows + h - 1}x{columns + w - 1}xf32>", f"memref<{channels}x{inside}x{h}x{w}xf32>"
+    text = f"""
+    func.func @k(%x: {x}, %y: {y}, %out: memref<2x{channels}x{rows}x{columns}xf32>) {{
+      loop.for %b = 0 to 2 {{ loop.for %c = 0 to {channels} {{
+        loop.for %r = 0 to {rows} {{ loop.for %s = 0 to {columns} {{
+          %sum = loop.reduce {{arith.addf}} %i = 0 to {inside} : f32 {{
+            %0 = loop.reduce {{arith.addf}} %h = 0 to {h} : f32 {{
+              %1 = loop.reduce {{arith.addf}} %w = 0 to {w} : f32 {{
+                %a = loop.load %x[%b, %i, %r + %h, %s + %w] : {x}
+                %v = loop.load %y[%c, %i, %h, %w] : {y}
+                %p = arith.mulf %a, %v : f32
+                loop.yield %p : f32
+              }}
+              loop.yield %1 : f32
+            }}
+            loop.yield %0 : f32
+          }}
+          loop.store %sum, %out[%b, %c, %r, %s] : memref<2x{channels}x{rows}x{columns}xf32>
+        }} }}
+      }} }}
+      func.return
+    }}"""
+    module = Parser(new_context(), text).parse_module()
+    ALIVE.append(module)
+    (function,) = kernels(module)
+    (nest,) = side_by_side(function)
+    found = contraction(nest)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("window", "inside", "chunk"),
+    [((3, 3), 64, 36), ((5, 5), 96, 40), ((7, 7), 3, 28), ((1, 3), 64, 24), ((11, 11), 3, 32)],
+)
+def test_chunks_are_whole_rows_of_windows(window: tuple[int, int], inside: int, chunk: int) -> None:
+    found = convolution(64, inside, window, (16, 16))
+    assert needs_flattening(found)
+    assert elements_of_k(found) == inside * window[0] * window[1]
+    assert chunk_of(found) == chunk
+
+
+def test_few_rows_are_read_in_windows() -> None:
+    """Slabs that hold an element once for each window do not pay where few channels read it."""
+    found = convolution(16, 64, (3, 3), (16, 16))
+    assert not needs_flattening(found)
+    assert elements_of_k(found) is None
