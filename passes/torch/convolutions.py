@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir.affine import AffineExpr
 
@@ -28,34 +29,115 @@ def convolution(
 ) -> Tensor:
     """`result[n, c, o..] = bias[c] + sum(input[n, g, i, o * stride + k * dilation - padding..] * weight[c, i, k..])`.
 
-    One product in the point space [n, c, o.., i, k..], summed over the last dimensions; g is the group of c. A
-    transposed convolution is one of stride 1 on the input with `stride - 1` zeros between its elements, by the weight
-    turned over.
+    One product in the point space [n, c, o.., i, k..], summed over the last dimensions; g is the group of c.
     """
     is_unbatched = input.rank == weight.rank - 1
     x = with_unit(input, 0) if is_unbatched else input
     spaces = weight.rank - 2
     steps, edges, holes, beyond = (spread(given, spaces) for given in (stride, padding, dilation, output_padding))
-    if transposed:
-        reach = [(size - 1) * hole for size, hole in zip(weight.shape[2:], holes, strict=True)]
-        x = _stretched(x, steps, [(r - p, r - p + b) for r, p, b in zip(reach, edges, beyond, strict=True)])
-        weight = _turned(weight, groups)
-        steps, edges = [1] * spaces, [0] * spaces
-    channels, inside, *sizes = weight.shape
-    windows = windows_of(sizes, steps, edges, holes)
     counts = shape[-spaces:]
-    space = (x.shape[0], channels, *counts, inside, *sizes)
-    dims = [AffineExpr.dimension(d) for d in range(len(space))]
-    channel = dims[2 + spaces]
-    if groups > 1:
-        channel = dims[1] // (channels // groups) * inside + channel
-    places = [window.element(2 + d, 3 + spaces + d) for d, window in enumerate(windows)]
-    x = padded_for(x, windows, counts, 0).read([dims[0], channel, *places], space)
-    product = (x * weight.read([dims[1], *dims[2 + spaces :]], space)).named("product")
-    value = product.sum(range(2 + spaces, len(space)), "conv")
+    if transposed:
+        reading = _phases(x, weight, counts, list(zip(steps, edges, holes, beyond, strict=True)), groups)
+    else:
+        reading = _windows(x, weight, counts, (steps, edges, holes), groups)
+    value = reading.product().sum(range(2 + spaces, len(reading.space)), "conv")
     if bias is not None:
         value = value + bias.spread([0, *range(2, 2 + spaces)], value.shape)
     return value.reshape(value.shape[1:]) if is_unbatched else value
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where the factors of a convolution are read in the point space [n, c, o.., i, k..]."""
+
+    space: tuple[int, ...]
+    x: Tensor
+    x_places: Sequence[AffineExpr]
+    weight: Tensor
+    weight_places: Sequence[AffineExpr]
+
+    def product(self) -> Tensor:
+        """The product at each point."""
+        x, weight = self.x.read(self.x_places, self.space), self.weight.read(self.weight_places, self.space)
+        return (x * weight).named("product")
+
+
+def _windows(x: Tensor, weight: Tensor, counts: Sequence[int], walk: Sequence[Sequence[int]], groups: int) -> Reading:
+    """The reading of a convolution whose windows walk by these strides, paddings and dilations."""
+    channels, inside, *sizes = weight.shape
+    spaces = len(sizes)
+    windows = windows_of(sizes, *walk)
+    space = (x.shape[0], channels, *counts, inside, *sizes)
+    dims = [AffineExpr.dimension(d) for d in range(len(space))]
+    channel = _channel(dims[1], dims[2 + spaces], channels // groups, inside, groups)
+    places = [window.element(2 + d, 3 + spaces + d) for d, window in enumerate(windows)]
+    x = padded_for(x, windows, counts, 0)
+    return Reading(space, x, [dims[0], channel, *places], weight, [dims[1], *dims[2 + spaces :]])
+
+
+def _channel(output: AffineExpr, inner: AffineExpr, made: int, inside: int, groups: int) -> AffineExpr:
+    """The input channel of an output channel of `made` in a group, `inner` of the `inside` of that group."""
+    return output // made * inside + inner if groups > 1 else inner
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a transposed convolution reads one dimension, `o` of the output and `k` of the taps that are summed.
+
+    The input gets `step - 1` zeros between its elements and the amounts `edges` around them, and the weight `rest`
+    zeros at its end.
+    """
+
+    taps: int
+    step: int
+    edges: tuple[int, int]
+    place: AffineExpr
+    element: AffineExpr
+    rest: int = 0
+
+
+def _way(size: int, extent: int, count: int, walk: tuple[int, int, int, int], o: AffineExpr, k: AffineExpr) -> Way:
+    """The way of a dimension with `size` elements of the weight, `extent` of the input and `count` of the output.
+
+    Element `k` of the weight brings the input's `i` to the output's `i * stride + k * dilation - padding`. So an output
+    `o` of phase `(o + padding) mod stride` needs the elements `phase + j * stride`, each with the input's
+    `(o + padding) floordiv stride - j` (W. Shi et al., "Is the deconvolution layer the same as a convolutional layer?",
+    arXiv:1609.07009). With both a stride and a dilation it is a convolution of stride 1 on the input with
+    `stride - 1` zeros between its elements instead, by the weight turned over.
+    """
+    stride, padding, dilation, beyond = walk
+    if stride == 1 or dilation > 1:
+        around = (size - 1) * dilation - padding
+        return Way(size, stride, (around, around + beyond), o + k * dilation, k * -1 + (size - 1))
+    taps, last = -(-size // stride), (padding + count - 1) // stride
+    element = (o + padding) % stride + (k * -stride + (taps - 1) * stride)
+    return Way(taps, 1, (taps - 1, last + 1 - extent), (o + padding) // stride + k, element, taps * stride - size)
+
+
+def _phases(
+    x: Tensor, weight: Tensor, counts: Sequence[int], walk: Sequence[tuple[int, int, int, int]], groups: int
+) -> Reading:
+    """The reading of a transposed convolution by these strides, paddings, dilations and output paddings.
+
+    Its weight is `[input channel, output channel of a group, k..]`.
+    """
+    given, made, *sizes = weight.shape
+    inside, spaces = given // groups, len(sizes)
+    n, c, *outputs, i = (AffineExpr.dimension(d) for d in range(3 + spaces))
+    elements = [AffineExpr.dimension(3 + spaces + d) for d in range(spaces)]
+    ways = [_way(*each) for each in zip(sizes, x.shape[2:], counts, walk, outputs, elements, strict=True)]
+    channel = _channel(c, i, made, inside, groups)
+    space = (x.shape[0], groups * made, *counts, inside, *(way.taps for way in ways))
+    x = _stretched(x, [way.step for way in ways], [way.edges for way in ways])
+    weight = padded(weight, {2 + d: (0, way.rest) for d, way in enumerate(ways)}, 0)
+    made_channel = c % made if groups > 1 else c
+    return Reading(
+        space,
+        x,
+        [n, channel, *(way.place for way in ways)],
+        weight,
+        [channel, made_channel, *(way.element for way in ways)],
+    )
 
 
 def _stretched(x: Tensor, steps: Sequence[int], edges: Sequence[tuple[int, int]]) -> Tensor:
@@ -67,12 +149,3 @@ def _stretched(x: Tensor, steps: Sequence[int], edges: Sequence[tuple[int, int]]
             x = x.reshape((*shape[:dim], shape[dim] * step, *shape[dim + 1 :]))
         x = padded(x, {dim: (before, after - (step - 1))}, 0)
     return x
-
-
-def _turned(weight: Tensor, groups: int) -> Tensor:
-    """The weight of a transposed convolution, `[input channel, output channel of a group, k..]`, as of a plain one."""
-    given, made, *sizes = weight.shape
-    dims = [AffineExpr.dimension(d) for d in range(2 + len(sizes))]
-    ends = [dim * -1 + (size - 1) for dim, size in zip(dims[2:], sizes, strict=True)]
-    sources = (dims[0] // made * (given // groups) + dims[1], dims[0] % made, *ends)
-    return weight.read(sources, (groups * made, given // groups, *sizes))
