@@ -14,7 +14,7 @@ MOST_STEPS = 6
 TRIES = 8
 """How often a step is drawn again where PyTorch refuses it."""
 
-CONTRACTIONS = FAMILIES[:3]
+CONTRACTIONS = FAMILIES[:4]
 
 
 def draw_expression(draw: random.Random) -> Expression:

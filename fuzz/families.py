@@ -84,6 +84,27 @@ def batched(drawer: Drawer) -> Drawn:
             return "torch.baddbmm({}, {}, {}, beta=2)", [drawer.shaped((1, m, n), dtype), x, w]
 
 
+def convolution(drawer: Drawer) -> Drawn:
+    """Convolutions, also transposed, of lines, images and volumes, with strides, paddings, holes and groups."""
+    spaces, is_transposed = drawer.draw.choice([1, 2, 2, 3]), drawer.chance(0.4)
+    groups, (inside, made) = (
+        drawer.draw.choice([1, 1, 1, 2, 3]),
+        (drawer.draw.choice([1, 2, 3, 4, 8]) for _ in range(2)),
+    )
+    made = drawer.draw.choice([made, 16, 33]) if groups == 1 else made
+    extents = [drawer.draw.choice([1, 3, 4, 5, 9] if spaces < 3 else [1, 2, 3, 4]) for _ in range(spaces)]
+    size, stride, padding, dilation = (
+        [drawer.draw.choice(values) for _ in range(spaces)]
+        for values in ((1, 2, 3, 3), (1, 1, 2, 3), (0, 1), (1, 1, 1, 2))
+    )
+    channels = (groups * inside, made) if is_transposed else (groups * made, inside)
+    dtype = drawer.dtype(FLOATS)
+    x = drawer.shaped((drawer.draw.choice([1, 2, 3]), groups * inside, *extents), dtype)
+    walk = f"None, {stride}, {padding}, " + (f"0, {groups}, {dilation}" if is_transposed else f"{dilation}, {groups}")
+    name = f"F.conv{'_transpose' * is_transposed}{spaces}d"
+    return f"{name}({{}}, {{}}, {walk})", [x, drawer.shaped((*channels, *size), dtype)]
+
+
 def vectors(drawer: Drawer) -> Drawn:
     """Products with vectors."""
     dtype = drawer.dtype(FLOATS)
@@ -398,6 +419,7 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (8, matmul),
     (8, linear),
     (6, batched),
+    (6, convolution),
     (2, vectors),
     (2, attention),
     (8, norm),

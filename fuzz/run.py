@@ -31,6 +31,7 @@ REACHES = {
     "staged": "stage-inputs",
     "pipelined": "pipeline-k-outer",
     "split k": "split-matmul-k",
+    "windows": "flatten-contraction",
     "tensor cores": "tensor-tile",
     "roles": "roles",
     "scanned": "scans",
