@@ -14,7 +14,7 @@ beside the channels, and the pixels of the input its columns. Where the axis is 
 before its start and behind its end are inactive.
 
 The first factor must vary with the quotient alone, and the other one with the remainder alone, unless the nest has no
-contraction yet. So heads of attention that share their keys stay as they are.
+contraction yet and the first factor has an axis alone. So heads of attention that share their keys stay as they are.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of
+from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest, kernels, side_by_side
 from deplodock.analysis.shape.roles import contraction, factors_of, summed_products
 from deplodock.dialects import loop
@@ -69,15 +70,23 @@ def _cut_of(axis: BlockArgument, nest: Nest, is_contraction: bool) -> Part | Non
         return None
     for reduction in nest.reductions():
         for product in summed_products(reduction):
-            sides = [_parts(factor, axis) for factor in factors_of(product)[0]]
-            for own, other in (sides, sides[::-1]):
+            factors = factors_of(product)[0]
+            for factor, beside in (factors, factors[::-1]):
+                own, other = _parts(factor, axis), _parts(beside, axis)
                 if len(own) != 1 or not other or own == other:
                     continue
                 (part,) = own
                 is_phase = other == {Part(part.size, part.offset, is_remainder=True)}
-                if 1 < part.size < around.trips and not part.is_remainder and (is_phase or not is_contraction):
+                is_group = not is_contraction and _has_axis_alone(factor, beside, nest)
+                if 1 < part.size < around.trips and not part.is_remainder and (is_phase or is_group):
                     return part
     return None
+
+
+def _has_axis_alone(factor: SSAValue, beside: SSAValue, nest: Nest) -> bool:
+    """Whether a factor varies along a free axis that the other one lacks."""
+    dependence = Dependence()
+    return any(axis in dependence.of(factor) and axis not in dependence.of(beside) for axis in nest.axes)
 
 
 def _parts(factor: SSAValue, axis: SSAValue) -> set[Part]:
