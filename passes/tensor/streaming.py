@@ -15,6 +15,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
@@ -48,7 +49,7 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
             continue
         total, *others = _groups_of(softmax, left)
         chain = [total, *others]
-        refusal, is_narrow = _refusal(chain, left), _is_narrow(softmax, chain, demand, rates)
+        refusal, is_narrow = _refusal(softmax, chain, left), _is_narrow(softmax, chain, demand, rates)
         if refusal is None and streams == "narrow" and not is_narrow:
             refusal = "no tensor core takes both products"
         if refusal is None and streams != "always":
@@ -152,9 +153,11 @@ def _groups_of(softmax: _Softmax, groups: Sequence[Group]) -> list[Group]:
     return [total, *found, *alone]
 
 
-def _refusal(chain: Sequence[Group], groups: Sequence[Group]) -> str | None:
-    """Why groups cannot be one, or None."""
+def _refusal(softmax: _Softmax, chain: Sequence[Group], groups: Sequence[Group]) -> str | None:
+    """Why the groups of a softmax cannot be one, or None."""
     total, *others = chain
+    if any(isinstance(atom, Division) for form in total.indices[softmax.total][0] for atom, _ in form.terms):
+        return "its kernel runs along a part of an axis, whose scores it would compute again for each of the rest"
     if not all(_stays_inside(group, chain, groups) for group in others):
         return "others need what it computes, too"
     if total.parts or len(total.outputs) > 1:

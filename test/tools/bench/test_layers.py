@@ -6,14 +6,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from deplodock.analysis.shape.nest import kernels  # noqa: E402
 from deplodock.analysis.shape.reductions import longest_reduction  # noqa: E402
+from deplodock.analysis.shape.streaming import streams  # noqa: E402
 from deplodock.dialects import kernel  # noqa: E402
+from deplodock.dialects.loop import ReduceOp  # noqa: E402
 from deplodock.dialects.tensor import KernelOp, element_of  # noqa: E402
 from deplodock.frontend.arrays import to_array  # noqa: E402
 from deplodock.frontend.expression import read_expression  # noqa: E402
 from deplodock.interpreters.simulate import simulate  # noqa: E402
 from deplodock.passes.driver import Level, lower, new_context  # noqa: E402
 from deplodock.runtime.compare import compare  # noqa: E402
+from deplodock.schedule.steps import ATTRIBUTE  # noqa: E402
 
 TEXT = (
     "from deplodock.tools.bench.layers import layer_and_inputs; "
@@ -42,9 +46,21 @@ def test_what_is_stored_between_kernels_is_of_half_precision() -> None:
     """Scores, sums and rotated heads are rounded where they are computed, and stay on chip or are stored so."""
     module = read_expression(
         "from deplodock.tools.bench.layers import layer_and_inputs; "
-        "layer, x, cos, sin = layer_and_inputs(64, 512, 1024, 128, 64, 0, torch.bfloat16); layer(x, cos, sin)"
+        "layer, x, cos, sin = layer_and_inputs(128, 2048, 5632, 256, 64, 0, torch.bfloat16); layer(x, cos, sin)"
     ).module
     lower(module, new_context(), Level.TENSOR, target="sm_90")
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     assert len(kernels) <= 14
     assert {str(element_of(value)) for op in kernels for value in op.results} == {"bf16"}
+
+
+def test_scores_are_not_computed_for_each_element_of_a_head() -> None:
+    """Few rows, whose heads the kernel of the weighted sum would walk as parts of the hidden axis."""
+    module = read_expression(
+        "from deplodock.tools.bench.layers import layer_and_inputs; "
+        "layer, x, cos, sin = layer_and_inputs(32, 2048, 5632, 256, 64, 0, torch.bfloat16); layer(x, cos, sin)"
+    ).module
+    lower(module, new_context(), Level.LOOP, target="h200")
+    streamed = [op for op in kernels(module) if any(isinstance(each, ReduceOp) and streams(each) for each in op.walk())]
+    lower(module, new_context(), Level.TILE, target="h200")
+    assert all("stream-tile" in str(op.attributes[ATTRIBUTE]) for op in streamed)
