@@ -150,8 +150,7 @@ class _KernelPrinter:
                 case loop.ForOp():
                     self._for(op)
                 case loop.GuardOp():
-                    with self.to.braces(f"if ({self.to.indices.conditions(op.conditions.data, op.indices)})"):
-                        self._block(op.body.block)
+                    self._guard(op)
                 case kernel.RolesOp():
                     self._roles(op)
                 case _:
@@ -165,6 +164,13 @@ class _KernelPrinter:
                 self._block(role.body.block)
         self.to.team = self.function
 
+    def _guard(self, op: loop.GuardOp) -> None:
+        with self.to.braces(f"if ({self.to.indices.conditions(op.conditions.data, op.indices)})"):
+            if _sets_registers(op):
+                # Keeps the branch: nvcc would select each register instead, in every iteration of the loop around.
+                self.to.line('asm volatile("");')
+            self._block(op.body.block)
+
     def _for(self, op: loop.ForOp) -> None:
         type, iv = c_type_of(op.iv), self.to.names.define(op.iv, "i")
         bounds = [Linear((), op.trips)] if op.trips is not None else forms(op.bound.data, op.bound_operands)
@@ -172,6 +178,20 @@ class _KernelPrinter:
         self.to.line("#pragma unroll" if op.unroll else "#pragma unroll 1")
         with self.to.braces(f"for ({type} {iv} = 0; {condition}; ++{iv})"):
             self._block(op.body.block)
+
+
+def _sets_registers(op: loop.GuardOp) -> bool:
+    """Whether a guard directly in a loop that stays one sets registers to constants, and does nothing else."""
+    around = op.parent_op()
+    stores = [inner for inner in op.body.walk() if isinstance(inner, loop.StoreOp)]
+    plain = (loop.ForOp, loop.StoreOp, loop.IndexOp, arith.ConstantOp)
+    return (
+        isinstance(around, loop.ForOp)
+        and not around.unroll
+        and bool(stores)
+        and all(isinstance(inner, plain) for inner in op.body.walk())
+        and all(memory_of(store.destination) is Memory.REGISTER for store in stores)
+    )
 
 
 def _index(to: KernelWriter, op: loop.IndexOp) -> None:

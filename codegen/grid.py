@@ -1,13 +1,16 @@
 """Tickets as CUDA C: `atomicInc`, which starts again at 0, and a barrier that tells all threads what one got.
 
-`atomicInc` and `__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions".
+`atomicInc` and `__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions". In a
+role the barrier is its own: `bar.red`, PTX ISA.
 """
 
 from __future__ import annotations
 
+from deplodock.codegen.indices import forms
+from deplodock.codegen.roles import role_barrier
 from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.kernel import RoleOp
 from deplodock.dialects.kernel.grid import FenceOp, TicketOp
-from deplodock.errors import UnsupportedError
 
 HELPERS = {
     "take_ticket": """\
@@ -15,6 +18,20 @@ __device__ __forceinline__ int take_ticket(int* counter, unsigned ctas) {
   __syncthreads();
   const bool is_last = threadIdx.x == 0 && atomicInc(reinterpret_cast<unsigned*>(counter), ctas - 1) == ctas - 1;
   return __syncthreads_or(is_last) != 0;
+}
+""",
+    "take_role_ticket": """\
+__device__ __forceinline__ int take_role_ticket(int* counter, unsigned ctas, int thread, int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+  const int is_last = thread == 0 && atomicInc(reinterpret_cast<unsigned*>(counter), ctas - 1) == ctas - 1;
+  int any;
+  asm volatile(
+      "{ .reg .pred mine;\\n"
+      ".reg .pred some;\\n"
+      "setp.ne.s32 mine, %1, 0;\\n"
+      "bar.red.or.pred some, %2, %3, mine;\\n"
+      "selp.s32 %0, 1, 0, some; }" : "=r"(any) : "r"(is_last), "r"(barrier), "r"(threads) : "memory");
+  return any;
 }
 """,
 }
@@ -26,10 +43,13 @@ def _fence(to: KernelWriter, op: FenceOp) -> None:
 
 
 def _ticket(to: KernelWriter, op: TicketOp) -> None:
-    if to.team.role_name is not None:
-        raise UnsupportedError("a kernel.ticket in a role has no CUDA form; all threads of the CTA take it")
     counter = to.element(op.counter, op.map.data, op.indices)
-    to.define(op.result, f"take_ticket(&{counter}, {op.ctas.value.data})")
+    (ctas,) = (to.indices.text(form) for form in forms(op.ctas.data, op.cta_indices))
+    if isinstance(to.team, RoleOp):
+        who = f"{to.thread}, {role_barrier(to.team)}, {to.team.num_threads}"
+        to.define(op.result, f"take_role_ticket(&{counter}, {ctas}, {who})")
+    else:
+        to.define(op.result, f"take_ticket(&{counter}, {ctas})")
 
 
 TEXTS: Texts = {FenceOp: _fence, TicketOp: _ticket}

@@ -32,9 +32,14 @@ def enter(to: KernelWriter, role: RoleOp) -> None:
         to.line(f'asm volatile("setmaxnreg.{"dec" if is_less else "inc"}.sync.aligned.u32 {count};" ::: "memory");')
 
 
+def role_barrier(role: RoleOp) -> int:
+    """The number of the barrier of a role's threads; 0 is that of the CTA."""
+    return role.place + 1
+
+
 def _barrier(to: KernelWriter, op: BarrierOp) -> None:
     if isinstance(to.team, RoleOp):
-        to.line(f'asm volatile("bar.sync {to.team.place + 1}, {to.team.num_threads};" ::: "memory");')
+        to.line(f'asm volatile("bar.sync {role_barrier(to.team)}, {to.team.num_threads};" ::: "memory");')
     else:
         to.line("__syncthreads();")
 

@@ -77,6 +77,7 @@ RULES = _listed(
     "pad-smem",
     "pipeline-k-outer",
     "mark-unroll",
+    "stream-matmul-k",
 )
 """The scheduling rules, which a schedule may name, in their order."""
 

@@ -20,12 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i32, i64
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineMap
-from xdsl.irdl import IRDLOperation, operand_def, prop_def, result_def, traits_def, var_operand_def
+from xdsl.ir.affine import AffineConstantExpr, AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.utils.exceptions import VerifyException
 
+from deplodock.dialects.affine_syntax import verify_map
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.formats import op_definition
 from deplodock.dialects.index_values import IntroducesIndices
@@ -81,7 +90,8 @@ class FenceOp(IRDLOperation):
 class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
     """Counts the CTAs that come here: 1 for all threads of the last of them, else 0; the counter is then 0 again.
 
-    All threads of a CTA take part, and meet before and after as at a kernel.barrier.
+    All threads of a CTA take part, and meet before and after as at a kernel.barrier. All CTAs of a counter name the
+    same number of them.
 
         %last = kernel.ticket %turns[%tile] of 4 : memref<8xi32>
     """
@@ -89,18 +99,26 @@ class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
     name = "kernel.ticket"
     counter = operand_def(MemRefType)
     indices = var_operand_def(IndexType)
+    cta_indices = var_operand_def(IndexType)
     map = prop_def(AffineMapAttr)
-    ctas = prop_def(IntegerAttr.constr(i64))
+    ctas = prop_def(AffineMapAttr)
     result = result_def(IndexType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects(), OrdersMemory(), Collective(), GivesUniform())
     assembly_format = (
-        "$counter custom<Subscripts>($indices, $map) `of` $ctas attr-dict `:` custom<Memref>(type($counter))"
+        "$counter custom<Subscripts>($indices, $map) `of` custom<Index>($cta_indices, $ctas) attr-dict"
+        " `:` custom<Memref>(type($counter))"
     )
 
-    def __init__(self, counter: SSAValue, map: AffineMap, indices: Sequence[SSAValue], ctas: int):
+    def __init__(
+        self,
+        counter: SSAValue,
+        place: tuple[AffineMap, Sequence[SSAValue]],
+        ctas: tuple[AffineMap, Sequence[SSAValue]],
+    ):
         super().__init__(
-            operands=[counter, indices],
-            properties={"map": AffineMapAttr(map), "ctas": IntegerAttr(ctas, i64)},
+            operands=[counter, place[1], ctas[1]],
+            properties={"map": AffineMapAttr(place[0]), "ctas": AffineMapAttr(ctas[0])},
             result_types=[IndexType()],
         )
 
@@ -120,8 +138,10 @@ class TicketOp(IRDLOperation, IntroducesIndices, TouchesMemory, OrdersAccesses):
     def verify_(self) -> None:
         _verify_counter(self.counter)
         verify_subscripts(self.counter, self.map.data, self.indices)
-        if not 1 <= self.ctas.value.data < 1 << 31:
-            raise VerifyException(f"a ticket counts 1 or more CTAs, below 2^31, got {self.ctas.value.data}")
+        verify_map("the number of CTAs", self.ctas.data, self.cta_indices, results=1)
+        (ctas,) = self.ctas.data.results
+        if isinstance(ctas, AffineConstantExpr) and not 1 <= ctas.value < 1 << 31:
+            raise VerifyException(f"a ticket counts 1 or more CTAs, below 2^31, got {ctas.value}")
 
 
 def _verify_counter(counter: SSAValue) -> None:

@@ -106,8 +106,11 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     values along an `engine` axis no thread holds: the engine of a contract reads them from slabs. `occupancy` is the
     wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal here.
 
+    With `stream` so many CTAs run all points of the block axes: each runs an equal stretch of the steps of the
+    launch's reduction, which follow each other from tile to tile. It says who runs what, and nothing of the results.
+
         tile.launch (%b = %n ceildiv 256 : block, %t = 64 : thread, %u = 4 : thread, %v = 4 : register,
-                     %k = 4 : lane %u) occupancy 2 {
+                     %k = 4 : lane %u) occupancy 2 stream 264 {
         }
     """
 
@@ -117,6 +120,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     bindings = prop_def(ArrayAttr[BindingAttr])
     carriers = opt_prop_def(ArrayAttr[IntegerAttr])
     occupancy = opt_prop_def(IntegerAttr.constr(i64))
+    stream = opt_prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
     traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
 
@@ -200,6 +204,11 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
         self._verify_carriers()
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the wanted CTAs per SM, must be at least 1")
+        if self.stream is not None and (self.stream.value.data < 1 or EXPANDED in self.attributes):
+            raise VerifyException(
+                "stream, the CTAs that share the steps of all tiles, is at least 1, and no more once a launch is "
+                "expanded"
+            )
         inside = [binding.data for binding in self.bindings if binding.data not in (Binding.BLOCK, Binding.CLUSTER)]
         if EXPANDED in self.attributes and inside != [Binding.THREAD]:
             raise VerifyException("an expanded launch has one thread axis, and axes of CTAs besides")
@@ -235,6 +244,8 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             printer.print_list(self.axes, print_axis)
         if self.occupancy is not None:
             printer.print_string(f" occupancy {self.occupancy.value.data}")
+        if self.stream is not None:
+            printer.print_string(f" stream {self.stream.value.data}")
         print_body(printer, self, self.body)
 
     @classmethod
@@ -258,10 +269,12 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             if carrier.span.text not in names:
                 parser.raise_error("the carrier of a lane axis must be an axis of the launch", at_position=carrier.span)
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
+        stream = parse_i64(parser) if parser.parse_optional_keyword("stream") else None
         body, attributes = parse_body(parser, [axis for axis, _, _ in axes])
         places = [names.index(carrier.span.text) for carrier in carriers]
         extents, bindings = [reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes]
         op = cls(extents, bindings, body, reader.operands, occupancy, places)
+        op.stream = None if stream is None else IntegerAttr(stream, i64)
         op.attributes |= attributes
         return op
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from deplodock.analysis.host.arguments import Role, argument_roles
@@ -20,7 +21,7 @@ from deplodock.dialects.interfaces import Access, GivesUniform, accesses_of
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp
 from deplodock.interpreters.affine import holds
-from deplodock.interpreters.simulate.lanes import Frame, evaluate_map
+from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.launch import HANDLERS, Launch
 from deplodock.interpreters.simulate.machine import Lockstep
 from deplodock.interpreters.simulate.memory import Buffer
@@ -109,21 +110,37 @@ def readers(
     return masks
 
 
-def meetings(kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int], report: Report) -> Array | None:
-    """For each CTA a number that those have which it works together with: in clusters, or by counters of tickets.
+@dataclass(frozen=True)
+class Companions:
+    """Where CTAs work together: pairs of a CTA and the number of a cluster, or of a counter of tickets."""
+
+    ctas: Array
+    places: Array
+
+    def with_others(self, chosen: Array) -> Array:
+        """Some CTAs, and all those that they work together with."""
+        places = self.places[np.isin(self.ctas, chosen)]
+        return np.union1d(chosen, self.ctas[np.isin(self.places, places)])
+
+
+def companions(
+    kernel: FuncOp, arguments: Sequence[Buffer], known: Collection[int], report: Report
+) -> Companions | None:
+    """Where the CTAs of a kernel work together: in clusters, or by counters of tickets.
 
     None if all may work together; see `writers`.
     """
     ids = np.arange(kernel.num_blocks)
     tickets = _tickets(kernel)
     if not tickets:
-        return ids // kernel.cluster_size
+        return Companions(ids, ids // kernel.cluster_size)
     ops = _slice(kernel, {(op, True): 0 for op in tickets}, known)
     if len(tickets) > 1 or kernel.cluster_size > 1 or ops is None:
         return None
     footprint = _Footprint(kernel, arguments, report, ops, set(), _ignore)
     footprint.run()
-    return footprint.tickets
+    none = np.zeros(0, np.int64)
+    return Companions(*(np.concatenate([none, *(pair[side] for pair in footprint.tickets)]) for side in (0, 1)))
 
 
 def _tickets(kernel: FuncOp) -> list[Operation]:
@@ -176,6 +193,8 @@ def _slice(
 
 def _places(op: Operation, writes: bool) -> list[SSAValue]:
     """What an access takes its subscripts from, and whether it happens."""
+    if any(access.is_atomic for access in accesses_of(op)):
+        return [operand for operand in op.operands if isinstance(operand.type, IndexType)]
     accesses = [access for access in accesses_of(op) if access.writes is writes]
     found = [index for access in accesses for index in access.indices]
     return [*found, *(index for access in accesses if access.where is not None for index in access.where[1])]
@@ -204,12 +223,16 @@ class _Footprint(Launch):
         self._touch = touch
         self._sliced = ops
         self._handlers = {**HANDLERS, **{type(op): _note for op, accesses in self.accesses.items() if accesses}}
-        self.tickets = np.full(kernel.num_blocks, NOBODY, np.int64)
-        """The number of the counter of which a CTA takes its ticket."""
+        self.tickets: list[tuple[Array, Array]] = []
+        """CTAs with the numbers of the counters of which they take a ticket."""
 
     def run(self) -> None:
-        """Compute the addresses of all accesses."""
+        """Compute the addresses of all accesses; counters are left as they were."""
+        counters = [self.buffers[op.operands[0]] for op in _tickets(self.kernel)]
+        before = [counter.data.copy() for counter in counters if isinstance(counter, Buffer)]
         self.run_ctas()
+        for counter, data in zip(counters, before, strict=True):
+            counter.data[...] = data
 
     def ops_of(self, block: Block) -> list[Operation]:
         """The operations of a block that matter."""
@@ -231,7 +254,9 @@ class _Footprint(Launch):
         assert isinstance(buffer, Buffer)
         subscripts = evaluate_map(access.map, self.get(access.indices))
         numbers = sum((s * row for s, row in zip(subscripts, buffer.layout.rows, strict=True)), np.asarray(0))
-        self.tickets[self.memory.ids] = np.broadcast_to(numbers, frame.shape)[..., 0].reshape(-1)
+        comes = all_lanes(frame).any(axis=-1)
+        numbers = np.broadcast_to(numbers, frame.shape)[..., 0]
+        self.tickets.append((self.memory.ids[comes], numbers[comes].astype(np.int64)))
 
     def _tell(self, access: Access, frame: Frame) -> None:
         if access.where is not None:

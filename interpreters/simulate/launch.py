@@ -61,6 +61,7 @@ class Launch(Lockstep):
         checks = (*COUNTS, *CHECKS) if check else COUNTS
         super().__init__(kernel, arguments, report, counters, check, HANDLERS, checks, most_steps)
         self._order = np.arange(kernel.num_blocks) if order is None else order
+        self.is_sample = len(self._order) < kernel.num_blocks
 
     def run(self) -> None:
         """Run the CTAs, as many at once as memory allows. Findings and counts go where the launch was told.

@@ -56,6 +56,8 @@ class Lockstep:
         self.accesses = {op: accesses_of(op) for op in kernel.body.walk()}
         self.nests = Nests(self.identity, ELEMENTS_AT_ONCE // kernel.num_threads)
         self.most_steps = most_steps
+        self.is_sample = False
+        """Whether CTAs of the grid are left out."""
         self._handlers = handlers
         self._units: dict[type[Unit], Any] = {}
         self._ops: dict[Block, list[Operation]] = {}

@@ -1,8 +1,8 @@
 """Runs a sample of the CTAs of each launch: corners and edges of what it writes, and others drawn by a seed.
 
-CTAs that work together, in a cluster or by tickets of one counter, run together. Where a launch reads what an earlier
-one wrote, the CTAs of that one run which write the elements that it reads. All others do not run, so their elements
-stay unwritten.
+CTAs that work together with those, in a cluster or by tickets of one counter, run too. Where a launch reads what an
+earlier one wrote, the CTAs of that one run which write the elements that it reads. All others do not run, so their
+elements stay unwritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deplodock.analysis.host.program import Step
 from deplodock.dialects.kernel import FuncOp
 from deplodock.errors import Error
 from deplodock.interpreters.simulate import report as kinds
-from deplodock.interpreters.simulate.footprint import NOBODY, Writers, meetings, readers, writers
+from deplodock.interpreters.simulate.footprint import NOBODY, Writers, companions, readers, writers
 from deplodock.interpreters.simulate.launch import Launch
 from deplodock.interpreters.simulate.memory import Buffer
 from deplodock.interpreters.simulate.report import Counters, Report
@@ -172,11 +172,8 @@ class Sampler:
 
     def _together(self, launch: _Planned, chosen: Array) -> Array:
         """The chosen CTAs, and those that they work together with. Raises TooManyCtas if that is too much."""
-        groups = meetings(launch.kernel, launch.arguments, launch.known, self.report)
-        if groups is None:
-            ctas = np.arange(launch.kernel.num_blocks)
-        else:
-            ctas = np.flatnonzero(np.isin(groups, groups[chosen]))
+        found = companions(launch.kernel, launch.arguments, launch.known, self.report)
+        ctas = np.arange(launch.kernel.num_blocks) if found is None else found.with_others(chosen)
         each, most = self._most_steps[launch.kernel]
         if len(ctas) * each > most:
             raise TooManyCtas(

@@ -7,7 +7,7 @@ to the axes and loop variables they come from, which are then renamed to the val
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -70,6 +70,8 @@ class Emitter(ThreadBuilder):
         """The axes along which no branch may vary: those within a CTA, and those of CTAs that a combine folds."""
         self.own: list[Condition] = []
         """That a thread's results are finished by this CTA of the cluster, once a combine has shared them."""
+        self.copies: Callable[[tile.CopyOp], None] = self.keep
+        """How the copies of a ring's steps are emitted."""
         self.elected: set[SSAValue] = set()
         """The axes of CTAs of which one coordinate goes on, or the stores of one for each thread."""
         self._constants: dict[SSAValue, SSAValue] = {}
@@ -198,12 +200,16 @@ class Emitter(ThreadBuilder):
             self.register(result.type, self.axes_of([result]) if axes is None else axes, result.name_hint)
             for result in op.results
         ]
+        self.reset(op, arrays)
+        return arrays
+
+    def reset(self, op: loop.ReduceOp | AxisFold, arrays: Sequence[Array]) -> None:
+        """Set the accumulators of a fold to its identities."""
         for along in dict.fromkeys(array.axes for array in arrays):
             with self.nest(along):
                 for array, identity in zip(arrays, op.identities, strict=True):
                     if array.axes == along:
                         self.store(self.literal(identity), array)
-        return arrays
 
     def fold_into(self, arrays: Sequence[Array], combiner: Region, values: Sequence[SSAValue]) -> None:
         """Fold values into accumulators at the current register coordinates."""

@@ -34,6 +34,7 @@ from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.ids import digits
 from deplodock.passes.kernel.lower_launch import lower_body
+from deplodock.passes.kernel.lower_stream import allocate_parts, lower_stream, stream_of
 from deplodock.passes.kernel.workspace import allocate, constant_extent
 
 
@@ -57,17 +58,23 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     for fault in lane_faults(launch):
         raise failure(fault.op, fault.reason)
     workspaces = allocate(launch, function)
+    stream = None if launch.stream is None else stream_of(launch)
+    parts = None if stream is None else allocate_parts(launch, function, stream)
     buffers = _buffers(function, launch)
     expanded = _frame(launch)
     emitter = Emitter(launch, expanded)
     emitter.values = {buffer: buffer for buffer in buffers}
     emitter.workspaces = workspaces
-    emitter.coordinates |= zip(launch.ctas, expanded.ctas, strict=False)
+    if stream is None:
+        emitter.coordinates |= zip(launch.ctas, expanded.ctas, strict=False)
     for axis, form in digits(launch.bound_to(Binding.THREAD), emitter.thread):
         map, operands = emitter.map([form])
         emitter.coordinates[axis] = emitter.add(loop.IndexOp(map, operands), axis.name_hint)
     emitter.coordinates |= {lane: emitter.coordinates[axis] for lane, axis in launch.carried_axes().items()}
-    lower_body(emitter, launch.body.block)
+    if stream is None:
+        lower_body(emitter, launch.body.block)
+    else:
+        lower_stream(emitter, stream, parts)
     Rewriter.replace_op(launch, expanded)
 
 
@@ -77,6 +84,8 @@ def _frame(launch: tile.LaunchOp) -> tile.LaunchOp:
     A launch without threads, or whose threads own nothing, is one without CTAs.
     """
     ctas = [(constant_extent(axis), launch.binding(axis), axis.name_hint) for axis in launch.ctas]
+    if launch.stream is not None:
+        ctas = [(launch.stream.value.data, Binding.BLOCK, "cta")]
     threads = math.prod(max(constant_extent(axis), 1) for axis in launch.bound_to(Binding.THREAD))
     if any(constant_extent(axis) == 0 for axis in launch.axes if axis not in launch.ctas):
         ctas.append((0, Binding.BLOCK, "none"))

@@ -113,6 +113,17 @@ def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Cal
     emitter.run(kernel.MoveOp(width, (vector, *_lane(0)), written))
 
 
+def write_array(emitter: Emitter, array: Array, destination: SSAValue, forms: Sequence[Linear]) -> None:
+    """Move a register buffer to the elements of another one, several at once where those are neighbours."""
+    axes, lanes = vectorize(emitter, loop.memref_of(destination), forms, array.axes, ())
+    with vector_nest(emitter, axes, len(lanes)) as at:
+        place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
+        if len(lanes) > 1:
+            _write(emitter, array, place, lanes, at)
+        else:
+            emitter.run(loop.StoreOp(emitter.load(array), *place))
+
+
 def _lane(lane: int) -> tuple[AffineMap, list[SSAValue]]:
     return AffineMap(0, 0, (AffineExpr.constant(lane),)), []
 

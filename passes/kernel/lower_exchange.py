@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.access.alignment import address, element_bytes, strides_of
-from deplodock.analysis.affine.linear import Linear, extent_or_one
+from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of_value
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP
 from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import kernel, loop
@@ -91,17 +91,28 @@ def found_exchange(
 
 
 def _is_reached(emitter: Emitter) -> bool:
-    """Whether whole warps are here: in no loop, and in no branch but those that a CTA takes as one."""
+    """Whether whole warps are here: in no branch and no loop but those that a CTA runs as one."""
     around = emitter.block.parent_op()
-    while isinstance(around, loop.GuardOp) and all(_is_uniform(emitter, index) for index in around.indices):
+    while isinstance(around, loop.GuardOp | loop.ForOp) and _is_run_as_one(emitter, around):
         around = around.parent_op()
     return around is emitter.expanded and emitter.threads % WARP == 0
 
 
+def _is_run_as_one(emitter: Emitter, around: loop.GuardOp | loop.ForOp) -> bool:
+    """Whether a branch is taken by all threads of a CTA or none, or a loop stays one that all run equally often."""
+    if isinstance(around, loop.GuardOp):
+        return all(_is_uniform(emitter, index) for index in around.indices)
+    return not around.unroll and around.trips is not None
+
+
 def _is_uniform(emitter: Emitter, index: SSAValue) -> bool:
-    """Whether an index is the same in all threads of a CTA: that of the CTA, or what one operation gives to all."""
-    is_given = isinstance(index.owner, Operation) and index.owner.has_trait(GivesUniform)
-    return index in emitter.expanded.ctas or is_given
+    """Whether an index is the same in all threads of a CTA: of CTAs, loops, and what one operation gives to all."""
+    return all(
+        root in emitter.expanded.ctas
+        or (isinstance(root.owner, Operation) and root.owner.has_trait(GivesUniform))
+        or (isinstance(around := root.owner.parent_op(), loop.ForOp) and _is_run_as_one(emitter, around))
+        for root in form_of_value(index).roots()
+    )
 
 
 def _fits(

@@ -5,7 +5,7 @@ See `emit.py` for the state and `expand_launch.py` for the pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -53,11 +53,11 @@ class Fold:
     """The scan of the largest score so far, at which the accumulators of a streaming reduction are scaled."""
 
 
-def lower_block(emitter: Emitter, block: Block, fold: Fold | None = None) -> None:
-    """Emit the operations of a launch or loop body; where `fold` is given, its yield folds into the accumulators."""
+def lower_ops(emitter: Emitter, ops: Iterable[Operation], fold: Fold | None = None) -> None:
+    """Emit operations of a launch or loop body; where `fold` is given, its yield folds into the accumulators."""
     group: list[Operation] = []
     around = emitter.location
-    for op in block.ops:
+    for op in ops:
         if isinstance(op, loop.IndexOp | loop.WhereOp) or op.has_trait(ConstantLike):
             continue
         if isinstance(op, loop.LoadOp) and (op.result in emitter.arrays or _is_unheld(emitter, op)):
@@ -182,7 +182,7 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
                 emitter.keep(op)
         case tile.CopyOp():
             _check_source(emitter, op)
-            emitter.keep(op)
+            emitter.copies(op)
         case tile.RingOp() | tile.AllocOp() | tile.WaitOp() | tile.ReleaseOp():
             emitter.keep(op)
         case loop.YieldOp():
@@ -308,7 +308,7 @@ def _fold_apart(emitter: Emitter, op: loop.YieldOp, fold: Fold) -> None:
             emitter.arrays[argument] = held
         else:
             emitter.values[argument] = emitter.value(value)
-    lower_block(emitter, block)
+    lower_ops(emitter, block.ops)
     results = [*zip(block.last_op.operands, fold.accumulators, strict=True)] if block.last_op else []
     for axes in dict.fromkeys(array.axes for array in fold.accumulators):
         with emitter.nest(axes):
@@ -333,7 +333,7 @@ def _scale(emitter: Emitter, op: loop.ScanOp, fold: Fold) -> None:
     scaled = [maximum, *(total.owner.operands[0] for total in sums if isinstance(total.owner, Operation))]
     Rewriter.replace_op(terminator, loop.YieldOp(*scaled))
     erase_dead(block)
-    lower_block(emitter, block)
+    lower_ops(emitter, block.ops)
     for value, array in zip(scaled, accumulators, strict=True):
         with emitter.nest(array.axes):
             emitter.store(emitter.value(value), array)
@@ -394,7 +394,7 @@ def lower_body(emitter: Emitter, block: Block) -> None:
     outer = list(emitter.conditions)
     with emitter.guarded(branches(emitter, uniform, varying)):
         emitter.conditions = outer + varying
-        lower_block(emitter, block)
+        lower_ops(emitter, block.ops)
     emitter.conditions = outer
 
 
@@ -442,7 +442,7 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     _enter_loop(emitter, op)
     with emitter.guarded(branches(emitter, uniform, varying)):
         emitter.conditions = around + activity(emitter, op.body.block)[1]
-        lower_block(emitter, op.body.block, fold)
+        lower_ops(emitter, op.body.block.ops, fold)
     emitter.block, emitter.conditions = outer, around
     if shared is not None:
         return

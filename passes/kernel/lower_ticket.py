@@ -44,17 +44,17 @@ def fold_blocks(emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue]
         return [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
 
     leave_parts(emitter, held, workspace.parts, kept, lambda: place(place_of(emitter, blocks)))
-    _elect_last(emitter, workspace.counters, tile_place, count)
+    elect_last(emitter, workspace.counters, tile_place, Linear(constant=count))
     emitter.elected |= set(blocks)
     arrays = emitter.accumulators(op, kept)
     fold_parts(emitter, op, arrays, (count, "s"), read)
     return list(arrays) if kept else [emitter.load(array) for array in arrays]
 
 
-def _elect_last(emitter: Emitter, counters: SSAValue, counter: Linear, ctas: int) -> None:
+def elect_last(emitter: Emitter, counters: SSAValue, counter: Linear, ctas: Linear) -> None:
     """Emit for the last of some CTAs only from now on, which sees what all of them did."""
     emitter.run(kernel.FenceOp())
-    last = emitter.add(kernel.TicketOp(counters, *emitter.map([counter]), ctas), "last")
+    last = emitter.add(kernel.TicketOp(counters, emitter.map([counter]), emitter.map([ctas])), "last")
     comes_last = AffineMap(1, 0, (AffineExpr.constant(0), AffineExpr.dimension(0)))
     body = Block()
     emitter.run(loop.GuardOp(comes_last, [last], Region(body)))

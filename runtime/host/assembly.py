@@ -86,7 +86,7 @@ def _code(statement: _Statement, is_volatile: bool) -> str:
     operands = [_operand(text, is_output=True) for text in statement.outputs]
     operands += [_operand(text, is_output=False) for text in statement.inputs]
     code = "".join(_instruction(text, operands) for text in _instructions(statement.text))
-    is_pure = statement.text.startswith(_PURE)
+    is_pure = not statement.text or statement.text.startswith(_PURE)
     if not is_pure and not (is_volatile and '"memory"' in "".join(statement.clobbers)):
         raise CompileError(f"'{statement.text}' touches memory, but is not volatile or does not clobber it")
     return f"{{ {code}}}"

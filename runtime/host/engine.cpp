@@ -84,6 +84,8 @@ struct Thread {
   unsigned exchanges;
   bool waits_for_cluster;
   unsigned cluster_phase;
+  bool has_vote;   // what it brought to the barrier of a number that it met last
+  bool some_vote;  // whether any thread there brought one
 };
 
 struct Warp {
@@ -674,20 +676,32 @@ void mbarrier_try_wait_parity_shared_b64(bool& done, At at, unsigned parity) {
   done = barrier_at(at, "mbarrier.try_wait").phase % 2 != parity;
 }
 
-void bar_sync(unsigned number, unsigned threads) {
-  if (machine.is_alone) return;
+// The current thread meets others at the barrier of a number: whether any of them votes.
+static bool meet_named(unsigned number, unsigned threads, bool vote) {
+  if (machine.is_alone) return vote;
   if (number == 0 || number > 15) fault("bar.sync at the barrier %u, where 1 to 15 are not of all threads", number);
   if (threads == 0 || threads % warp_lanes != 0) fault("bar.sync of %u threads, no whole warps", threads);
   std::vector<Thread*>& here = cta().named[number];
+  current->has_vote = vote;
   here.push_back(current);
   if (here.size() < threads) {
     wait_for("bar.sync at the barrier " + std::to_string(number));
-    return;
+    return current->some_vote;
   }
-  for (Thread* thread : here)
+  const bool some = std::any_of(here.begin(), here.end(), [](Thread* thread) { return thread->has_vote; });
+  for (Thread* thread : here) {
+    thread->some_vote = some;
     if (thread != current) make_ready(*thread);
+  }
   here.clear();
   give_way();
+  return some;
+}
+
+void bar_sync(unsigned number, unsigned threads) { meet_named(number, threads, false); }
+
+void bar_red_or_pred(bool& some, unsigned number, unsigned threads, bool vote) {
+  some = meet_named(number, threads, vote);
 }
 
 void setmaxnreg(unsigned registers) {

@@ -100,6 +100,9 @@ inline void mbarrier_test_wait_parity_shared_b64(bool& done, At barrier, unsigne
 }
 
 void bar_sync(unsigned number, unsigned threads);
+void bar_red_or_pred(bool& some, unsigned number, unsigned threads, bool vote);
+inline void setp_ne_s32(bool& to, int a, int b) { to = a != b; }
+inline void selp_s32(int& to, int a, int b, bool condition) { to = condition ? a : b; }
 // Registers have no limit here.
 void setmaxnreg(unsigned registers);
 inline void setmaxnreg_dec_sync_aligned_u32(unsigned registers) { setmaxnreg(registers); }

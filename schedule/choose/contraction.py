@@ -61,7 +61,7 @@ def contraction_options(
         rules["flatten-contraction"] = {}
     if steps > 1:
         rules["chunk-matmul-k"] = {"bk": chunk, "kv": READ_ALONG_K} if kept else {"bk": chunk}
-    if tiling.parts > 1:
+    if tiling.parts > 1 and tiling.over != "stream":
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     if known_points(found.m) > tile.m:
@@ -82,6 +82,8 @@ def contraction_options(
             _pipeline(tile, depth, target) if ends_together(found, tile.m) else {"distance": depth - 1}
         )
     rules["mark-unroll"] = {}
+    if tiling.over == "stream":
+        rules["stream-matmul-k"] = {"ctas": target.fact("sms") * occupancy}
     return rules
 
 

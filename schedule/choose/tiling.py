@@ -1,9 +1,9 @@
 """The CTA tile of a contraction, and into how many parts its reduction is split: those whose grid finishes first.
 
 The time is that of the grid (`Rates.grid_ns`) and of what the parts cost: their way through memory, and a launch more
-(`block`) or the time in which the last CTA of a tile adds them (`ticket`). Tiles that a mask leaves less work count as
-the shares of the longest one that they are; those whose k ends at a mask level out among the SMs, and their k is not
-split.
+(`block`) or the time in which the last CTA of a tile adds them (`ticket`, `stream`). With `stream` the CTAs of one full
+wave share the steps of all tiles, as stream-matmul-k has it. Tiles that a mask leaves less work count as the shares of
+the longest one that they are; those whose k ends at a mask level out among the SMs, and their k is not split.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
 from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import Contraction, accumulating_loops, read_of, runs_through_windows
+from deplodock.analysis.shape.shares import Shares
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import UNIT_BYTES
@@ -85,7 +86,10 @@ TILES = (
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tile, the parts of k, and how they are combined: `block` or `ticket`, as split-matmul-k has it."""
+    """A tile, the parts of k, and how they are combined: `block` or `ticket`, as split-matmul-k has it, or `stream`.
+
+    With `stream` the parts are the most that a tile may have.
+    """
 
     tile: CtaTile
     parts: int
@@ -137,6 +141,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
     cells = 512 // size // len(found.products) if has_registers else 1
     tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
+    options += [Tiling(tile, shares.most_parts, "stream") for tile in tiles if (shares := problem.shares(tile))]
     times = {option: problem.time(option) for option in options}
     limit = min(times.values()) * TOLERANCE
     good = (option for option in options if times[option] <= limit)
@@ -209,8 +214,21 @@ class _Problem:
             return
         yield from range(2, 1 + min(MAX_PARTS, (self.steps or 0) // MIN_STEPS))
 
+    def shares(self, tile: CtaTile) -> Shares | None:
+        """How the CTAs of a full wave share the steps of all tiles; None where they may not, or have too few.
+
+        Contractions of windows are not shared so: that is not measured.
+        """
+        if len(list(self.parts())) == 1 or needs_flattening(self.found):
+            return None
+        tiles = self.batch * -(-self.m // tile.m) * -(-self.n // tile.n)
+        shares = Shares(tiles, self.steps or 1, self.rates.sms * tile.occupancy)
+        return None if shares.is_whole or shares.length < max(MIN_STEPS, tile.depth) else shares
+
     def time(self, tiling: Tiling) -> float:
         """Nanoseconds of the launches."""
+        if tiling.over == "stream":
+            return self._streaming(tiling.tile)
         grid = self._grid(tiling.tile, tiling.parts)
         return grid + self._sum(tiling) if tiling.parts > 1 else grid
 
@@ -220,6 +238,15 @@ class _Problem:
         ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
         operations = 2 * tile.m * tile.n * self.chunk * -(-(self.steps or 1) // parts) * self.products
         return self.rates.grid_ns(ctas, operations, tile.occupancy, tile.rate, is_uneven=self.is_uneven)
+
+    def _streaming(self, tile: CtaTile) -> float:
+        """Nanoseconds of a full wave that shares the steps of all tiles: a CTA has the parts of two tiles at most."""
+        shares = self.shares(tile)
+        assert shares is not None
+        size, operations = tile.m * tile.n * self.size * self.products, 2 * tile.m * tile.n * self.chunk * self.products
+        grid = self.rates.grid_ns(shares.ctas, operations * shares.length, tile.occupancy, tile.rate, is_uneven=False)
+        parts = min(2 * shares.ctas, shares.ctas + shares.tiles)
+        return grid + self.rates.moving_ns(2 * parts * size) + shares.most_parts * size / LAST_CTA_RATE
 
     def _sum(self, tiling: Tiling) -> float:
         """Nanoseconds to store the parts, to read them and to add them."""

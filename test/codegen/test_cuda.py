@@ -85,13 +85,6 @@ def test_refused(ctx: Context, message: str):
         print_module(module)
 
 
-def test_a_ticket_of_a_role_is_refused(ctx: Context):
-    body = "kernel.roles {\nkernel.role all(%t = 32) {\n%last = kernel.ticket %n[0] of 4 : memref<1xi32>\n}\n}"
-    message = "a kernel.ticket in a role has no CUDA form; all threads of the CTA take it"
-    with pytest.raises(UnsupportedError, match=re.escape(message)):
-        print_module(parse(ctx, kernel(body, "%n: memref<1xi32>")))
-
-
 def test_a_dynamic_layout_is_refused(ctx: Context):
     module = parse(ctx, kernel("%v = loop.load %x[%thread, 0] : memref<?x?xf32>", "%x: memref<?x?xf32>"))
     with pytest.raises(UnsupportedError, match="no static strides"):

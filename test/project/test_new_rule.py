@@ -74,8 +74,9 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / "passes/tile/reverse_blocks.py").write_text(RULE)
     pipeline = copy / "passes/pipeline.py"
     listed = pipeline.read_text()
-    assert listed.count('    "mark-unroll",\n') == 1
-    pipeline.write_text(listed.replace('    "mark-unroll",\n', '    "mark-unroll",\n    "reverse-blocks",\n'))
+    last = f'    "{RULES[-1].name}",\n'
+    assert listed.count(last) == 1
+    pipeline.write_text(listed.replace(last, f'{last}    "reverse-blocks",\n'))
     (site / "k.mlir").write_text(LOOPS)
     return site
 

@@ -15,12 +15,14 @@ func.func @main() {
 // CHECK-NEXT: kernel.fence {tag = "kept"}
 // CHECK-NEXT: %last = kernel.ticket %turns[%block floordiv 4] of 4 : memref<8xi32>
 // CHECK-NEXT: kernel.ticket %turns[0] of 1 {tag = "kept"} : memref<8xi32>
+// CHECK-NEXT: kernel.ticket %turns[%block floordiv 4] of %block floordiv 8 + 1 : memref<8xi32>
 // CHECK-NEXT: loop.guard where (0 < %last) {
 kernel.func @k(%turns: memref<8xi32>) blocks(%block = 32) threads(%thread = 64) {
   kernel.fence
   kernel.fence {tag = "kept"}
   %last = kernel.ticket %turns[%block floordiv 4] of 4 : memref<8xi32>
   %other = kernel.ticket %turns[0] of 1 {tag = "kept"} : memref<8xi32>
+  %varying = kernel.ticket %turns[%block floordiv 4] of %block floordiv 8 + 1 : memref<8xi32>
   loop.guard where (0 < %last) {
     kernel.barrier
   }

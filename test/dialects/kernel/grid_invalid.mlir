@@ -35,3 +35,10 @@ kernel.func @k(%turns: memref<8xi32>) blocks(%block = 32) threads(%thread = 64) 
 kernel.func @k(%turns: memref<8xi32>) blocks(%block = 32) threads(%thread = 64) {
   %last = kernel.ticket %turns[0, 1] of 4 : memref<8xi32>
 }
+
+// -----
+
+// CHECK: the number of CTAs must have 1 results, got 2
+kernel.func @k(%turns: memref<8xi32>) blocks(%block = 32) threads(%thread = 64) {
+  %last = "kernel.ticket"(%turns) <{ctas = affine_map<() -> (4, 4)>, map = affine_map<() -> (0)>, operandSegmentSizes = array<i32: 1, 0, 0>}> : (memref<8xi32>) -> index
+}

@@ -41,6 +41,24 @@ func.func @f() {
 
 // -----
 
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: stream, the CTAs that share the steps of all tiles, is at least 1, and no more once a launch is expanded
+func.func @f() {
+  tile.launch (%t = 8 : thread) stream 0 {
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: stream, the CTAs that share the steps of all tiles, is at least 1, and no more once a launch is expanded
+func.func @f() {
+  tile.launch (%b = 8 : block, %t = 8 : thread) stream 4 attributes {expanded} {
+  }
+  func.return
+}
+
+// -----
+
 // CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: occupancy, the wanted CTAs per SM, must be at least 1
 func.func @f() {
   tile.launch (%t = 8 : thread) occupancy 0 {

@@ -15,6 +15,10 @@ func.func @launch(%n: index, %m: index) {
     %i = loop.index [%b * 128 + %u]
     loop.where %i < %n
   }
+  // CHECK-NEXT: tile.launch (%row_1 = 32 : block, %t_1 = 256 : thread) occupancy 2 stream 24 {
+  // CHECK-NEXT: }
+  tile.launch (%row = 32 : block, %t = 256 : thread) occupancy 2 stream 24 {
+  }
   // CHECK-NEXT: tile.launch () {
   // CHECK-NEXT: }
   tile.launch () {}

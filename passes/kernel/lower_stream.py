@@ -1,0 +1,273 @@
+"""Lowers a launch whose CTAs share the steps of all tiles: one loop over the steps of a CTA, from tile to tile.
+
+    tile.launch (%m_b = 4 : block,                    loop.for %i = 0 to 48 {
+                 %n_b = 28 : block, ..) stream 262 {    loop.guard where (first step of a tile) {
+      %acc = loop.reduce %ko = 0 to 112 {..}              ..                             // the sums start anew
+      loop.store %acc, %out[..]                         }
+    }                                                   ..                               // the step
+                                                        loop.guard where (last step of %tile, or of the CTA) {
+                                                          ..                             // the part is left
+                                                ->        kernel.fence
+                                                          %last = kernel.ticket %turns[%tile] of %parts
+                                                          loop.guard where (0 < %last) {
+                                                            kernel.fence
+                                                            ..                           // the parts are folded
+                                                            loop.store %acc, %out[..]
+                                                          }
+                                                        }
+                                                      }
+
+Step `i` of CTA `c` is the step `c * length + i` in the line of all steps. Copies that run ahead run ahead in that line,
+so the ring goes on across the tiles. Steps behind the last tile read the first one again, and nothing follows them. The
+parts that others read of a CTA are at most two: of the tile that it starts within, and of the one that it ends within.
+A tile that it runs alone goes the same way, as a branch around that costs registers in the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.dialects import func, memref
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.access.slabs import stand_in
+from deplodock.analysis.affine.linear import Linear, condition_of
+from deplodock.analysis.machine.targets import ACCESS_BYTES
+from deplodock.analysis.order.rings import step_of
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.padding import adds_zero
+from deplodock.analysis.shape.roles import contraction_of
+from deplodock.analysis.shape.shares import Shares
+from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.dialects.tile.ring import engine_of
+from deplodock.passes.failures import failure
+from deplodock.passes.kernel.emit import Array, Emitter
+from deplodock.passes.kernel.ids import digits
+from deplodock.passes.kernel.lower_access import write_array
+from deplodock.passes.kernel.lower_launch import Fold, activity, branches, lower_ops
+from deplodock.passes.kernel.lower_ticket import elect_last
+from deplodock.passes.kernel.workspace import Workspace, positive_extent
+
+ENDS = 2
+"""The tiles of which a CTA leaves a part at most: the first and the last one that it meets."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What CTAs share: the contraction, and how its steps are shared."""
+
+    reduction: loop.ReduceOp
+    shares: Shares
+
+
+def stream_of(launch: tile.LaunchOp) -> Stream:
+    """What the CTAs of a launch share. Raises PassFailedException if that is not the steps of one contraction."""
+    roles = contraction_of(launch)
+    assert launch.stream is not None
+    if roles is None or roles.reduction.trips is None or launch.bound_to(Binding.CLUSTER):
+        raise failure(launch, "its CTAs cannot share the steps of one contraction; see stream-matmul-k")
+    tiles = math.prod(map(positive_extent, launch.ctas))
+    return Stream(roles.reduction, Shares(tiles, roles.reduction.trips, launch.stream.value.data))
+
+
+def allocate_parts(launch: tile.LaunchOp, function: func.FuncOp, stream: Stream) -> Workspace | None:
+    """Allocate before a launch the parts of its CTAs, and a counter for each tile.
+
+    The parts are [CTAs, ends, registers.., threads, neighbours]: a thread stores 16 bytes of registers at once, side by
+    side with those of the next. None where no tile has parts of several CTAs.
+    """
+    if stream.shares.is_whole:
+        return None
+    threads = math.prod(map(positive_extent, launch.bound_to(Binding.THREAD)))
+    made: list[memref.AllocOp] = []
+    for result in stream.reduction.results:
+        depends = Dependence().of(result)
+        kept = [positive_extent(axis) for axis in launch.bound_to(Binding.REGISTER) if axis in depends]
+        *outer, last = kept or [1]
+        together = _together(result.type, last)
+        shape = [stream.shares.ctas, ENDS, *outer, last // together, threads, together]
+        made.append(memref.AllocOp.get(result.type, shape=shape))
+        made[-1].memref.name_hint = f"{result.name_hint or 'fold'}_part"
+    counters = kernel.CountersOp(stream.shares.tiles)
+    counters.result.name_hint = "turns"
+    added: list[Operation] = [*made, counters]
+    Rewriter.insert_op(added, InsertPoint.before(launch))
+    return Workspace(tuple(alloc.memref for alloc in made), counters.result)
+
+
+def _together(type: Attribute, extent: int) -> int:
+    """How many elements along an axis of registers an access takes: 16 bytes at most, in pairs; else 1."""
+    widths = [width for width in (ACCESS_BYTES // element_bytes(type), 2) if width % 2 == 0 and extent % width == 0]
+    return max(widths, default=1)
+
+
+def lower_stream(emitter: Emitter, stream: Stream, workspace: Workspace | None) -> None:
+    """Emit what one thread of a launch runs whose CTAs share the steps of all tiles.
+
+    Raises PassFailedException where whole tiles may be inactive.
+    """
+    block = emitter.launch.body.block
+    uniform, varying = activity(emitter, block)
+    if branches(emitter, uniform, varying):
+        raise failure(emitter.launch, "some tiles may be inactive, and its CTAs share the steps of all")
+    position = list(block.ops).index(stream.reduction)
+    stretch = _Stretch(emitter, stream, workspace, _take_slots(stream.reduction, stream.shares.length))
+    emitter.copies = stretch.copy
+    lower_ops(emitter, list(block.ops)[:position])
+    emitter.location = stream.reduction.location
+    with stretch.steps() as step, stretch.at_end(step) as number, stretch.complete(number):
+        emitter.conditions = varying
+        lower_ops(emitter, list(block.ops)[position + 1 :])
+        emitter.conditions = []
+
+
+def _take_slots(reduction: loop.ReduceOp, steps: int) -> SSAValue:
+    """Let what uses slots take them by a number of its own, one of so many steps: it is returned.
+
+    Conditions that leave out nothing but zeros, as they read past the end of k, are erased while their steps are known.
+    """
+    number = stand_in(steps)
+    for op in list(reduction.body.walk()):
+        around = op.parent_op()
+        if isinstance(op, loop.WhereOp) and isinstance(around, loop.ReduceOp) and adds_zero(around, condition_of(op)):
+            Rewriter.erase_op(op)
+    for op in reduction.body.walk():
+        is_slot = isinstance(op, loop.LoadOp) and isinstance(op.source.owner, tile.AllocOp)
+        if is_slot or isinstance(op, tile.WaitOp | tile.ReleaseOp):
+            op.operands = [number if operand is reduction.iv else operand for operand in op.operands]
+    return number
+
+
+class _Stretch:
+    """The stretch of steps of a CTA."""
+
+    def __init__(self, emitter: Emitter, stream: Stream, workspace: Workspace | None, slot: SSAValue) -> None:
+        self.emitter = emitter
+        self.slot = slot
+        """By which the contraction takes its slots."""
+        self.reduction = stream.reduction
+        self.shares = stream.shares
+        self.workspace = workspace
+        (self.cta,) = emitter.expanded.ctas
+        self.sums: list[Array] = []
+        """The accumulators of the tile that the CTA works on."""
+
+    def copy(self, op: tile.CopyOp) -> None:
+        """Emit the copy of a step: that of the tile to which the step belongs."""
+        emitter, known = self.emitter, dict(self.emitter.coordinates)
+        ((variable, _),) = (step := step_of(op)).terms
+        assert isinstance(variable, SSAValue)
+        here = emitter.here(self.slot if variable is self.reduction.iv else variable)
+        assert isinstance(here, SSAValue)
+        ahead = Linear.of(here) + step.constant
+        item = self._item(ahead)
+        self._enter(self._index(item // self.shares.steps, "tile"))
+        emitter.coordinates[variable] = self._index(item % self.shares.steps - step.constant, "k")
+        source = (emitter.value(op.source), op.map.data, [self._value(index) for index in op.indices])
+        emitter.coordinates = known
+        where = None if op.where is None else emitter.condition_map([ahead - self.shares.length])
+        ring, destination = emitter.value(op.ring), emitter.value(op.destination)
+        emitter.run(tile.CopyOp(source, destination, ring, emitter.map([ahead]), where, engine_of(op)))
+
+    @contextmanager
+    def steps(self) -> Generator[SSAValue]:
+        """Emit the loop over the steps, and into it what comes behind a step. Gives the step's number in the CTA."""
+        emitter, outer = self.emitter, self.emitter.block
+        self.sums = emitter.accumulators(self.reduction)
+        step = emitter.enter_loop(self.shares.length, "step", unroll=False)
+        item = self._item(Linear.of(step))
+        self._enter(self._index(item // self.shares.steps, "tile"))
+        k = self._index(item % self.shares.steps, "k")
+        emitter.coordinates |= {self.reduction.iv: k, self.slot: step}
+        with emitter.guarded([Linear.of(k) - 1]):
+            emitter.reset(self.reduction, self.sums)
+        lower_ops(emitter, list(self.reduction.body.block.ops), Fold(self.reduction, self.sums, ()))
+        yield step
+        emitter.block = outer
+
+    @contextmanager
+    def at_end(self, step: SSAValue) -> Generator[SSAValue]:
+        """Emit for the last step of a tile, or of the CTA, within a tile. Gives the number of that tile."""
+        emitter, shares = self.emitter, self.shares
+        item = self._item(Linear.of(step))
+        ends = (item % shares.steps + 1) // shares.steps + (Linear.of(step) + 1) // shares.length
+        behind = shares.ctas * shares.length > shares.tiles * shares.steps
+        with emitter.guarded([-ends, *([item - shares.tiles * shares.steps] if behind else [])]):
+            yield self._index(item // shares.steps, "tile")
+
+    @contextmanager
+    def complete(self, number: SSAValue) -> Generator[None]:
+        """Emit for the CTA that completes a tile, with the sums of all its parts."""
+        emitter, outer = self.emitter, self.emitter.block
+        if self.workspace is not None:
+            self._add_parts(number, self.workspace)
+        for result, array in zip(self.reduction.results, self.sums, strict=True):
+            emitter.bind_array(result, array)
+        yield
+        emitter.block = outer
+
+    def _add_parts(self, number: SSAValue, workspace: Workspace) -> None:
+        """Emit that CTAs leave their parts of a tile, and the last of them goes on with their sums, in their order."""
+        emitter, shares = self.emitter, self.shares
+        tile_number = Linear.of(number)
+        first = self._index(shares.first(tile_number), "first")
+        parts = self._index(shares.parts(tile_number), "parts")
+        part = Linear.of(self.cta) - Linear.of(first)
+        for array, buffer in zip(self.sums, workspace.parts, strict=True):
+            write_array(emitter, array, buffer, self._place(array, self.cta, part))
+        elect_last(emitter, workspace.counters, tile_number, Linear.of(parts))
+        emitter.reset(self.reduction, self.sums)
+        outer = emitter.block
+        # Of a loop that may end at once nvcc makes code that has other sums before it, and too few registers.
+        s = Linear.of(emitter.enter_loop(shares.most_parts, "s", unroll=False))
+        with emitter.guarded([s - Linear.of(parts)]):
+            cta = self._index(Linear.of(first) + s, "cta")
+            self._fold(workspace, cta, s)
+        emitter.block = outer
+
+    def _fold(self, workspace: Workspace, cta: SSAValue, part: Linear) -> None:
+        """Emit that the sums take in the parts of a CTA."""
+        emitter, place = self.emitter, self._place(self.sums[0], cta, part)
+        with emitter.nest(self.sums[0].axes):
+            values = [emitter.add(loop.LoadOp(buffer, *emitter.map(place))) for buffer in workspace.parts]
+            emitter.fold_into(self.sums, self.reduction.combiner, values)
+
+    def _place(self, array: Array, cta: SSAValue, part: Linear) -> list[Linear]:
+        """Where the part of a CTA lies: the first part of a tile is the end of its CTA, any other one the start.
+
+        Each pair of neighbours is swapped: so stores of both tie no accumulator to the bank of its column's factor.
+        Reads of both would make the loop's reads of slabs come later, by 7 instructions (read off the code for sm_90).
+        """
+        most, thread = self.shares.most_parts, Linear.of(self.emitter.thread)
+        ends = [Linear.of(cta), (Linear(constant=most) - part) // most]
+        if not array.axes:
+            return [*ends, Linear(), thread, Linear()]
+        *outer, last = map(Linear.of, array.axes)
+        together = _together(loop.memref_of(array.buffer).element_type, self.emitter.extent(array.axes[-1]))
+        inside = last % together
+        swapped = inside if together == 1 else inside // 2 * 2 - inside % 2 + 1
+        return [*ends, *outer, last // together, thread, swapped]
+
+    def _item(self, step: Linear) -> Linear:
+        """The place of a step of the CTA in the line of all steps."""
+        return Linear.of(self.cta, self.shares.length) + step
+
+    def _enter(self, number: SSAValue) -> None:
+        """Let the coordinates of CTAs be those of a tile; behind the last one, of the first tiles again."""
+        for axis, form in digits(self.emitter.launch.ctas, number):
+            self.emitter.coordinates[axis] = self._index(form % positive_extent(axis), axis.name_hint)
+
+    def _index(self, form: Linear, name: str | None) -> SSAValue:
+        map, operands = self.emitter.map([form])
+        return self.emitter.add(loop.IndexOp(map, operands), name)
+
+    def _value(self, index: SSAValue) -> SSAValue:
+        value = self.emitter.here(index)
+        assert isinstance(value, SSAValue)
+        return value

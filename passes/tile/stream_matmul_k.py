@@ -1,0 +1,121 @@
+"""stream-matmul-k: let a number of CTAs share the steps of all tiles of a contraction, so that they end together.
+
+    tile.launch (%m_b = 4 : block, %n_b = 28 : block, ..) {   ->   tile.launch (.. : block, ..) stream 262 {
+      ..                                                             ..
+      %acc = loop.reduce {arith.addf} %ko = 0 to 112 : f32 {
+      ..
+
+The steps of the tiles, in the order of the block axes, follow each other in one line, and each CTA runs a stretch of
+it, all of one length: 48 of the 112 * 112 steps above, where 112 CTAs of a tile each would leave SMs idle. A CTA goes
+on with the ring of its slabs from tile to tile. Where a tile has parts of several CTAs, the last of them to arrive adds
+the parts, in their order, so that results do not depend on timing, and does what follows the contraction.
+
+The body stays that of a tile: `stream` says who runs what, and `expand-launch` makes the loop of a CTA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.traits import ConstantLike
+
+from deplodock.analysis.affine.linear import condition_of, implied_condition, known_points, subscripts_of
+from deplodock.analysis.operations import label
+from deplodock.analysis.order.rings import step_of
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.roles import contraction_of
+from deplodock.analysis.shape.shares import Shares
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.rule import LaunchRule, Skip, folded
+
+
+@dataclass(frozen=True)
+class StreamMatmulKPass(LaunchRule):
+    """Let a number of CTAs share the steps of all tiles of a contraction."""
+
+    name = "stream-matmul-k"
+    after = ("blockify-launch", "pipeline-k-outer")
+    ctas: int | None = option(
+        None, Integers((2, 3, 5, 7, 132, 264)), "the most CTAs; without it each CTA runs a tile, or a part of one"
+    )
+
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        _stream(launch, self.ctas)
+
+
+def _stream(launch: tile.LaunchOp, ctas: int | None) -> None:
+    if launch.stream is not None:
+        raise Skip("CTAs share the steps of all tiles already")
+    if (roles := contraction_of(launch)) is None:
+        raise Skip("no reduction of the launch is a contraction")
+    reduction, steps = roles.reduction, roles.reduction.trips
+    if not launch.bound_to(Binding.BLOCK):
+        raise Skip("the launch has no block axes; run blockify-launch first")
+    if launch.bound_to(Binding.CLUSTER) or any(axis in folded(launch) for axis in launch.ctas):
+        raise Skip("k is shared by CTAs already")
+    if any(launch.extent(axis) is None for axis in launch.axes):
+        raise Skip("an axis has an extent that is not constant")
+    if steps is None:
+        raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
+    ring = _ring(launch, reduction)
+    _check_points(launch)
+    _check_before(launch, reduction)
+    _check_slots(reduction)
+    if ctas is None:
+        raise Skip("each CTA runs a tile")
+    shares = Shares(known_points(launch.ctas), steps, ctas)
+    if shares.length < (depth := ring.depth.value.data):
+        raise Skip(f"{ctas} CTAs would run {shares.length} steps each, and the ring has {depth} slots; take fewer")
+    launch.stream = IntegerAttr(shares.busy, i64)
+
+
+def _ring(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> tile.RingOp:
+    """The ring of a launch, which its reduction reads. Raises Skip if it has none, or slabs besides."""
+    rings = [op for op in launch.body.walk() if isinstance(op, tile.RingOp)]
+    waits = [op for op in reduction.body.block.ops if isinstance(op, tile.WaitOp)]
+    if not waits:
+        raise Skip("no ring holds the slabs of the contraction; run pipeline-k-outer first")
+    others = [op for op in launch.body.walk() if isinstance(op, tile.StageOp | tile.KeepOp)]
+    if len(rings) > 1 or others:
+        raise Skip("the launch has slabs besides those on the ring of the contraction")
+    return rings[0]
+
+
+def _check_points(launch: tile.LaunchOp) -> None:
+    """Raises Skip where whole tiles may be inactive."""
+    inside = [axis for axis in launch.axes if axis not in launch.ctas]
+    for where in wheres(launch.body.block):
+        implied = implied_condition(condition_of(where), inside)
+        bounds = None if implied is None else implied.range()
+        if bounds is None or bounds[1] >= 0:
+            raise Skip("some tiles may have no active point, and their steps would count")
+
+
+def _check_before(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> None:
+    """Raises Skip if more than copies of the first steps stands before a reduction: it is of one tile."""
+    plain = (loop.IndexOp, loop.WhereOp, tile.RingOp, tile.AllocOp)
+    for op in launch.body.block.ops:
+        if op is reduction:
+            return
+        inner = list(op.body.block.ops) if isinstance(op, loop.ForOp) else [op]
+        copies = [step for step in inner if isinstance(step, tile.CopyOp)]
+        if any(len(step_of(copy).terms) != 1 for copy in copies):
+            raise Skip("a copy before the loop is of one step alone")
+        rest = [step for step in inner if step not in copies]
+        if not all(isinstance(step, plain) or step.has_trait(ConstantLike) for step in rest):
+            what = f"{op.name} of {label(op.results[0])}" if op.results else op.name
+            raise Skip(f"{what} stands before the contraction, and a CTA goes on from tile to tile after it")
+
+
+def _check_slots(reduction: loop.ReduceOp) -> None:
+    """Raises Skip if an element of a slot depends on the step: slots go on where steps start anew with a tile."""
+    if wheres(reduction.body.block):
+        raise Skip(f"the loop over {label(reduction.iv)} has a loop.where of its own, so not every step counts")
+    for op in reduction.body.walk():
+        if isinstance(op, loop.LoadOp) and isinstance(op.source.owner, tile.AllocOp):
+            _, *inside = subscripts_of(op)
+            if any(form.depends_on(reduction.iv) for form in inside):
+                raise Skip(f"where {label(op.result)} lies in a slot depends on {label(reduction.iv)}")
