@@ -55,7 +55,7 @@ class SplitQuotientsPass(ModulePass):
 
 
 @dataclass(frozen=True)
-class Digit:
+class AxisPart:
     """How a form has an axis: as the quotient or the remainder of `axis + offset` by a size; of size 1, as it is."""
 
     size: int = 1
@@ -63,7 +63,7 @@ class Digit:
     is_remainder: bool = False
 
 
-def _cut_of(axis: BlockArgument, nest: Nest, is_contraction: bool) -> Digit | None:
+def _cut_of(axis: BlockArgument, nest: Nest, is_contraction: bool) -> AxisPart | None:
     """The quotient with which alone one factor of a summed product varies along an axis, where it is to be split."""
     around = axis.block.parent_op()
     if not isinstance(around, loop.ForOp) or around.trips is None:
@@ -76,7 +76,7 @@ def _cut_of(axis: BlockArgument, nest: Nest, is_contraction: bool) -> Digit | No
                 if len(own) != 1 or not other or own == other:
                     continue
                 (part,) = own
-                is_phase = other == {Digit(part.size, part.offset, is_remainder=True)}
+                is_phase = other == {AxisPart(part.size, part.offset, is_remainder=True)}
                 is_group = not is_contraction and _has_axis_alone(factor, beside, nest)
                 if 1 < part.size < around.trips and not part.is_remainder and (is_phase or is_group):
                     return part
@@ -89,17 +89,17 @@ def _has_axis_alone(factor: SSAValue, beside: SSAValue, nest: Nest) -> bool:
     return any(axis in dependence.of(factor) and axis not in dependence.of(beside) for axis in nest.axes)
 
 
-def _parts(factor: SSAValue, axis: SSAValue) -> set[Digit]:
+def _parts(factor: SSAValue, axis: SSAValue) -> set[AxisPart]:
     """How the indices that a factor is computed from have an axis."""
-    found: set[Digit] = set()
+    found: set[AxisPart] = set()
     for form in _forms(factor):
         for atom, _ in form.terms:
             match atom:
                 case Division(inner, size, is_remainder) if inner.depends_on(axis):
                     is_alone = len(inner.terms) == 1 and inner.coefficient(axis) == 1
-                    found.add(Digit(size, inner.constant, is_remainder) if is_alone else Digit())
+                    found.add(AxisPart(size, inner.constant, is_remainder) if is_alone else AxisPart())
                 case _ if atom is axis:
-                    found.add(Digit())
+                    found.add(AxisPart())
                 case _:
                     pass
     return found
@@ -119,7 +119,7 @@ def _forms(value: SSAValue) -> Iterator[Linear]:
             return
 
 
-def _split(axis: BlockArgument, cut: Digit, innermost: Block) -> None:
+def _split(axis: BlockArgument, cut: AxisPart, innermost: Block) -> None:
     """Make two loops of that of an axis, over remainders and, inside, quotients of `axis + offset`.
 
     The conditions of points stand in the innermost loop of the nest, so that the loops stay perfectly nested.

@@ -162,11 +162,7 @@ BUGS = {
         "kernel.tma_load %x",
     ),
     "slot released by a consumer before its products are done": Bug(
-        "roles",
-        r"( *kernel\.wgmma_wait 0\n)( *kernel\.arrive warp %empty.*\n)",
-        r"\2\1",
-        "data race",
-        "kernel.tma_load %x_map",
+        "roles", r"kernel\.wgmma_wait 1", "kernel.wgmma_wait 2", "data race", "kernel.tma_load %x_map"
     ),
     "slot that a consumer never releases": Bug(
         "roles", r"kernel\.arrive warp %empty.*", "", "phase never completes", "kernel.wait_phase %empty["

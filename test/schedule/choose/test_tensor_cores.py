@@ -105,12 +105,12 @@ PRODUCER = {"distance": "producer"}
         ((512, 3584, 18944), "h200", PRODUCER),
         # Parts that a launch of its own adds.
         ((128, 3584, 18944), "h200", PRODUCER),
-        # One warpgroup, with and without a ticket.
-        ((64, 2048, 2048), "h200", {"distance": 7, "barrier": "mbarrier"}),
-        ((512, 2048, 2048), "h200", {"distance": 7, "barrier": "mbarrier"}),
+        # One warpgroup.
+        ((64, 2048, 2048), "h200", PRODUCER),
+        ((512, 2048, 2048), "h200", PRODUCER),
     ],
 )
-def test_a_producer_copies_for_two_warpgroups_that_have_an_sm(
+def test_a_producer_copies_for_warpgroups_that_have_an_sm(
     shape: tuple[int, int, int], target: str, options: Mapping[str, int | str]
 ) -> None:
     assert chosen(linear(*shape, target=target))["pipeline-k-outer"] == options

@@ -136,7 +136,7 @@ def test_a_given_schedule_is_written_applied_and_replays(name: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("tileify,tile-it", "names tile-it, which is not one of tileify, chunk-matmul-k, "),
+        ("tileify,tile-it", "names tile-it, which is not one of tileify, flatten-contraction, chunk-matmul-k, "),
         ("tileify,split-inner-for-swizzle{span=many}", "gives split-inner-for-swizzle a bad option: "),
         ("tileify,blockify-launch{rows=2}", "gives blockify-launch a bad option: "),
         ("tileify,blockify-launch{threads=many}", "gives blockify-launch a bad option: "),
