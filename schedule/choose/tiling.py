@@ -49,6 +49,9 @@ MAX_PARTS = 16
 MIN_STEPS = 4
 """The fewest slabs of a part: below, the ring of slabs is hardly full before it drains."""
 
+MOST_SHARED_WAVES = 4
+"""The most waves of tiles whose steps the CTAs of one wave share."""
+
 TOLERANCE = 1.02
 """Fewer parts are taken if they are slower by no more than this factor."""
 
@@ -217,13 +220,15 @@ class _Problem:
     def shares(self, tile: CtaTile) -> Shares | None:
         """How the CTAs of a full wave share the steps of all tiles; None where they may not, or have too few.
 
-        Contractions of windows are not shared so: that is not measured.
+        Contractions of windows are not shared so, nor those of more than `MOST_SHARED_WAVES`, whose last wave matters
+        little: neither is measured.
         """
         if len(list(self.parts())) == 1 or needs_flattening(self.found):
             return None
         tiles = self.batch * -(-self.m // tile.m) * -(-self.n // tile.n)
         shares = Shares(tiles, self.steps or 1, self.rates.sms * tile.occupancy)
-        return None if shares.is_whole or shares.length < max(MIN_STEPS, tile.depth) else shares
+        is_long = tiles > MOST_SHARED_WAVES * shares.ctas
+        return None if shares.is_whole or is_long or shares.length < max(MIN_STEPS, tile.depth) else shares
 
     def time(self, tiling: Tiling) -> float:
         """Nanoseconds of the launches."""

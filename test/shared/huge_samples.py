@@ -29,7 +29,7 @@ HUGE = {
     "column_sum": f"{_meta(3000, 1_000_000)}.sum(0)",
     "softmax": f"{_meta(70000, 70000)}.softmax(-1)",
     "matmul_of_a_large_result": f"torch.relu({_meta(70000, 64)} @ {_meta(64, 70016)})",
-    "matmul_of_large_operands": f"{_meta(64, 20000)} @ {_meta(20000, 120000)}",
+    "matmul_of_large_operands": f"{_meta(64, 2000)} @ {_meta(2000, 1_200_000)}",
     "batched": f"torch.bmm({_meta(3000, 1024, 1024)}, {_meta(3000, 1024, 1000)})",
     "convolution": f"F.conv2d({_meta(64, 3, 4000, 4000)}, {_meta(4, 3, 3, 3)}, padding=1)",
     "gather": f"torch.gather({_meta(70000, 70000)}, 1, {_meta(70000, 31000, dtype='int64')})",
