@@ -117,3 +117,11 @@ def test_what_is_refused_is_named_with_its_line(name: str) -> None:
 
     with pytest.raises(UnsupportedError, match=rf"test_decompositions\.py:\d+: error: aten\.{name} is not supported"):
         export(REFUSED[name], (torch.ones(4, 4), torch.tensor([0, 2])))
+
+
+def test_infinite_weights_of_transposed_convolutions(run_at_tensor_level: Callable[..., Any]) -> None:
+    """The zeros beyond the input are multiplied, too, which makes NaN of the border."""
+    x, weight = torch.ones(1, 1, 2), torch.full((1, 1, 2), torch.inf)
+    (result,) = run_at_tensor_level(torch.nn.functional.conv_transpose1d, x, weight).got
+    border = torch.tensor([[[torch.nan, torch.inf, torch.nan]]])
+    torch.testing.assert_close(torch.as_tensor(result), border, equal_nan=True)
