@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation, SSAValue
@@ -23,6 +23,21 @@ def ancestors(op: Operation, below: Operation | None = None) -> Iterator[Operati
     while parent is not None and parent is not below:
         yield parent
         parent = parent.parent_op()
+
+
+def users_of(op: Operation) -> Iterable[Operation]:
+    """The operations that use results of one."""
+    return (use.operation for result in op.results for use in result.uses)
+
+
+def reached(roots: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
+    """The operations that lie on paths from the roots, these too."""
+    found, pending = set[Operation](), list(roots)
+    while pending:
+        if (op := pending.pop()) not in found:
+            found.add(op)
+            pending += following(op)
+    return found
 
 
 def label(value: SSAValue) -> str:

@@ -54,20 +54,20 @@ def widens(op: Operation) -> bool:
     """Whether an operation does nothing but give elements in a type of more bytes, in their places or others."""
     while isinstance(op, IndexMapOp) and isinstance(op.source.owner, Operation):
         op = op.source.owner
-    if not isinstance(op, ElementwiseOp) or len(op.inputs) != 1 or len(op.outputs) != 1:
-        return False
-    *casts, _ = op.body.block.ops
-    is_larger = bytes_of(op.outputs[0]) > bytes_of(op.inputs[0])
-    return is_larger and all(isinstance(inner, WIDENING_CASTS) for inner in casts)
+    return _bytes_added(op, WIDENING_CASTS) > 0
 
 
 def narrows(op: Operation | Block) -> bool:
     """Whether an operation does nothing but give elements in a type of fewer bytes."""
+    return _bytes_added(op, _NARROWING_CASTS) < 0
+
+
+def _bytes_added(op: Operation | Block, casts: tuple[type[Operation], ...]) -> int:
+    """How many more bytes the result of an operation has that does nothing but some casts; 0 for any other."""
     if not isinstance(op, ElementwiseOp) or len(op.inputs) != 1 or len(op.outputs) != 1:
-        return False
-    *casts, _ = op.body.block.ops
-    is_smaller = bytes_of(op.outputs[0]) < bytes_of(op.inputs[0])
-    return is_smaller and all(isinstance(inner, _NARROWING_CASTS) for inner in casts)
+        return 0
+    *inner, _ = op.body.block.ops
+    return bytes_of(op.outputs[0]) - bytes_of(op.inputs[0]) if all(isinstance(each, casts) for each in inner) else 0
 
 
 def splat_of(op: arith.ConstantOp) -> Attribute | None:

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.affine.linear import form_of_value
+from deplodock.analysis.affine.linear import Linear, form_of_value
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import contraction_of
@@ -118,13 +118,16 @@ class Emitter(ThreadBuilder):
         if (array := self.arrays.get(old)) is not None:
             return self.load(array, old.name_hint)
         if isinstance(old.type, IndexType) and self._is_computed_index(old):
-            map, operands = self.map([form_of_value(old)])
-            return self.add(loop.IndexOp(map, operands), old.name_hint)
+            return self.index(form_of_value(old), old.name_hint)
         if isinstance(old.owner, Operation) and old.owner.has_trait(ConstantLike):
             return self.constant(old)
         if self._is_of_kernel(old):
             return old
         raise failure(self.launch, f"{label(old)} is defined outside the launch and is not a constant or buffer")
+
+    def index(self, form: Linear, name: str | None) -> SSAValue:
+        """Emit a coordinate."""
+        return self.add(loop.IndexOp(*self.map([form])), name)
 
     def constant(self, old: SSAValue) -> SSAValue:
         """A copy of a constant at the start of the kernel, one for each constant of the launch."""

@@ -68,8 +68,7 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     if stream is None:
         emitter.coordinates |= zip(launch.ctas, expanded.ctas, strict=False)
     for axis, form in digits(launch.bound_to(Binding.THREAD), emitter.thread):
-        map, operands = emitter.map([form])
-        emitter.coordinates[axis] = emitter.add(loop.IndexOp(map, operands), axis.name_hint)
+        emitter.coordinates[axis] = emitter.index(form, axis.name_hint)
     emitter.coordinates |= {lane: emitter.coordinates[axis] for lane, axis in launch.carried_axes().items()}
     if stream is None:
         lower_body(emitter, launch.body.block)

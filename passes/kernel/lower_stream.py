@@ -167,8 +167,8 @@ class _Stretch:
         assert isinstance(here, SSAValue)
         ahead = Linear.of(here) + step.constant
         item = self._item(ahead)
-        self._enter(self._index(item // self.shares.steps, "tile"))
-        emitter.coordinates[variable] = self._index(item % self.shares.steps - step.constant, "k")
+        self._enter(emitter.index(item // self.shares.steps, "tile"))
+        emitter.coordinates[variable] = emitter.index(item % self.shares.steps - step.constant, "k")
         source = (emitter.value(op.source), op.map.data, [self._value(index) for index in op.indices])
         emitter.coordinates = known
         where = None if op.where is None else emitter.condition_map([ahead - self.shares.length])
@@ -182,8 +182,8 @@ class _Stretch:
         self.sums = emitter.accumulators(self.reduction)
         step = emitter.enter_loop(self.shares.length, "step", unroll=False)
         item = self._item(Linear.of(step))
-        self._enter(self._index(item // self.shares.steps, "tile"))
-        k = self._index(item % self.shares.steps, "k")
+        self._enter(emitter.index(item // self.shares.steps, "tile"))
+        k = emitter.index(item % self.shares.steps, "k")
         emitter.coordinates |= {self.reduction.iv: k, self.slot: step}
         with emitter.guarded([Linear.of(k) - 1]):
             emitter.reset(self.reduction, self.sums)
@@ -199,7 +199,7 @@ class _Stretch:
         ends = (item % shares.steps + 1) // shares.steps + (Linear.of(step) + 1) // shares.length
         behind = shares.ctas * shares.length > shares.tiles * shares.steps
         with emitter.guarded([-ends, *([item - shares.tiles * shares.steps] if behind else [])]):
-            yield self._index(item // shares.steps, "tile")
+            yield emitter.index(item // shares.steps, "tile")
 
     @contextmanager
     def complete(self, number: SSAValue) -> Generator[None]:
@@ -216,8 +216,8 @@ class _Stretch:
         """Emit that CTAs leave their parts of a tile, and the last of them goes on with their sums, in their order."""
         emitter, shares = self.emitter, self.shares
         tile_number = Linear.of(number)
-        first = self._index(shares.first(tile_number), "first")
-        parts = self._index(shares.parts(tile_number), "parts")
+        first = emitter.index(shares.first(tile_number), "first")
+        parts = emitter.index(shares.parts(tile_number), "parts")
         part = Linear.of(self.cta) - Linear.of(first)
         for array, buffer in zip(self.sums, workspace.parts, strict=True):
             write_array(emitter, array, buffer, self._place(array, self.cta, part))
@@ -227,7 +227,7 @@ class _Stretch:
         # Of a loop that may end at once nvcc makes code that has other sums before it, and too few registers.
         s = Linear.of(emitter.enter_loop(shares.most_parts, "s", unroll=False))
         with emitter.guarded([s - Linear.of(parts)]):
-            cta = self._index(Linear.of(first) + s, "cta")
+            cta = emitter.index(Linear.of(first) + s, "cta")
             self._fold(workspace, cta, s)
         emitter.block = outer
 
@@ -261,11 +261,7 @@ class _Stretch:
     def _enter(self, number: SSAValue) -> None:
         """Let the coordinates of CTAs be those of a tile; behind the last one, of the first tiles again."""
         for axis, form in digits(self.emitter.launch.ctas, number):
-            self.emitter.coordinates[axis] = self._index(form % positive_extent(axis), axis.name_hint)
-
-    def _index(self, form: Linear, name: str | None) -> SSAValue:
-        map, operands = self.emitter.map([form])
-        return self.emitter.add(loop.IndexOp(map, operands), name)
+            self.emitter.coordinates[axis] = self.emitter.index(form % positive_extent(axis), axis.name_hint)
 
     def _value(self, index: SSAValue) -> SSAValue:
         value = self.emitter.here(index)

@@ -19,7 +19,7 @@ of the left factor and 64 columns of the right one, 2 bytes each, in the 128 cyc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
@@ -50,10 +50,11 @@ class MergeProductsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in kernel.functions(op):
             products = [each for each in function.body.walk() if isinstance(each, kernel.WgmmaOp)]
-            for block in dict.fromkeys(_nest(product)[0].parent for product in products):
+            nests = {nest.op: nest for nest in map(_Nest.around, products)}
+            for block in dict.fromkeys(op.parent for op in nests):
                 assert block is not None
-                for nests in list(_together(block)):
-                    _merge(nests)
+                for part in list(_together(block, nests)):
+                    _merge(part)
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,21 @@ class _Nest:
     product: kernel.WgmmaOp
     loops: Sequence[loop.ForOp]
 
-    def shared(self) -> tuple[object, ...]:
-        """What is the same for products that can be one: all but the right buffer and the accumulators."""
+    @staticmethod
+    def around(product: kernel.WgmmaOp) -> _Nest:
+        """The nest of a product."""
+        outer: Operation = product
+        loops: list[loop.ForOp] = []
+        while isinstance(around := outer.parent_op(), loop.ForOp) and len(around.body.block.ops) == 1:
+            loops.insert(0, around)
+            outer = around
+        return _Nest(outer, product, loops)
+
+    def shared(self) -> tuple[object, ...] | None:
+        """What is the same for products that can be one, all but the right buffer and the accumulators; else None."""
         product = self.product
+        if not self._is_movable():
+            return None
         return (
             tuple(each.trips for each in self.loops),
             product.extent,
@@ -90,26 +103,22 @@ class _Nest:
         found = [dim for dim, place in enumerate(places[:-1]) if place == AffineDimExpr(0)]
         return found[0] if found and shape[found[0]] == self.product.extent else None
 
-    def is_movable(self) -> bool:
-        """Whether the slab and the accumulators are of this product alone, and whatever uses them can follow."""
-        return all(
-            isinstance(buffer.owner, kernel.AllocOp)
-            and all(use.operation is self.product or _subscripts(use.operation, buffer) for use in buffer.uses)
-            for buffer in (self.product.right_buffer, self.product.accumulators)
+    def _is_movable(self) -> bool:
+        """Whether its columns fill a slab and its sums a buffer, and whatever else uses these can follow."""
+        is_whole = prod(memref_of(self.product.accumulators).get_shape()) == self.product.width
+        return (
+            self.column() is not None
+            and is_whole
+            and all(
+                isinstance(buffer.owner, kernel.AllocOp)
+                and all(use.operation is self.product or _subscripts(use.operation, buffer) for use in buffer.uses)
+                for buffer in (self.product.right_buffer, self.product.accumulators)
+            )
         )
 
 
-def _nest(product: kernel.WgmmaOp) -> Sequence[Operation]:
-    """The loops around a product that hold nothing else, the outermost first, and the product."""
-    found: list[Operation] = [product]
-    while isinstance(around := found[0].parent_op(), loop.ForOp) and len(around.body.block.ops) == 1:
-        found.insert(0, around)
-    return found
-
-
-def _together(block: Block) -> Iterator[list[_Nest]]:
+def _together(block: Block, nests: Mapping[Operation, _Nest]) -> Iterator[list[_Nest]]:
     """Neighbours in a block that can be one product, as many as have enough columns."""
-    nests = {nest.op: nest for nest in _nests(block)}
     for key, ops in groupby(block.ops, key=lambda op: nests[op].shared() if op in nests else None):
         if key is None:
             continue
@@ -118,22 +127,6 @@ def _together(block: Block) -> Iterator[list[_Nest]]:
         for first in range(0, len(found), most):
             if len(part := found[first : first + most]) > 1:
                 yield part
-
-
-def _nests(block: Block) -> Iterator[_Nest]:
-    """The products of a block that may be part of a larger one."""
-    for op in block.ops:
-        loops: list[loop.ForOp] = []
-        inner: Operation | None = op
-        while isinstance(inner, loop.ForOp) and len(inner.body.block.ops) == 1:
-            loops.append(inner)
-            inner = inner.body.block.first_op
-        if not isinstance(inner, kernel.WgmmaOp):
-            continue
-        nest = _Nest(op, inner, loops)
-        is_whole = prod(memref_of(inner.accumulators).get_shape()) == inner.width
-        if nest.column() is not None and nest.is_movable() and is_whole:
-            yield nest
 
 
 def _merge(nests: Sequence[_Nest]) -> None:

@@ -14,6 +14,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of
 from deplodock.analysis.shape.fusion_index import Index
 from deplodock.dialects.tensor import ConcatOp, ReduceOp
@@ -161,13 +162,5 @@ class Pricing:
 
 def _is_needed_by(group: Group, reduction: ReduceOp, op: Operation) -> bool:
     """Whether a reduction is needed by a kernel alone, which stores `op`: what else needs it has it stored."""
-    pending, seen = list[Operation]([reduction]), set[Operation]()
-    while pending:
-        if (current := pending.pop()) is op or current in seen:
-            continue
-        seen.add(current)
-        users = {use.operation for result in current.results for use in result.uses}
-        if not users <= group.indices.keys():
-            return False
-        pending += users
-    return True
+    inside = group.indices.keys() | {reduction}
+    return reached([reduction], lambda each: users_of(each) if each in inside and each is not op else ()) <= inside

@@ -7,7 +7,7 @@ score is computed once. Here is the choice between the two, by their price, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates, Work
+from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
 from deplodock.analysis.shape.fusion_index import Index, new_loop
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
@@ -93,7 +94,7 @@ def _softmax_of(op: ReduceOp, demand: Demand) -> _Softmax | None:
     walked = [d for d, form in enumerate(index) if form.depends_on(axis)]
     if len(maxima) != 1 or long_axes(maxima[0]) != walked or index[walked[0]] != Linear.of(axis):
         return None
-    inside = _reached([maxima[0]], _users) & _reached([op], _sources)
+    inside = reached([maxima[0]], users_of) & reached([op], _sources)
     return _Softmax(op, scores, frozenset(inside)) if op in inside else None
 
 
@@ -118,22 +119,8 @@ def _exponential(value: SSAValue, index: Index, demand: Demand) -> tuple[SSAValu
     return next((one for one in found if one is not None), None)
 
 
-def _users(op: Operation) -> Iterable[Operation]:
-    return (use.operation for result in op.results for use in result.uses)
-
-
 def _sources(op: Operation) -> Iterable[Operation]:
     return (value.owner for value in op.operands if isinstance(value.owner, Operation))
-
-
-def _reached(roots: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
-    """The operations that lie on paths from the roots."""
-    found, pending = set[Operation](), list(roots)
-    while pending:
-        if (op := pending.pop()) not in found:
-            found.add(op)
-            pending += following(op)
-    return found
 
 
 def _groups_of(softmax: _Softmax, groups: Sequence[Group]) -> list[Group]:
@@ -141,7 +128,7 @@ def _groups_of(softmax: _Softmax, groups: Sequence[Group]) -> list[Group]:
     total = next(group for group in groups if softmax.total in group.indices)
     found = [group for group in groups if group is not total and not softmax.inside.isdisjoint(group.indices)]
     scores = softmax.scores.owner
-    behind = _reached([scores], _sources) if isinstance(scores, Operation) else set[Operation]()
+    behind = reached([scores], _sources) if isinstance(scores, Operation) else set[Operation]()
     sums = [
         group
         for group in groups

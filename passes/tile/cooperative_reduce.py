@@ -33,13 +33,9 @@ from deplodock.analysis.shape.roles import contraction_of, row_chain
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import Axis, append_axis, recompute, reorder
+from deplodock.passes.tile.edits import Axis, Part, append_axis, recompute, reorder
 from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import CTA_THREADS
-
-Part: TypeAlias = tuple[SSAValue, int]
-"""An axis that a row is distributed over, and the step of its coordinates along the row."""
-
 
 Keep: TypeAlias = Literal["loops", "axes"]
 Lanes: TypeAlias = Literal["row", "free"]

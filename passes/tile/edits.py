@@ -6,9 +6,9 @@ Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -20,6 +20,9 @@ from deplodock.analysis.shape.roles import shares_accumulator
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+
+Part: TypeAlias = tuple[SSAValue, int]
+"""An axis and what a step along it adds to a coordinate."""
 
 
 @dataclass(frozen=True)
@@ -200,16 +203,29 @@ def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
     launch.carry(carriers)
 
 
-def read_from(load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:
-    """Replace a load by one of a buffer, at some subscripts."""
-    read = loop.LoadOp(source, *to_map(forms))
+def total_of(parts: Iterable[Part]) -> Linear:
+    """A coordinate that is a sum of parts."""
+    total = Linear()
+    for axis, stride in parts:
+        total = total + Linear.of(axis, stride)
+    return total
+
+
+def read_at(load: loop.LoadOp, forms: Sequence[Linear], source: SSAValue | None = None) -> loop.LoadOp:
+    """The same read at other subscripts, of another buffer if one is given."""
+    read = loop.LoadOp(load.source if source is None else source, *to_map(forms))
     read.location = load.location
     read.result.name_hint = load.result.name_hint
-    Rewriter.replace_op(load, read)
+    return read
+
+
+def read_from(load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:
+    """Replace a load by one of a buffer, at some subscripts."""
+    Rewriter.replace_op(load, read_at(load, forms, source))
 
 
 def recompute(
-    old: SSAValue, parts: Sequence[tuple[SSAValue, int]], block: Block, limit: int | None = None, offset: int = 0
+    old: SSAValue, parts: Sequence[Part], block: Block, limit: int | None = None, offset: int = 0
 ) -> loop.IndexOp:
     """Replace a coordinate by an offset and a sum of parts times strides, at the start of `block`.
 

@@ -7,9 +7,9 @@ its maximum, the sum of its weights, and its weighted sums.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import e, log2
-from typing import TypeAlias, cast
+from typing import cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType
@@ -24,11 +24,8 @@ from deplodock.analysis.shape.streaming import StreamedProduct, limits, weighing
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.copying import erase_dead
-from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, read_from, rebind, recompute, reorder
+from deplodock.passes.tile.edits import Axis, Part, append_axis, drop_axis, read_from, rebind, recompute, reorder
 from deplodock.passes.tile.tile_bounds import greatest
-
-Part: TypeAlias = tuple[SSAValue, int]
-"""An axis and what a step along it adds to a coordinate."""
 
 
 class StreamTiling(ABC):
@@ -253,11 +250,3 @@ class StreamTiling(ABC):
             place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
             Rewriter.insert_op(stage, place)
             read_from(load, stage.slab, footprint.readers[0].subscripts)
-
-
-def total_of(parts: Iterable[Part]) -> Linear:
-    """A coordinate that is a sum of parts."""
-    total = Linear()
-    for axis, stride in parts:
-        total = total + Linear.of(axis, stride)
-    return total

@@ -48,9 +48,9 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.copying import copied
 from deplodock.passes.locations import location_of
 from deplodock.passes.options import Integers, OneOf, option
-from deplodock.passes.tile.edits import Axis, append_axis, append_lane, read_from, split_axis, split_loop
+from deplodock.passes.tile.edits import Axis, append_axis, append_lane, read_from, split_axis, split_loop, total_of
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
-from deplodock.passes.tile.stream_steps import StreamTiling, total_of
+from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.passes.tile.stream_warps import WarpTiling
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
 from deplodock.schedule.choose.streaming import stream_bytes, weights_pitch

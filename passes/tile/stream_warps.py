@@ -50,8 +50,8 @@ from deplodock.dialects.engines import Engine
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.locations import location_of
 from deplodock.passes.loop.masks import comparison
-from deplodock.passes.tile.edits import append_lane
-from deplodock.passes.tile.stream_steps import StreamTiling, total_of
+from deplodock.passes.tile.edits import append_lane, read_at, total_of
+from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.schedule.choose.streaming import row_pitch
 
 
@@ -224,6 +224,4 @@ def _moved(load: loop.LoadOp, places: Mapping[SSAValue, Linear]) -> loop.LoadOp:
     forms = subscripts_of(load)
     for root, place in places.items():
         forms = [form.substitute(root, place) for form in forms]
-    made = loop.LoadOp(load.source, *to_map(forms))
-    made.location, made.result.name_hint = load.location, load.result.name_hint
-    return made
+    return read_at(load, forms)

@@ -58,7 +58,18 @@ from deplodock.dialects.engines import Engine, engine_names
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
-from deplodock.passes.tile.edits import Axis, append_axis, append_lane, drop_axis, read_from, recompute, reorder
+from deplodock.passes.tile.edits import (
+    Axis,
+    Part,
+    append_axis,
+    append_lane,
+    drop_axis,
+    read_at,
+    read_from,
+    recompute,
+    reorder,
+    total_of,
+)
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
 from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups, contracts_of
 from deplodock.schedule.choose.sizes import READS, WARP_TILE, WARPS
@@ -274,10 +285,6 @@ def _check_threads(launch: tile.LaunchOp, warps: int) -> None:
         raise Skip(f"warps of so few outputs make {threads} threads of a CTA, above {most}")
 
 
-Part = tuple[SSAValue, int]
-"""An axis and what a step along it adds to a coordinate."""
-
-
 class _Axes:
     """The axes of a launch that stand for those of a contraction, and the coordinates that they make."""
 
@@ -448,10 +455,7 @@ def _add_slices(made: loop.ReduceOp, axes: _Axes) -> None:
 
 def _index(parts: Sequence[Part], name: str) -> loop.IndexOp:
     """A coordinate that is a sum of parts."""
-    total = Linear()
-    for axis, stride in parts:
-        total = total + Linear.of(axis, stride)
-    made = loop.IndexOp(*to_map([total]))
+    made = loop.IndexOp(*to_map([total_of(parts)]))
     made.result.name_hint = name
     return made
 
@@ -464,7 +468,4 @@ def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue,
             is_plain = form.coefficient(root) and not (form - Linear.of(root, form.coefficient(root))).depends_on(root)
             form = form.substitute(root, Linear.of(index.result) if is_plain else form_of_value(index.result))
         subscripts.append(form)
-    made = loop.LoadOp(load.source, *to_map(subscripts))
-    made.location = load.location
-    made.result.name_hint = load.result.name_hint
-    return made
+    return read_at(load, subscripts)

@@ -28,7 +28,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, ROWS, WARPGROUP
 from deplodock.dialects.tile import Binding
 from deplodock.passes.locations import location_of
-from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder
+from deplodock.passes.tile.edits import Axis, Part, append_axis, drop_axis, read_at, recompute, reorder, total_of
 from deplodock.passes.tile.rule import Skip
 
 
@@ -104,12 +104,9 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     reorder(launch, [*kept, *groups, warp, row, lane, *tiles, *blocks, half, pair, depth, column])
 
 
-def _at(column: SSAValue, parts: Sequence[tuple[SSAValue, int]]) -> tile.Places:
+def _at(column: SSAValue, parts: Sequence[Part]) -> tile.Places:
     """That the right factor's columns are those of the result."""
-    total = Linear()
-    for axis, stride in parts:
-        total = total + Linear.of(axis, stride)
-    map, axes = to_map([total])
+    map, axes = to_map([total_of(parts)])
     return tile.Places([column], AffineMap(map.num_dims, 0, map.results), axes)
 
 
@@ -153,6 +150,4 @@ def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue,
         for root, place in places.items():
             form = form.substitute(root, Linear.of(place))
         subscripts.append(form)
-    made = loop.LoadOp(load.source, *to_map(subscripts))
-    made.location, made.result.name_hint = load.location, load.result.name_hint
-    return made
+    return read_at(load, subscripts)

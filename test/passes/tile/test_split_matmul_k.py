@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from residual_products import ResidualProduct
+from residual_products import ResidualProduct, check_two_products
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -60,65 +60,24 @@ CASES = {
 
 
 def lowered(case: Case, over: str) -> ModuleOp:
-    module = Parser(CONTEXT, case.text()).parse_module()
-    lower(module, CONTEXT, Level.KERNEL, target="sm_90", schedule=case.schedule(over))
-    return module
+    return case.scheduled(case.schedule(over))
 
 
 @pytest.mark.parametrize("over", FORMS)
 @pytest.mark.parametrize("name", CASES)
 def test_split_contraction(name: str, over: str) -> None:
-    """Small integers are exact, so an epilogue that runs twice, or a part that is missing, shows."""
-    case = CASES[name]
-    module = lowered(case, over)
-    x, w, r = case.draw(integers=True)
-    result = simulate(module, [x, w, r], order=1)
-    assert not result.findings, result.findings[0]
-    np.testing.assert_array_equal(result.outputs[0], np.maximum(x @ w.T + r, 0))
-
-
-GATED = """
-func.func @k(%x: memref<20x77xf32>, %g: memref<24x77xf32>, %u: memref<24x77xf32>, %out: memref<20x24xf32>) {
-  loop.for %m = 0 to 20 {
-    loop.for %n = 0 to 24 {
-      %s, %t = loop.reduce {arith.addf, arith.addf} %k = 0 to 77 : f32, f32 {
-        %a = loop.load %x[%m, %k] : memref<20x77xf32>
-        %b = loop.load %g[%n, %k] : memref<24x77xf32>
-        %p = arith.mulf %a, %b : f32
-        %c = loop.load %u[%n, %k] : memref<24x77xf32>
-        %q = arith.mulf %a, %c : f32
-        loop.yield %p, %q : f32, f32
-      }
-      %y = arith.subf %s, %t : f32
-      loop.store %y, %out[%m, %n] : memref<20x24xf32>
-    }
-  }
-  func.return
-}
-"""
+    CASES[name].check(lowered(CASES[name], over), order=1)
 
 
 @pytest.mark.parametrize("over", FORMS)
 def test_split_sums_of_two_products(over: str) -> None:
-    """Each sum has parts of its own, of small integers that add exactly; the epilogue has both."""
-    module = Parser(CONTEXT, GATED).parse_module()
-    lower(module, CONTEXT, Level.KERNEL, target="sm_90", schedule=CASES["odd k"].schedule(over))
-    generator = np.random.default_rng(0)
-    x, g, u = (generator.integers(-3, 4, (rows, 77)).astype(np.float32) for rows in (20, 24, 24))
-    result = simulate(module, [x, g, u], order=1)
-    assert not result.findings, result.findings[0]
-    np.testing.assert_array_equal(result.outputs[0], x @ g.T - x @ u.T)
+    check_two_products(CASES["odd k"].schedule(over))
 
 
 @pytest.mark.parametrize("over", FORMS)
 def test_same_bits_in_any_order_of_ctas(over: str) -> None:
     case = CASES["odd k"]
-    module, (x, w, r) = lowered(case, over), case.draw(integers=False)
-    outputs = [simulate(module, [x, w, r], order=order).outputs[0] for order in range(5)]
-    expected = np.maximum(x.astype(np.float64) @ w.T.astype(np.float64) + r, 0)
-    np.testing.assert_allclose(outputs[0], expected, rtol=1e-4, atol=1e-4)
-    for other in outputs[1:]:
-        assert np.array_equal(outputs[0].view(np.int32), other.view(np.int32))
+    case.check_bits(lowered(case, over), orders=5)
 
 
 @pytest.mark.parametrize("over", FORMS)
@@ -126,11 +85,8 @@ def test_ctas_that_do_not_run_together(over: str, monkeypatch: pytest.MonkeyPatc
     """One CTA, or one cluster, after the other, in a random order."""
     monkeypatch.setattr(launch, "_LANES_AT_ONCE", 1)
     case = CASES["odd k"]
-    x, w, r = case.draw(integers=True)
     for order in range(2):
-        result = simulate(lowered(case, over), [x, w, r], order=order)
-        assert not result.findings, result.findings[0]
-        np.testing.assert_array_equal(result.outputs[0], np.maximum(x @ w.T + r, 0))
+        case.check(lowered(case, over), order)
 
 
 def test_all_forms_add_the_parts_in_one_order() -> None:

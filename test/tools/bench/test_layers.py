@@ -21,14 +21,15 @@ from deplodock.schedule.steps import ATTRIBUTE  # noqa: E402
 
 TEXT = (
     "from deplodock.tools.bench.layers import layer_and_inputs; "
-    "layer, x, cos, sin = layer_and_inputs({s}, 64, 96, 32, 16, {bias}, torch.bfloat16); layer(x, cos, sin)"
+    "layer, x, cos, sin = layer_and_inputs({s}, {widths}, {bias}, torch.bfloat16); layer(x, cos, sin)"
 )
+TINYLLAMA = "2048, 5632, 256, 64"
 
 
 @pytest.mark.parametrize(("s", "bias"), [(1, False), (24, True)])
 def test_a_layer_is_as_exact_as_eager(s: int, bias: bool) -> None:
     """Gate and up are one kernel; products of more than a few rows are of tensor cores."""
-    program = read_expression(TEXT.format(s=s, bias=bias))
+    program = read_expression(TEXT.format(s=s, widths="64, 96, 32, 16", bias=bias))
     module = program.module
     lower(module, new_context(), Level.TENSOR)
     extent = longest_reduction(module)
@@ -44,10 +45,7 @@ def test_a_layer_is_as_exact_as_eager(s: int, bias: bool) -> None:
 
 def test_what_is_stored_between_kernels_is_of_half_precision() -> None:
     """Scores, sums and rotated heads are rounded where they are computed, and stay on chip or are stored so."""
-    module = read_expression(
-        "from deplodock.tools.bench.layers import layer_and_inputs; "
-        "layer, x, cos, sin = layer_and_inputs(128, 2048, 5632, 256, 64, 0, torch.bfloat16); layer(x, cos, sin)"
-    ).module
+    module = read_expression(TEXT.format(s=128, widths=TINYLLAMA, bias=0)).module
     lower(module, new_context(), Level.TENSOR, target="sm_90")
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     assert len(kernels) <= 14
@@ -56,10 +54,7 @@ def test_what_is_stored_between_kernels_is_of_half_precision() -> None:
 
 def test_scores_are_not_computed_for_each_element_of_a_head() -> None:
     """Few rows, whose heads the kernel of the weighted sum would walk as parts of the hidden axis."""
-    module = read_expression(
-        "from deplodock.tools.bench.layers import layer_and_inputs; "
-        "layer, x, cos, sin = layer_and_inputs(32, 2048, 5632, 256, 64, 0, torch.bfloat16); layer(x, cos, sin)"
-    ).module
+    module = read_expression(TEXT.format(s=32, widths=TINYLLAMA, bias=0)).module
     lower(module, new_context(), Level.LOOP, target="h200")
     streamed = [op for op in kernels(module) if any(isinstance(each, ReduceOp) and streams(each) for each in op.walk())]
     lower(module, new_context(), Level.TILE, target="h200")
