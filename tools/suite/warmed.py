@@ -1,9 +1,14 @@
 """Compiles a small program when it is imported, by the process that others are forked from.
 
 What PyTorch and our passes import on first use, which takes longer than most problems, is then there in all of them.
+To compile takes no GPU, and CUDA does not survive a fork: none of these processes sees one.
 """
 
 from __future__ import annotations
+
+import os
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import torch
 from torch import nn

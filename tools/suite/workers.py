@@ -21,8 +21,11 @@ from deplodock.tools.suite.options import READY, REFUSAL, SuiteOptions
 _ENDING = 10.0
 """The seconds to wait for the end of a process that is killed."""
 
-_AHEAD = 8
+_AHEAD = 4
 """The processes that start while another one has the GPU: to import PyTorch takes longer than most problems."""
+
+_FREE = 2
+"""The cores left to the process that has the GPU: what it times from Python must not wait for one."""
 
 _FORKED = multiprocessing.get_context("forkserver")
 _FORKED.set_forkserver_preload(["__main__", "deplodock.tools.suite.warmed"])
@@ -54,8 +57,7 @@ class _Queue:
         self._todo, self._compiled = deque(rows), deque[tuple[Row, str]]()
         self._jobs: list[_Job] = []
         cores = len(os.sched_getaffinity(0))
-        # The process that has the GPU must not wait for a core.
-        self._most_compiling = max(1, cores * 3 // 4) if options.measures else cores
+        self._most_compiling = max(1, cores - _AHEAD - _FREE) if options.measures else cores
 
     def has_more(self) -> bool:
         """Whether there is anything to do or to wait for."""
