@@ -131,7 +131,8 @@ def check(given: Subject) -> Checked:
     is_whole = given.own_module is given.module
     with nullcontext(([], [])) if is_whole else _told() as (left, parts):
         results = seeded(given.own, args())
-    reason = wrong([*results, *given.own_module.buffers()], [*expected, *written], precise)
+    own_written = [value.clone() for value in given.own_module.buffers()]
+    reason = wrong([*results, *own_written], [*expected, *written], precise)
     return Checked(reason, results if is_whole and not writes else None, left, parts)
 
 

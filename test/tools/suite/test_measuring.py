@@ -32,6 +32,29 @@ def get_init_inputs():
     return []
 """
 
+ROUNDED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return x + 1e6 - 1e6
+
+
+def get_inputs():
+    return [torch.rand(64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
 RECURRENT = """
 import torch
 from torch import nn
@@ -126,6 +149,27 @@ def test_roundings_are_judged_by_float64() -> None:
     spike = near.clone()
     spike[7] += 0.8
     assert "further from float64" in wrong([spike], [eager], lambda: [exact])
+
+
+def test_one_large_rounding_is_no_mistake_where_pytorch_has_such_ones() -> None:
+    exact, one = torch.ones(10_000, dtype=torch.float64), torch.ones(10_000)
+    expected = one.index_fill(0, torch.tensor([3]), 1.01)
+    assert wrong([one.index_fill(0, torch.tensor([5]), 1.03)], [expected], lambda: [exact]) == ""
+    assert wrong([one.index_fill(0, torch.tensor([5]), 1.05)], [expected], lambda: [exact]) != ""
+
+
+def test_buffers_are_compared_as_the_call_left_them(tmp_path: Path) -> None:
+    path = tmp_path / "rounded.py"
+    path.write_text(ROUNDED, encoding="utf-8")
+    with torch.no_grad():
+        module, args = building.built(path, "cpu")
+
+        def precise(x: torch.Tensor) -> torch.Tensor:
+            module.get_buffer("calls").add_(1)
+            return x.clone()
+
+        assert check(Subject(path, "cpu", module, precise, module, args)).reason == ""
+        assert "result 1" in check(Subject(path, "cpu", module, torch.clone, module, args)).reason
 
 
 def test_infinities_and_nan_must_be_where_pytorch_has_them() -> None:
