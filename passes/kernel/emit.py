@@ -185,6 +185,16 @@ class Emitter(ThreadBuilder):
         yield
         self.block, self.coordinates = outer, known
 
+    @contextmanager
+    def rolled(self, axes: Sequence[SSAValue]) -> Generator[None]:
+        """Emit into loops over register axes that stay loops: a value within varies along the other ones alone."""
+        outer, known, registers = self.block, dict(self.coordinates), self.registers
+        for axis in axes:
+            self.coordinates[axis] = self.enter_loop(self.extent(axis), axis.name_hint, unroll=False)
+        self.registers = tuple(axis for axis in registers if axis not in axes)
+        yield
+        self.block, self.coordinates, self.registers = outer, known, registers
+
     def combine(self, combiner: Region, accumulators: Sequence[SSAValue], values: Sequence[SSAValue]) -> list[SSAValue]:
         """Append the operations of a combiner on these values; returns what it yields."""
         mapping: dict[SSAValue, SSAValue] = dict(zip(combiner.block.args, [*accumulators, *values], strict=True))

@@ -76,16 +76,41 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
         with vector_nest(emitter, rest, width) as at:
             guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
             read = (emitter.value(op.source), *emitter.map(_first([at(form) for form in forms], lanes)))
-            places = [at(form_of_value(axis)) for axis in axes]
-            if is_in_order(lanes):
-                emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
-                continue
-            vector = emitter.allocate(type.element_type, [width], Memory.REGISTER, "vector")
-            emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
-            for offset, lane in enumerate(lanes):
-                value = emitter.add(loop.LoadOp(vector, *_lane(lane)), op.result.name_hint)
-                emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
+            _read_lanes(emitter, array, read, lanes, at, guard)
     return array
+
+
+def read_array(emitter: Emitter, source: SSAValue, forms: Sequence[Linear], axes: Sequence[SSAValue]) -> Array:
+    """Move the elements of a buffer at all coordinates of some register axes to registers, several at once where those
+    are neighbours.
+    """
+    type = loop.memref_of(source)
+    ordered, lanes = vectorize(emitter, type, forms, axes, ())
+    array = emitter.register(type.element_type, ordered, source.name_hint)
+    with vector_nest(emitter, ordered, len(lanes)) as at:
+        read = (source, *emitter.map(_first([at(form) for form in forms], lanes)))
+        _read_lanes(emitter, array, read, lanes, at, None)
+    return array
+
+
+def _read_lanes(
+    emitter: Emitter,
+    array: Array,
+    read: Place,
+    lanes: Lanes,
+    at: Callable[[Linear], Linear],
+    guard: tuple[AffineMap, list[SSAValue]] | None,
+) -> None:
+    """Move memory to registers, `lanes` along the last axis of the array at once."""
+    places, width = [at(form_of_value(axis)) for axis in array.axes], len(lanes)
+    if is_in_order(lanes):
+        emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
+        return
+    vector = emitter.allocate(loop.memref_of(array.buffer).element_type, [width], Memory.REGISTER, "vector")
+    emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
+    for offset, lane in enumerate(lanes):
+        value = emitter.add(loop.LoadOp(vector, *_lane(lane)), array.buffer.name_hint)
+        emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
 
 
 def _rest(emitter: Emitter, axes: Sequence[SSAValue], exchange: Exchange | None) -> Iterator[list[SSAValue]]:

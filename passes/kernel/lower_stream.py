@@ -11,8 +11,10 @@
                                                           %last = kernel.ticket %turns[%tile] of %parts
                                                           loop.guard where (0 < %last) {
                                                             kernel.fence
-                                                            ..                           // the parts are folded
-                                                            loop.store %acc, %out[..]
+                                                            loop.for %m_r = 0 to 4 {
+                                                              ..                         // the parts are folded
+                                                              loop.store %acc, %out[..]
+                                                            }
                                                           }
                                                         }
                                                       }
@@ -26,7 +28,7 @@ A tile that it runs alone goes the same way, as a branch around that costs regis
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -49,13 +51,16 @@ from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.ids import digits
-from deplodock.passes.kernel.lower_access import write_array
+from deplodock.passes.kernel.lower_access import read_array, write_array
 from deplodock.passes.kernel.lower_launch import Fold, activity, branches, lower_ops
 from deplodock.passes.kernel.lower_ticket import elect_last
 from deplodock.passes.kernel.workspace import Workspace, positive_extent
 
 ENDS = 2
 """The tiles of which a CTA leaves a part at most: the first and the last one that it meets."""
+
+TOGETHER = 32
+"""The sums that a thread goes on with at a time: their parts are on the way from memory together."""
 
 
 @dataclass(frozen=True)
@@ -205,15 +210,25 @@ class _Stretch:
     def complete(self, number: SSAValue) -> Generator[None]:
         """Emit for the CTA that completes a tile, with the sums of all its parts."""
         emitter, outer = self.emitter, self.emitter.block
-        if self.workspace is not None:
-            self._add_parts(number, self.workspace)
-        for result, array in zip(self.reduction.results, self.sums, strict=True):
-            emitter.bind_array(result, array)
-        yield
+        if self.workspace is None:
+            self._bind(self.sums)
+            yield
+        else:
+            with self._parts_added(number, self.workspace):
+                yield
         emitter.block = outer
 
-    def _add_parts(self, number: SSAValue, workspace: Workspace) -> None:
-        """Emit that CTAs leave their parts of a tile, and the last of them goes on with their sums, in their order."""
+    def _bind(self, sums: Sequence[Array]) -> None:
+        for result, array in zip(self.reduction.results, sums, strict=True):
+            self.emitter.bind_array(result, array)
+
+    @contextmanager
+    def _parts_added(self, number: SSAValue, workspace: Workspace) -> Generator[None]:
+        """Emit that CTAs leave their parts of a tile, and the last of them goes on with their sums, in their order.
+
+        It goes on with a few of them at a time, in a loop: so what follows takes few registers, and ties none of those
+        that the steps fold into.
+        """
         emitter, shares = self.emitter, self.shares
         tile_number = Linear.of(number)
         first = emitter.index(shares.first(tile_number), "first")
@@ -222,27 +237,38 @@ class _Stretch:
         for array, buffer in zip(self.sums, workspace.parts, strict=True):
             write_array(emitter, array, buffer, self._place(array, self.cta, part))
         elect_last(emitter, workspace.counters, tile_number, Linear.of(parts))
-        emitter.reset(self.reduction, self.sums)
-        outer = emitter.block
-        # Of a loop that may end at once nvcc makes code that has other sums before it, and too few registers.
-        s = Linear.of(emitter.enter_loop(shares.most_parts, "s", unroll=False))
-        with emitter.guarded([s - Linear.of(parts)]):
-            cta = emitter.index(Linear.of(first) + s, "cta")
-            self._fold(workspace, cta, s)
-        emitter.block = outer
+        with emitter.rolled(self._rolled()):
+            sums = emitter.accumulators(self.reduction)
+            outer = emitter.block
+            # Of a loop that may end at once nvcc makes code that has other sums before it, and too few registers.
+            s = Linear.of(emitter.enter_loop(shares.most_parts, "s", unroll=False))
+            with emitter.guarded([s - Linear.of(parts)]):
+                self._fold(workspace, sums, emitter.index(Linear.of(first) + s, "cta"), s)
+            emitter.block = outer
+            self._bind(sums)
+            yield
 
-    def _fold(self, workspace: Workspace, cta: SSAValue, part: Linear) -> None:
-        """Emit that the sums take in the parts of a CTA."""
-        emitter, place = self.emitter, self._place(self.sums[0], cta, part)
-        with emitter.nest(self.sums[0].axes):
-            values = [emitter.add(loop.LoadOp(buffer, *emitter.map(place))) for buffer in workspace.parts]
-            emitter.fold_into(self.sums, self.reduction.combiner, values)
+    def _rolled(self) -> list[SSAValue]:
+        """The outermost register axes, but for which a thread has at most `TOGETHER` sums."""
+        axes, rolled = list(self.sums[0].axes), list[SSAValue]()
+        while math.prod(map(self.emitter.extent, axes)) > TOGETHER:
+            rolled.append(axes.pop(0))
+        return rolled
+
+    def _fold(self, workspace: Workspace, sums: Sequence[Array], cta: SSAValue, part: Linear) -> None:
+        """Emit that sums take in the parts of a CTA."""
+        emitter = self.emitter
+        taken = [
+            read_array(emitter, buffer, self._place(whole, cta, part), array.axes)
+            for whole, array, buffer in zip(self.sums, sums, workspace.parts, strict=True)
+        ]
+        with emitter.nest(sums[0].axes):
+            emitter.fold_into(sums, self.reduction.combiner, [emitter.load(array) for array in taken])
 
     def _place(self, array: Array, cta: SSAValue, part: Linear) -> list[Linear]:
         """Where the part of a CTA lies: the first part of a tile is the end of its CTA, any other one the start.
 
-        Each pair of neighbours is swapped: so stores of both tie no accumulator to the bank of its column's factor.
-        Reads of both would make the loop's reads of slabs come later, by 7 instructions (read off the code for sm_90).
+        Each pair of neighbours is swapped, so that stores of both tie no sum to the bank of its column's factor.
         """
         most, thread = self.shares.most_parts, Linear.of(self.emitter.thread)
         ends = [Linear.of(cta), (Linear(constant=most) - part) // most]

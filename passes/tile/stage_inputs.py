@@ -11,8 +11,9 @@ outside the chunk. Registers hold it when each thread reads only its own element
 combined what they reduced, and they are few enough to be indexed by constants (the loops over them are unrolled). What
 is read after such a `tile.combine` is filled before the reduction, so that memory does not wait for it.
 Otherwise shared memory holds it, when several warps or several loops read its elements and it fits beside the other
-slabs. Buffers that the kernel writes are left alone. Elements of a register slab at which no reader counts are not
-copied: `tile.stage %x[%row, d0] where (d0 < %row + 1)` for readers under `loop.where %i < %row + 1`.
+slabs; not what is read beside the loops of a contraction, as a bias. Buffers that the kernel writes are left alone.
+Elements of a register slab at which no reader counts are not copied: `tile.stage %x[%row, d0] where (d0 < %row + 1)`
+for readers under `loop.where %i < %row + 1`.
 
 A contraction whose operand walks k in memory may have its slab transposed, `%xs = tile.stage %x[%m_b * 128 + d1, %ko *
 32 + d0]`: then threads read vectors along m or n, which the register banks of an FFMA take without conflicts.
@@ -191,6 +192,12 @@ def _in_registers(launch: tile.LaunchOp, group: LoadGroup, most: int, *, is_late
 
 def _in_shared(launch: tile.LaunchOp, group: LoadGroup) -> tuple[Footprint | None, str]:
     """The slab of a CTA, or the reason why shared memory does not serve."""
+    if (
+        group.block is launch.body.block
+        and contraction_of(launch) is not None
+        and not any(map(_loops_inside, group.loads))
+    ):
+        return None, "each thread reads it once beside the contraction, so the L1 cache serves it"
     if (around := _divergent_loop(launch, group)) is not None:
         return None, f"not all threads run the loop over {label(around.iv)} alike"
     footprints: list[Footprint] = []

@@ -255,3 +255,26 @@ func.func @divergent(%x: memref<64x8xf32>, %out: memref<64xf32>) attributes {dep
   }
   func.return
 }
+
+// -----
+
+// What a thread reads beside the loops of a contraction it reads once: the bias stays where it is.
+// CHECK-LABEL: func.func @bias
+// CHECK:           loop.load %{{.*}}_smem[
+// CHECK:           loop.load %bias[%{{.*}}] : memref<32xf32>
+func.func @bias(%x: memref<32x64xf32>, %w: memref<64x32xf32>, %bias: memref<32xf32>, %out: memref<32x32xf32>) {
+  loop.for %m = 0 to 32 {
+    loop.for %n = 0 to 32 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+        %a = loop.load %x[%m, %k] : memref<32x64xf32>
+        %b = loop.load %w[%k, %n] : memref<64x32xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      %c = loop.load %bias[%n] : memref<32xf32>
+      %s = arith.addf %acc, %c : f32
+      loop.store %s, %out[%m, %n] : memref<32x32xf32>
+    }
+  }
+  func.return
+}

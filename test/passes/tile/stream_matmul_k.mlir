@@ -44,7 +44,8 @@
 // KERNEL-NEXT:        %[[LAST:.*]] = kernel.ticket %[[TURNS]][%[[TILE]]] of %[[PARTS]]
 // KERNEL-NEXT:        loop.guard where (0 < %[[LAST]]) {
 // KERNEL-NEXT:          kernel.fence
-// KERNEL-NEXT:          loop.store %{{.*}}, %[[ACC]][]
+// KERNEL-NEXT:          %[[SUM:.*]] = kernel.alloc : memref<f32, #tile.memory<register>>
+// KERNEL-NEXT:          loop.store %{{.*}}, %[[SUM]][]
 // KERNEL-NEXT:          loop.for %[[S:.*]] = 0 to 2 {
 // KERNEL-NEXT:            loop.guard where (%[[S]] < %[[PARTS]]) {
 // KERNEL:                   loop.load %[[PART]]

@@ -34,12 +34,14 @@ class Case(ResidualProduct):
     ctas: int
     ring: str = "distance=1 barrier=mbarrier"
     tile: int = 16
+    registers: int = 4
 
     @property
     def schedule(self) -> str:
         return (
             f"tileify,chunk-matmul-k{{bk=8}},blockify-launch{{m={self.tile} n={self.tile} occupancy=2 raster=2}},"
-            "stage-inputs{transpose=auto},register-tile{m=4 n=4},permute-register-tile{m=strips n=strips},"
+            f"stage-inputs{{transpose=auto}},register-tile{{m={self.registers} n={self.registers}}},"
+            "permute-register-tile{m=strips n=strips},"
             f"double-buffer{{depth=3}},async-copy,pad-smem,pipeline-k-outer{{{self.ring}}},mark-unroll,"
             f"stream-matmul-k{{ctas={self.ctas}}}"
         )
@@ -55,6 +57,7 @@ CASES = {
     "batch": Case(3, 10, 18, 77, 5),
     "whole tiles": Case(1, 32, 32, 64, 2),
     "one tile": Case(1, 16, 16, 96, 3),
+    "many sums a thread": Case(1, 40, 64, 64, 3, tile=32, registers=8),
 }
 
 
@@ -129,7 +132,7 @@ def test_a_missing_fence_is_reported(position: int) -> None:
     fence = [op for op in module.walk() if isinstance(op, kernel.FenceOp)][position]
     Rewriter.erase_op(fence)
     found = findings(module, case)
-    assert any("kernel @k: data race: `%" in text and "loop.load %acc_part[" in text for text in found)
+    assert any("kernel @k: data race: `kernel.move 4 %acc_part[" in text for text in found)
     assert any("with no kernel.fence and kernel.ticket after the first" in text for text in found)
 
 
@@ -141,7 +144,7 @@ def test_a_ticket_of_too_few_ctas_is_reported(ctas: int) -> None:
     place, count = (ticket.map.data, ticket.indices), (AffineMap.constant_map(ctas), ())
     Rewriter.replace_op(ticket, kernel.TicketOp(ticket.counter, place, count))
     found = findings(module, case)
-    assert any("data race: `%" in text and "loop.load %acc_part[" in text for text in found)
+    assert any("data race: `kernel.move 4 %acc_part[" in text for text in found)
 
 
 def test_a_ticket_of_too_many_ctas_is_reported() -> None:
