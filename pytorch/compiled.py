@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -22,7 +21,15 @@ from deplodock.frontend.program import CapturedProgram, results_of
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.artifacts import Artifacts, new_name
 from deplodock.pytorch.options import BackendOptions
-from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner, distinct, laid_out, overlaps_of
+from deplodock.pytorch.runners import (
+    CpuRunner,
+    CudaRunner,
+    Runner,
+    laid_out,
+    lie_apart,
+    overlaps_of,
+    write_back,
+)
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_target, missing
@@ -40,7 +47,8 @@ def compiled_program(
     place = place_of(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
     source = captured.module.clone()
     try:
-        runner = make_runner(captured.module, captured.graph, place, options, new_name("program"))
+        name, writes = new_name("program"), len(captured.writes)
+        runner = make_runner(captured.module, captured.graph, place, options, name, writes)
     except Error:
         raise
     except DiagnosticException as error:
@@ -48,10 +56,10 @@ def compiled_program(
     signature = signature_of(captured, call)
     owner = function if isinstance(function, nn.Module) else None
     values = captured.originals[len(captured.originals) - len(signature.paths) :]
-    state = [
-        value if owner is None or path is None else StateSlot(owner, path)
-        for value, path in zip(values, signature.paths, strict=True)
+    entries = [
+        value if owner is None or path is None else path for value, path in zip(values, signature.paths, strict=True)
     ]
+    state = State(owner, entries)
     file = cache(partial(program_file, source, captured.module, signature, place.type))
     return CompiledProgram(signature, state, runner, file, learns=learns(owner))
 
@@ -90,10 +98,11 @@ def make_runner(
     device: torch.device,
     options: BackendOptions,
     name: str,
+    reused: int = 0,
 ) -> CudaRunner | CpuRunner:
     """Lower a program, captured from a graph, and load it where it is to run; see `deplodock.compile`.
 
-    `name` is the program's in what is written of it, see `Artifacts`.
+    `name` is the program's in what is written of it, see `Artifacts`, `reused` see `CudaRunner`.
     """
     target, schedule = options.target, options.schedule
     check_place(device)
@@ -106,7 +115,7 @@ def make_runner(
     loops = module.clone()
     step(module, context, Level.KERNEL, schedule=schedule)
     artifacts.finish(module)
-    return CudaRunner(module, results_of(graph)) if device.type == "cuda" else CpuRunner(module, loops)
+    return CudaRunner(module, results_of(graph), reused) if device.type == "cuda" else CpuRunner(module, loops)
 
 
 def device_of(values: Sequence[Any]) -> torch.device:
@@ -131,7 +140,7 @@ class CompiledProgram:
     def __init__(
         self,
         signature: CallSignature,
-        state: Sequence[StateSlot | torch.Tensor],
+        state: State,
         runner: Runner,
         file: Callable[[], ProgramFile],
         *,
@@ -180,11 +189,12 @@ class CompiledProgram:
             CompileError: the compiler of CUDA rejects the kernels.
         """
         held: dict[str, torch.Tensor] = {}
+        values = self._state.tensors() if weights else self._state.find()
         for name, (facts, path_in_module), own in zip(
-            state_names(self.signature), self.signature.state, self._state, strict=True
+            state_names(self.signature), self.signature.state, values, strict=True
         ):
-            if weights or path_in_module is None:
-                held[name] = own.value() if isinstance(own, StateSlot) else own
+            if own is not None and (weights or path_in_module is None):
+                held[name] = own
                 if self.signature.asks_layout and not is_whole(held[name]):
                     raise UnsupportedError(
                         f"the program asks for the strides of {facts.name}, which a file cannot hold"
@@ -194,31 +204,29 @@ class CompiledProgram:
     def run(self, call: Call, *, callers: int) -> Any:
         """`__call__`; a warning points so many frames up."""
         own = self.signature
-        inputs = [*own.tensors(call), *(one.value() if isinstance(one, StateSlot) else one for one in self._state)]
+        inputs = [*own.tensors(call), *self._state.tensors()]
         own.check(inputs)
         if not self._has_warned and torch.is_grad_enabled():
             self._warn_of_gradients(inputs, callers + 2)
         with torch.no_grad():
-            if own.writes and (conflict := self._conflict(inputs)):
+            if own.writes and not lie_apart(inputs, own.sizes) and (conflict := self._conflict(inputs)):
                 raise InvalidInputError(conflict)
-            device = self.runner.device
-            results = self.runner([value.to(device) for value in inputs])
-            results, asserted = results[: len(results) - len(own.checks)], results[len(results) - len(own.checks) :]
-            for message, holds in zip(own.checks, asserted, strict=True):
-                assert_holds(holds, message)
-            count = len(own.writes)
-            for number, value in zip(own.writes, results[:count], strict=True):
-                inputs[number].copy_(value)
-            home = inputs[0].device if inputs else device
-            given = iter(distinct([value.to(home) for value in results[count:]], inputs))
-            leaves = [
-                None if facts is None else laid_out(next(given), facts.shape, facts.strides, range(len(facts.shape)))
-                for facts in own.results
-            ]
-            return pytree.tree_unflatten(leaves, own.result_form)
+            with self.runner.turn:
+                results = self.runner(inputs)
+                given = results[len(own.writes) : len(results) - len(own.checks)]
+                for message, holds in zip(own.checks, results[len(results) - len(own.checks) :], strict=True):
+                    assert_holds(holds, message)
+                if own.writes:
+                    write_back([inputs[number] for number in own.writes], results[: len(own.writes)])
+            if inputs and inputs[0].device != self.runner.device:
+                given = [value.to(inputs[0].device) for value in given]
+            pairs = zip(filter(None, own.results), given, strict=True)
+            return own.given(
+                [laid_out(value, facts.shape, facts.strides, range(len(facts.shape))) for facts, value in pairs]
+            )
 
     def _warn_of_gradients(self, inputs: Sequence[torch.Tensor], callers: int) -> None:
-        own = len(inputs) if self._learns else len(inputs) - len(self._state)
+        own = len(inputs) if self._learns else len(inputs) - len(self.signature.paths)
         wanted = self.signature.inputs[:own]
         names = [facts.name for facts, value in zip(wanted, inputs, strict=False) if value.requires_grad]
         if names:
@@ -240,27 +248,55 @@ class CompiledProgram:
         return ""
 
 
-class StateSlot:
-    """A parameter or buffer of a module by its path: the tensor that is there now."""
+class State:
+    """What a program reads beside its arguments: parameters and buffers of a module by path, or tensors.
 
-    def __init__(self, owner: nn.Module, path: str) -> None:
-        self._owner, self._path = owner, path
-        *self._modules, self._name = path.split(".")
+    Those of a module are the tensors that are there when they are asked for.
+    """
 
-    def value(self) -> torch.Tensor:
-        """Raises InvalidInputError if nothing is there any more."""
-        value = self.find()
-        if value is None:
-            raise InvalidInputError(f"the module has no {self._path} any more: compile it again")
-        return value
+    def __init__(self, owner: nn.Module | None, entries: Sequence[str | torch.Tensor]) -> None:
+        self._owner, self._entries = owner, entries
+        # The modules on the way to them, each after the one that holds it.
+        numbers: dict[tuple[str, ...], int] = {(): 0}
+        self._steps: list[tuple[int, str]] = []
+        self._slots: list[tuple[int, str, torch.Tensor | None]] = []
+        for entry in entries:
+            if isinstance(entry, torch.Tensor):
+                self._slots.append((0, "", entry))
+                continue
+            *modules, name = entry.split(".")
+            for depth, step in enumerate(modules):
+                path = (*modules[: depth + 1],)
+                if path not in numbers:
+                    numbers[path] = len(numbers)
+                    self._steps.append((numbers[path[:-1]], step))
+            self._slots.append((numbers[(*modules,)], name, None))
 
-    def find(self) -> torch.Tensor | None:
-        """The tensor, None if there is none."""
-        module: nn.Module | None = self._owner
-        for name in self._modules:
-            module = None if module is None else module._modules.get(name)
-        tables = () if module is None else (module._parameters, module._buffers)
-        return next((value for table in tables if (value := table.get(self._name)) is not None), None)
+    def find(self) -> list[torch.Tensor | None]:
+        """The tensors, None for one that the module has no more."""
+        modules = [self._owner]
+        for number, step in self._steps:
+            holder = modules[number]
+            modules.append(None if holder is None else holder._modules.get(step))
+        tables = [({}, {}) if module is None else (module._parameters, module._buffers) for module in modules]
+        found: list[torch.Tensor | None] = []
+        for number, name, value in self._slots:
+            if value is None:
+                parameters, buffers = tables[number]
+                value = parameters.get(name)
+                if value is None:
+                    value = buffers.get(name)
+            found.append(value)
+        return found
+
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors. Raises InvalidInputError if the module has one no more."""
+        found: list[torch.Tensor] = []
+        for number, value in enumerate(self.find()):
+            if value is None:
+                raise InvalidInputError(f"the module has no {self._entries[number]} any more: compile it again")
+            found.append(value)
+        return found
 
 
 def assert_holds(holds: torch.Tensor, message: str) -> None:

@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import ParseError
 
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level
-from deplodock.pytorch.compiled import CompiledProgram, StateSlot, learns, place_of
+from deplodock.pytorch.compiled import CompiledProgram, State, learns, place_of
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
 from deplodock.pytorch.saved import ProgramFile, read_file, state_names
 
@@ -57,7 +57,7 @@ def loaded(
 def _runner(path: str, file: ProgramFile, place: torch.device) -> Runner:
     try:
         if place.type == "cuda":
-            return CudaRunner(file.planned, file.signature.outputs)
+            return CudaRunner(file.planned, file.signature.outputs, len(file.signature.writes))
         return CpuRunner(file.module(Level.KERNEL), file.module(Level.LOOP))
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None
@@ -67,24 +67,25 @@ def _runner(path: str, file: ProgramFile, place: torch.device) -> Runner:
 
 def _state(
     path: str, file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device
-) -> list[StateSlot | torch.Tensor]:
-    """The tensors of the program that no call gives."""
-    state: list[StateSlot | torch.Tensor] = []
-    missing: list[str] = []
-    for name, (facts, path_in_module) in zip(state_names(file.signature), file.signature.state, strict=True):
-        found = _given(weights, path_in_module)
-        if found is None and (weights is None or path_in_module is None):
-            found = file.tensors[name].to(place) if name in file.tensors else None
-        if found is None:
+) -> State:
+    """What the program reads that no call gives."""
+    owner = weights if isinstance(weights, nn.Module) else None
+    names = state_names(file.signature)
+    entries = [
+        own if owner is not None and own is not None else _given(file, weights, place, name, own)
+        for name, own in zip(names, file.signature.paths, strict=True)
+    ]
+    state = State(owner, [entry for entry in entries if entry is not None])
+    values, missing = iter(state.find()), list[str]()
+    for name, (facts, _), entry in zip(names, file.signature.state, entries, strict=True):
+        value = None if entry is None else next(values)
+        if value is None:
             missing.append(name)
-            continue
-        value = found.value() if isinstance(found, StateSlot) else found
-        if (value.shape, value.dtype) != (facts.shape, facts.dtype):
+        elif (value.shape, value.dtype) != (facts.shape, facts.dtype):
             raise InvalidInputError(
                 f"{path} needs {name} as {facts.dtype} of shape {facts.shape}, "
                 f"got {value.dtype} of shape {tuple(value.shape)}"
             )
-        state.append(found)
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         lack = "holds no weights: give a module, or a mapping," if weights is None else "needs weights"
@@ -92,11 +93,14 @@ def _state(
     return state
 
 
-def _given(weights: nn.Module | Mapping[str, torch.Tensor] | None, path: str | None) -> StateSlot | torch.Tensor | None:
-    """What is given under a path, None if nothing is."""
-    if weights is None or path is None:
-        return None
-    if not isinstance(weights, nn.Module):
+def _given(
+    file: ProgramFile,
+    weights: nn.Module | Mapping[str, torch.Tensor] | None,
+    place: torch.device,
+    name: str,
+    path: str | None,
+) -> torch.Tensor | None:
+    """A tensor from a mapping, by its path in a module, or from the file, by its name there; None if neither has it."""
+    if path is not None and isinstance(weights, Mapping):
         return weights.get(path)
-    slot = StateSlot(weights, path)
-    return None if slot.find() is None else slot
+    return file.tensors[name].to(place) if name in file.tensors else None

@@ -29,7 +29,7 @@ from deplodock.frontend.retrace import decomposed
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import assert_holds, device_of, make_runner
 from deplodock.pytorch.options import BackendOptions
-from deplodock.pytorch.runners import Runner, distinct, laid_out
+from deplodock.pytorch.runners import Runner, laid_out
 
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 _CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg, torch.ops.higher_order.with_effects)
@@ -129,8 +129,7 @@ class Part(nn.Module):
         count = len(self._layouts)
         for holds, message in zip(values[count:], self._checks, strict=True):
             assert_holds(holds, message)
-        made = distinct(values[:count], inputs)
-        results = [laid_out(value, *layout) for value, layout in zip(made, self._layouts, strict=True)]
+        results = [laid_out(value, *layout) for value, layout in zip(values[:count], self._layouts, strict=True)]
         return results[0] if self._is_single else results
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from itertools import takewhile
+from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
+from itertools import compress, takewhile
+from operator import add, attrgetter, le, or_
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -19,9 +22,17 @@ from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.pytorch.signature import TensorFacts
-from deplodock.runtime.device import Executable, new_stream
+from deplodock.runtime.device import Executable
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
+
+GPU = torch.device("cuda", 0)
+"""Where programs run that do not run on the CPU."""
+
+_ADDRESS = torch.Tensor.data_ptr
+_IS_CONTIGUOUS = torch.Tensor.is_contiguous
+_IS_NEGATED = torch.Tensor.is_neg
+_DEVICE, _DTYPE = attrgetter("device"), attrgetter("dtype")
 
 _LOG = logging.getLogger("deplodock")
 _WORK = 10_000
@@ -33,73 +44,93 @@ class Runner(Protocol):
 
     device: torch.device
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """New tensors, but for a result that is an input or a constant; a result that is None is left out."""
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """What keeps other calls away while it lasts, for whoever reads results that the next call overwrites."""
+        ...
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Tensors that share no memory with inputs or each other; a result that is None is left out."""
         ...
 
 
 class CudaRunner:
     """Launches the kernels on tensors of the GPU, in the order of PyTorch's current stream, and waits for nothing.
 
-    Tensors that are not contiguous or that start at no multiple of 16 bytes are copied first.
+    Tensors that are elsewhere, that are not contiguous or that start at no multiple of 16 bytes are copied first.
     """
 
     def __init__(
-        self, program: ModuleOp | PlannedProgram, results: Sequence[torch.Tensor] | Sequence[TensorFacts]
+        self,
+        program: ModuleOp | PlannedProgram,
+        results: Sequence[torch.Tensor] | Sequence[TensorFacts],
+        reused: int = 0,
     ) -> None:
-        """`results` say shapes and dtypes."""
-        self.device = torch.device("cuda", 0)
+        """`results` say shapes and dtypes; so many first ones, as `reused` says, lie in memory that calls reuse."""
+        self.device = GPU
         self.executable = Executable(program)
-        self._results = [(result.shape, result.dtype) for result in results]
-        # One thread at a time: what is bound is launched, and what is launched is known when the next stream waits.
-        self._launching = threading.Lock()
-        self._bound: tuple[dict[int, int], Any] = {}, ()
-        self._stream: Any = None
+        # One thread at a time: what is placed is launched, and what is launched is known when the next stream waits.
+        self.turn = threading.RLock()
+        self._stream: int | None = None
         self._last: torch.cuda.Stream | None = None
+        plan = self.executable.plan
+        # A buffer has the bytes of its result, whose dtype numpy may not have.
+        facts = {
+            number: (result.shape, result.dtype)
+            for number, result in zip(plan.outputs, results, strict=True)
+            if number not in plan.inputs
+        }
+        new = [number for number in facts if number in plan.outputs[reused:]]
+        kept = [number for number in facts if number not in new]
+        unseen = [
+            number
+            for number, buffer in enumerate(plan.buffers)
+            if buffer.offset is None and number not in facts and number not in plan.inputs
+        ]
+        self._new = [facts[number] for number in new]
+        self._kept = [self._empty(*facts[number]) for number in kept]
+        self._unseen = [self._empty((plan.buffers[number].bytes,), torch.uint8) for number in unseen]
+        self._fixed = [value.data_ptr() for value in (*self._kept, *self._unseen)]
+        self._launches = self.executable.bind([*plan.inputs, *new, *kept, *unseen])
+        places = {number: place for place, number in enumerate([*plan.inputs, *new, *kept])}
+        self._places = [places[number] for number in plan.outputs]
+        earlier = enumerate(plan.outputs)
+        self._copied = [n for n, number in earlier if number in plan.inputs or number in plan.outputs[:n]]
+
+    def _empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=self.device)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        plan = self.executable.plan
-        given = dict(zip(plan.inputs, map(aligned, inputs), strict=True))
-        # A buffer has the bytes of its result, whose dtype numpy may not have.
-        made = {
-            number: torch.empty(shape, dtype=dtype, device=self.device)
-            for number, (shape, dtype) in zip(plan.outputs, self._results, strict=True)
-            if number not in given
-        }
-        unused = {
-            number: torch.empty(buffer.bytes, dtype=torch.uint8, device=self.device)
-            for number, buffer in enumerate(plan.buffers)
-            if buffer.offset is None and number not in given and number not in made
-        }
-        memory = {**given, **made, **unused}
-        addresses = {number: value.data_ptr() for number, value in memory.items()}
-        with self._launching:
-            if addresses != self._bound[0]:
-                self._bound = addresses, self.executable.bind(addresses)
-            self._launch(self._bound[1])
-        own = dict(zip(plan.inputs, inputs, strict=True))
-        return [own[number] if number in own else made[number] for number in plan.outputs]
+        # What kernels read is kept until they are launched.
+        read, addresses = placed(inputs, self.device)
+        made = [self._empty(*facts) for facts in self._new]
+        with self.turn:
+            self._launches.place([*addresses, *map(_ADDRESS, made), *self._fixed])
+            self._launch()
+        values = [*read, *made, *self._kept]
+        results = [values[place] for place in self._places]
+        for number in self._copied:
+            results[number] = results[number].clone()
+        return results
 
-    def _launch(self, calls: Any) -> None:
-        """Launch on the current stream; pycuda takes over none but the null stream, so work for others waits for them.
+    def _launch(self) -> None:
+        """Launch on the current stream.
 
-        All runs share scratch memory, so a run on another stream than the last waits for that, too. A CUDA graph is
-        captured without that: whoever replays it on several streams at once orders them.
+        All runs share memory, so a run on another stream than the last waits for that. A CUDA graph is captured without
+        that: whoever replays it on several streams at once orders them.
         """
-        current = torch.cuda.current_stream(self.device)
-        if not torch.cuda.is_current_stream_capturing():
-            if self._last is not None and self._last != current:
+        stream = current_stream()
+        if stream != self._stream and not torch.cuda.is_current_stream_capturing():
+            current = torch.cuda.current_stream(self.device)
+            if self._last is not None:
                 current.wait_stream(self._last)
-            self._last = current
-        if current.cuda_stream == 0:
-            self.executable.launch(calls)
-            return
-        if self._stream is None:
-            self._stream = new_stream()
-        shared = torch.cuda.ExternalStream(self._stream.handle, self.device)
-        shared.wait_stream(current)
-        self.executable.launch(calls, self._stream)
-        current.wait_stream(shared)
+            self._stream, self._last = stream, current
+        self.executable.launch(self._launches, stream)
+
+
+def current_stream() -> int:
+    """The handle of PyTorch's current stream, without an object for it."""
+    return torch._C._cuda_getCurrentRawStream(GPU.index)
 
 
 class CpuRunner:
@@ -107,6 +138,7 @@ class CpuRunner:
 
     def __init__(self, module: ModuleOp, loops: ModuleOp) -> None:
         self.device = torch.device("cpu")
+        self.turn = nullcontext()
         steps = lane_steps(module)
         self.simulates = steps <= LANE_STEP_LIMIT
         self.module = module
@@ -121,13 +153,28 @@ class CpuRunner:
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Raises Error where the simulator finds a mistake, which is one of the compiler's."""
-        arrays = [to_array(value) for value in inputs]
+        arrays = [to_array(value.to(self.device)) for value in inputs]
         if not self.simulates:
-            return [to_tensor(array.copy()) for array in evaluate(self._loops, arrays)]
+            return distinct([to_tensor(array.copy()) for array in evaluate(self._loops, arrays)], inputs)
         simulation = simulate(self.module, arrays)
         if simulation.findings:
             raise Error(f"the simulator finds a mistake in a compiled kernel: {simulation.findings[0]}")
-        return [to_tensor(array) for array in simulation.outputs]
+        return distinct([to_tensor(array) for array in simulation.outputs], inputs)
+
+
+def placed(inputs: Sequence[torch.Tensor], device: torch.device) -> tuple[Sequence[torch.Tensor], list[int]]:
+    """The inputs as kernels read them, with their addresses.
+
+    They are themselves, or copies of those that are on another device, or as `aligned` makes them.
+    """
+    if [*map(_DEVICE, inputs)].count(device) != len(inputs):
+        inputs = [value.to(device) for value in inputs]
+    addresses = [*map(_ADDRESS, inputs)]
+    is_ready = all(map(_IS_CONTIGUOUS, inputs)) and not any(map(_IS_NEGATED, inputs))
+    if is_ready and not reduce(or_, addresses, 0) % ACCESS_BYTES:
+        return inputs, addresses
+    inputs = [*map(aligned, inputs)]
+    return inputs, [*map(_ADDRESS, inputs)]
 
 
 def aligned(value: torch.Tensor) -> torch.Tensor:
@@ -136,9 +183,28 @@ def aligned(value: torch.Tensor) -> torch.Tensor:
     return value.clone() if value.data_ptr() % ACCESS_BYTES else value
 
 
+def lie_apart(inputs: Sequence[torch.Tensor], sizes: Sequence[int]) -> bool:
+    """Whether tensors of so many bytes are all contiguous, and none shares memory with another."""
+    if not all(map(_IS_CONTIGUOUS, inputs)):
+        return False
+    addresses = [*map(_ADDRESS, inputs)]
+    starts, ends = sorted(addresses), sorted(map(add, addresses, sizes))
+    # Each ends before the next starts.
+    return all(map(le, ends, starts[1:]))
+
+
+def write_back(inputs: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+    """Copy new values, from memory of their own, into inputs: those of each dtype at once."""
+    dtypes = [*map(_DTYPE, inputs)]
+    for dtype in {*dtypes}:
+        chosen = [*map(dtype.__eq__, dtypes)]
+        targets, sources = [*compress(inputs, chosen)], [*compress(values, chosen)]
+        torch._foreach_copy_(targets, sources)  # pyright: ignore[reportPrivateImportUsage]
+
+
 def distinct(results: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results of a runner, copied where one is the memory of an input or of an earlier result."""
-    known = {value.data_ptr() for value in inputs}
+    """Results, copied where one is the memory of an input or of an earlier result."""
+    known = set(map(_ADDRESS, inputs))
     made: list[torch.Tensor] = []
     for result in results:
         made.append(result.clone() if result.data_ptr() in known else result)

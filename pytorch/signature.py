@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import torch
@@ -13,6 +16,11 @@ from torch.utils import _pytree as pytree
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.capture import Call
 from deplodock.frontend.program import CapturedGraph, layout_error, output_values
+
+_TENSORS = {torch.Tensor, torch.nn.Parameter}
+"""Types of arguments that are no nest to PyTorch's pytrees, whatever is registered there."""
+
+_SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 
 Value: TypeAlias = tuple[str, str]
 """An argument that is no tensor: its type and its text, which tells 0.0 from -0.0, and NaN from all but itself."""
@@ -67,8 +75,16 @@ class CallSignature:
         """The inputs that no call gives, with their paths."""
         return list(zip(self.inputs[len(self.inputs) - len(self.paths) :], self.paths, strict=True))
 
-    def tensors(self, call: Call) -> list[torch.Tensor]:
+    def tensors(self, call: Call) -> Sequence[torch.Tensor]:
         """The tensors in the arguments of a call. Raises InvalidInputError where these have another form or value."""
+        args, kwargs = call
+        if (
+            self._is_flat
+            and not kwargs
+            and len(args) == len(self.values)
+            and all(type(arg) in _TENSORS for arg in args)
+        ):
+            return args
         leaves, form = pytree.tree_flatten(sorted_call(call))
         if form != self.form:
             raise InvalidInputError(f"the program was compiled for {_nest(self.form)}, got {_nest(form)}")
@@ -83,19 +99,59 @@ class CallSignature:
 
     def check(self, inputs: Sequence[torch.Tensor]) -> None:
         """Raise InvalidInputError where an input is not what the program was compiled for."""
+        if [*map(_SHAPE, inputs)] != self._shapes or [*map(_DTYPE, inputs)] != self._dtypes:
+            self._refuse(inputs)
+        if self.asks_layout:
+            self._check_layout(inputs)
+        if error := layout_error({number: self.inputs[number].name for number in self.whole}, inputs):
+            raise InvalidInputError(error)
+
+    def given(self, results: Sequence[torch.Tensor]) -> Any:
+        """What a call gives, with these tensors for the results that are not None."""
+        if self._gives_one:
+            return results[0]
+        tensors = iter(results)
+        return pytree.tree_unflatten([None if own is None else next(tensors) for own in self.results], self.result_form)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The bytes of each input."""
+        return [prod(own.shape) * own.dtype.itemsize for own in self.inputs]
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        """Whether the arguments are tensors alone, without keywords and nests."""
+        flat = pytree.tree_structure(((0,) * len(self.values), {}))
+        return self.form == flat and not any(self.values)
+
+    @cached_property
+    def _gives_one(self) -> bool:
+        """Whether the result is a tensor."""
+        return self.result_form.is_leaf() and self.results[0] is not None
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [own.shape for own in self.inputs]
+
+    @cached_property
+    def _dtypes(self) -> list[torch.dtype]:
+        return [own.dtype for own in self.inputs]
+
+    def _refuse(self, inputs: Sequence[torch.Tensor]) -> None:
         for own, value in zip(self.inputs, inputs, strict=True):
             if value.shape != own.shape or value.dtype != own.dtype:
                 raise InvalidInputError(
                     f"{own.name} must be {own.dtype} of shape {own.shape}, "
                     f"got {value.dtype} of shape {tuple(value.shape)}: compile again for it"
                 )
-            if self.asks_layout and (value.stride(), value.storage_offset()) != (own.strides, own.offset):
+
+    def _check_layout(self, inputs: Sequence[torch.Tensor]) -> None:
+        for own, value in zip(self.inputs, inputs, strict=True):
+            if (value.stride(), value.storage_offset()) != (own.strides, own.offset):
                 raise InvalidInputError(
                     f"{own.name} must have strides {own.strides} and offset {own.offset}, for which the program asks, "
                     f"got {value.stride()} and {value.storage_offset()}: compile again for it"
                 )
-        if error := layout_error({number: self.inputs[number].name for number in self.whole}, inputs):
-            raise InvalidInputError(error)
 
 
 def signature_of(captured: CapturedGraph, call: Call) -> CallSignature:

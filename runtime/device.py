@@ -1,4 +1,4 @@
-"""Runs programs at kernel level on a GPU through pycuda, on the primary context that PyTorch uses, too."""
+"""Runs programs at kernel level on a GPU, on the primary context that PyTorch uses, too."""
 
 from __future__ import annotations
 
@@ -6,30 +6,23 @@ import atexit
 import importlib
 import importlib.util
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from ctypes import c_void_p
 from functools import cache
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.machine.targets import (
-    POINTER_BYTES,
-    TENSOR_MAP_ALIGNMENT,
-    TENSOR_MAP_BYTES,
-    capability,
-    card_named,
-    nvcc_arch,
-    target,
-)
+from deplodock.analysis.machine.targets import card_named, nvcc_arch
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
-from deplodock.runtime import tensor_maps
 from deplodock.runtime.cubins import Cubin, cubins
+from deplodock.runtime.driver import DriverError, KernelModule
+from deplodock.runtime.launches import Launches, refused
 from deplodock.runtime.nvcc import LIMIT, CompiledKernel
-from deplodock.runtime.plan import Argument, BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
+from deplodock.runtime.plan import BufferPlan, ProgramPlan
 from deplodock.runtime.planned import PlannedProgram, planned_program
 
 POISON = 0xFF
@@ -48,15 +41,6 @@ def missing() -> str | None:
         return f"the CUDA driver does not start: {error}"
 
 
-@dataclass(frozen=True)
-class _Bound:
-    """A launch with the values of its arguments: the addresses of buffers, and the bytes of tensor maps of them."""
-
-    function: Any
-    launch: LaunchPlan
-    values: tuple[int | bytes, ...]
-
-
 class Executable:
     """A program, compiled in at most `limit` seconds, if it comes without machine code, and loaded.
 
@@ -72,7 +56,6 @@ class Executable:
         self.program = planned_program(program) if isinstance(program, ModuleOp) else program
         self.plan, arch = self.program.plan, self.program.arch
         _check_arch(arch, self._driver)
-        self._parameters_start = tensor_maps.parameters_start(capability(target(arch)))
         if self.program.cubin is None:
             (self.cubin,) = cubins([self.program.text], nvcc_arch(arch), limit=limit)
         else:
@@ -83,34 +66,17 @@ class Executable:
             if counters := self.plan.counters:
                 self._driver.memset_d8(int(self._scratch) + self.plan.scratch - counters, 0, counters)
 
-    def bind(self, addresses: Mapping[int, int]) -> list[_Bound]:
-        """The launches on the buffers at these addresses, by number; those in scratch memory have theirs.
+    def bind(self, numbers: Sequence[int]) -> Launches:
+        """The launches on buffers of these numbers, which are all that are not in scratch memory.
 
-        The addresses are multiples of 16 bytes.
+        `Launches.place` is to be told their addresses in that order.
         """
-        for number, address in addresses.items():
-            if address % 16:
-                raise InvalidInputError(f"buffer {number} starts at {address:#x}, which is no multiple of 16 bytes")
-        scratch = int(self._scratch)
-        offsets = {n: buffer.offset for n, buffer in enumerate(self.plan.buffers) if buffer.offset is not None}
-        placed = {**{n: scratch + offset for n, offset in offsets.items()}, **addresses}
-        return [
-            _Bound(self._functions[launch.kernel], launch, tuple(_value(a, placed) for a in launch.arguments))
-            for launch in self.plan.launches
-        ]
+        return Launches(self.plan, self._functions, int(self._scratch), numbers)
 
-    def launch(self, bound: Sequence[_Bound], stream: Any = None) -> None:
-        """Start bound launches in order on a pycuda stream, by default the null stream; does not wait for them.
-
-        Raises DeviceError if the driver refuses one.
-        """
+    def launch(self, launches: Launches, stream: int = 0, only: Sequence[int] | None = None) -> None:
+        """Start launches on a stream, by its handle; see `Launches.start`. The null stream is 0."""
         with _current():
-            for call in bound:
-                grid, block = (call.launch.blocks, 1, 1), (call.launch.threads, 1, 1)
-                try:
-                    call.function.prepared_async_call(grid, block, stream, *call.values, shared_size=call.launch.shared)
-                except self._driver.Error as error:
-                    raise _refused(call.launch, error) from None
+            launches.start(stream, only)
 
     def poison(self) -> None:
         """Fill scratch memory, so that what is read unwritten shows; counters stay zero."""
@@ -140,13 +106,15 @@ class Executable:
             _check_input(number, self.plan.buffers[number], values)
             if values.size:
                 self._driver.memcpy_htod(memory[number], np.ascontiguousarray(values))
-        for call in self.bind({number: int(address) for number, address in memory.items()}):
-            self.launch([call])
+        launches = self.bind([*memory])
+        launches.place([*map(int, memory.values())])
+        for number, launch in enumerate(self.plan.launches):
+            self.launch(launches, only=[number])
             try:
                 self._driver.Context.synchronize()
             except self._driver.Error as error:
                 raise DeviceError(
-                    f"the GPU reports a fault in @{call.launch.kernel}: {error}; `run --device sim` says where"
+                    f"the GPU reports a fault in @{launch.kernel}: {error}; `run --device sim` says where"
                 ) from None
         return [self._fetch(self.plan.buffers[number], memory[number]) for number in self.plan.outputs]
 
@@ -156,50 +124,19 @@ class Executable:
             self._driver.memcpy_dtoh(values, address)
         return values
 
-    def _load(self) -> dict[str, Any]:
-        """The functions by name, prepared for their arguments and with the dynamic shared memory that they ask for."""
-        module = self._driver.module_from_buffer(self.cubin.kernel.cubin)
-        attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        functions: dict[str, Any] = {}
+    def _load(self) -> dict[str, c_void_p]:
+        """The functions by name, with the dynamic shared memory that they ask for."""
+        try:
+            module = self._module = KernelModule(self.cubin.kernel.cubin)
+        except DriverError as error:
+            raise DeviceError(f"the GPU does not take the machine code: {error}") from None
+        functions: dict[str, c_void_p] = {}
         for launch in self.plan.launches:
-            function = module.get_function(launch.kernel)
-            if launch.shared:
-                try:
-                    function.set_attribute(attribute, launch.shared)
-                except self._driver.Error as error:
-                    raise _refused(launch, error) from None
-            function.prepare(parameter_formats(launch.arguments, self._parameters_start))
-            functions[launch.kernel] = function
-        self._module = module
+            try:
+                functions[launch.kernel] = module.function(launch.kernel, launch.shared)
+            except DriverError as error:
+                raise refused(launch, error) from None
         return functions
-
-
-def parameter_formats(arguments: Sequence[Argument], start: int) -> list[str]:
-    """How the parameters of a kernel lie side by side, as the struct module writes it: pointers, and aligned maps.
-
-    Args:
-        arguments: what the kernel gets.
-        start: the address of the first parameter.
-    """
-    formats: list[str] = []
-    size = 0
-    for argument in arguments:
-        if isinstance(argument, TensorMapPlan):
-            if gap := -(start + size) % TENSOR_MAP_ALIGNMENT:
-                formats.append(f"{gap}x")
-            size += gap + TENSOR_MAP_BYTES
-            formats.append(f"{TENSOR_MAP_BYTES}s")
-        else:
-            size += POINTER_BYTES
-            formats.append("P")
-    return formats
-
-
-def _value(argument: Argument, addresses: Mapping[int, int]) -> int | bytes:
-    """What a kernel gets for an argument where buffers lie at these addresses."""
-    if isinstance(argument, TensorMapPlan):
-        return tensor_maps.encode(argument, addresses[argument.buffer])
-    return addresses[argument]
 
 
 def device_name() -> str:
@@ -212,12 +149,6 @@ def device_target() -> str:
     driver = _driver()
     major, minor = driver.Device(0).compute_capability()
     return card_named(driver.Device(0).name(), f"sm_{major}{minor}")
-
-
-def new_stream() -> Any:
-    """A pycuda stream, whose `handle` PyTorch can take over as an ExternalStream; pycuda takes over none."""
-    with _current() as driver:
-        return driver.Stream()
 
 
 @cache
@@ -256,13 +187,6 @@ def _primary_context() -> Any:
 def _stay_current() -> None:
     _primary_context().push()
     atexit.register(_driver().Context.pop)
-
-
-def _refused(launch: LaunchPlan, error: Exception) -> DeviceError:
-    return DeviceError(
-        f"the GPU cannot start @{launch.kernel} with {launch.blocks} blocks of {launch.threads} threads and "
-        f"{launch.shared} bytes of dynamic shared memory: {error}"
-    )
 
 
 def _check_arch(arch: str, driver: Any) -> None:

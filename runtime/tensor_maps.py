@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from deplodock.analysis.machine.targets import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.errors import Error
+from deplodock.runtime.driver import library
 from deplodock.runtime.plan import TensorMapPlan
-
-_BANKS = {90: 0x210}
-_BANK = 0x380
-
-
-def parameters_start(capability: int) -> int:
-    """Where the parameters of kernels start in their bank of constant memory, whose address is aligned.
-
-    Source: EIATTR_PARAM_CBANK of cubins that nvcc 13.0 makes for sm_90, sm_100, sm_103 and sm_120.
-    """
-    return _BANKS.get(capability, _BANK)
-
 
 _TYPES = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 """CUtensorMapDataType by element type."""
@@ -38,31 +26,47 @@ _L2_PROMOTION_128 = 2
 Encoder = Callable[..., int]
 
 
-def encode(map: TensorMapPlan, address: int, encoder: Encoder | None = None) -> bytes:
-    """The bytes of a tensor map of the buffer at an address; `encoder` stands for the driver's function.
+class TensorMap:
+    """A tensor map in memory of its own, aligned, which kernels are given by value."""
 
-    Raises Error where the driver refuses the map.
-    """
-    memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
-    start = -ctypes.addressof(memory) % TENSOR_MAP_ALIGNMENT
-    shape, strides, box = dimensions(map)
-    result = (encoder or _driver_encoder())(
-        ctypes.c_void_p(ctypes.addressof(memory) + start),
-        _TYPES[map.dtype.name],
-        len(shape),
-        ctypes.c_void_p(address),
-        _array(ctypes.c_uint64, shape),
-        _array(ctypes.c_uint64, strides),
-        _array(ctypes.c_uint32, box),
-        _array(ctypes.c_uint32, [1] * len(shape)),
-        0,
-        _SWIZZLES[map.swizzle],
-        _L2_PROMOTION_128,
-        0,
-    )
-    if result:
-        raise Error(f"cuTensorMapEncodeTiled refuses {map} at {address:#x} with error {result}")
-    return memory.raw[start : start + TENSOR_MAP_BYTES]
+    def __init__(self, map: TensorMapPlan, encoder: Encoder | None = None) -> None:
+        """`encoder` stands for the driver's function."""
+        self.plan = map
+        self._memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
+        start = ctypes.addressof(self._memory)
+        self.pointer = start + -start % TENSOR_MAP_ALIGNMENT
+        """Where it lies."""
+        self._encoder = encoder or library().cuTensorMapEncodeTiled
+        self._address = ctypes.c_void_p()
+        shape, strides, box = dimensions(map)
+        self._arguments = (
+            ctypes.c_void_p(self.pointer),
+            _TYPES[map.dtype.name],
+            len(shape),
+            self._address,
+            _array(ctypes.c_uint64, shape),
+            _array(ctypes.c_uint64, strides),
+            _array(ctypes.c_uint32, box),
+            _array(ctypes.c_uint32, [1] * len(shape)),
+            0,
+            _SWIZZLES[map.swizzle],
+            _L2_PROMOTION_128,
+            0,
+        )
+
+    @property
+    def bytes(self) -> bytes:
+        """What kernels are given."""
+        return ctypes.string_at(self.pointer, TENSOR_MAP_BYTES)
+
+    def place(self, address: int) -> None:
+        """Make it one of the buffer at an address. Raises Error where the driver refuses it."""
+        if self._address.value == address:
+            return
+        self._address.value = address
+        if result := self._encoder(*self._arguments):
+            self._address.value = None
+            raise Error(f"cuTensorMapEncodeTiled refuses {self.plan} at {address:#x} with error {result}")
 
 
 def dimensions(map: TensorMapPlan) -> tuple[list[int], list[int], list[int]]:
@@ -87,8 +91,3 @@ def swizzle_name(map: TensorMapPlan) -> str:
 
 def _array(type: Any, values: Sequence[int]) -> Any:
     return (type * max(1, len(values)))(*values)
-
-
-@cache
-def _driver_encoder() -> Encoder:
-    return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled

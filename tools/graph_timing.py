@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -37,23 +36,27 @@ def rotation(size: int) -> int:
 
 
 class OwnRuns:
-    """Our program on every set of inputs, launched on a pycuda stream, and what it writes."""
+    """Our program on every set of inputs, launched on a stream, and what it writes."""
 
-    def __init__(self, executable: Executable, sets: Sequence[Sequence[torch.Tensor]], stream: Any) -> None:
+    def __init__(
+        self, executable: Executable, sets: Sequence[Sequence[torch.Tensor]], stream: torch.cuda.Stream
+    ) -> None:
         self._executable = executable
-        self._stream = stream
+        self._stream = stream.cuda_stream
         self._buffers = [_own_buffers(executable, values) for values in sets]
-        self._bound = [executable.bind({n: value.data_ptr() for n, value in each.items()}) for each in self._buffers]
+        self._launches = [executable.bind([*each]) for each in self._buffers]
+        for launches, each in zip(self._launches, self._buffers, strict=True):
+            launches.place([value.data_ptr() for value in each.values()])
 
     def run(self) -> None:
         """Launch a run on every set."""
-        for calls in self._bound:
-            self._executable.launch(calls, self._stream)
+        for launches in self._launches:
+            self._executable.launch(launches, self._stream)
 
     def step(self, number: int) -> None:
         """Start one launch of the program on every set."""
-        for calls in self._bound:
-            self._executable.launch(calls[number : number + 1], self._stream)
+        for launches in self._launches:
+            self._executable.launch(launches, self._stream, [number])
 
     def poison(self) -> None:
         """Fill what the runs write."""

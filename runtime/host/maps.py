@@ -6,8 +6,8 @@ import ctypes
 import struct
 from typing import Any
 
-from deplodock.runtime import tensor_maps
 from deplodock.runtime.plan import TensorMapPlan
+from deplodock.runtime.tensor_maps import TensorMap
 
 _BYTES = {3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
 """The bytes of an element by CUtensorMapDataType."""
@@ -22,7 +22,9 @@ _INVALID_VALUE = 1
 
 def encode(map: TensorMapPlan) -> bytes:
     """The bytes of a tensor map; its buffer goes by its number. Raises Error where the driver would refuse it."""
-    return tensor_maps.encode(map, _UNIT * (map.buffer + 1), _encoder)
+    made = TensorMap(map, _encoder)
+    made.place(_UNIT * (map.buffer + 1))
+    return made.bytes
 
 
 def _encoder(

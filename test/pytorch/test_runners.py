@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,26 +32,28 @@ class Stream:
 
 
 @dataclass
+class Launches:
+    """Notes where buffers lie."""
+
+    numbers: Sequence[int]
+    placed: list[dict[int, int]] = field(default_factory=list[dict[int, int]])
+
+    def place(self, addresses: Sequence[int]) -> None:
+        self.placed.append(dict(zip(self.numbers, addresses, strict=True)))
+
+
+@dataclass
 class Executable:
     """A program of two inputs, of which it gives the second, an output of its own, and a buffer that nobody sees."""
 
     module: object
     plan: ProgramPlan = PLAN
-    bound: list[dict[int, int]] = field(default_factory=list[dict[int, int]])
 
-    def bind(self, addresses: Mapping[int, int]) -> str:
-        self.bound.append(dict(addresses))
-        return "calls"
+    def bind(self, numbers: Sequence[int]) -> Launches:
+        return Launches(numbers)
 
-    def launch(self, calls: str, stream: Stream | None = None) -> None:
-        LOG.append(f"{calls} on {'the null stream' if stream is None else stream.name}")
-
-
-class Own:
-    """The stream of pycuda."""
-
-    handle = 7
-    name = "pycuda's"
+    def launch(self, launches: Launches, stream: int) -> None:
+        LOG.append(f"launch on {stream}")
 
 
 @pytest.fixture
@@ -60,45 +62,52 @@ def current(monkeypatch: pytest.MonkeyPatch) -> list[Stream]:
     held = [Stream("null")]
     LOG.clear()
     monkeypatch.setattr(runners, "Executable", Executable)
-    monkeypatch.setattr(runners, "new_stream", Own)
+    monkeypatch.setattr(runners, "GPU", torch.device("cpu"))
+    monkeypatch.setattr(runners, "current_stream", lambda: held[0].cuda_stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: held[0])
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: held[0].name == "captured")
-    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle, device: Stream("shared", handle))
     return held
 
 
-def runner() -> Any:
-    made = runners.CudaRunner(None, [torch.ones(2), torch.ones(3)])  # pyright: ignore[reportArgumentType]
-    made.device = torch.device("cpu")
-    return made
+def runner(reused: int = 0) -> Any:
+    return runners.CudaRunner(None, [torch.ones(2), torch.ones(3)], reused)  # pyright: ignore[reportArgumentType]
 
 
 def test_tensors_are_bound_where_they_are(current: list[Stream]) -> None:
     run, x, y = runner(), torch.ones(2), torch.ones(3)
     first, second = run([x, y])
-    assert second is y
-    (addresses,) = run.executable.bound
+    assert torch.equal(second, y)
+    assert second is not y
+    (addresses,) = run._launches.placed
     assert addresses[0] == x.data_ptr()
     assert addresses[1] == y.data_ptr()
     assert addresses[2] == first.data_ptr()
     assert len(set(addresses.values())) == 4
     shifted = torch.ones(4)[1:3]
     run([shifted, y])
-    assert run.executable.bound[1][0] not in (0, shifted.data_ptr())
-    assert LOG == ["calls on the null stream"] * 2
+    assert run._launches.placed[1][0] not in (0, shifted.data_ptr())
+    assert LOG == ["launch on 0"] * 2
+
+
+def test_reused_results_lie_where_they_lay(current: list[Stream]) -> None:
+    x, y = torch.ones(2), torch.ones(3)
+    for reused in (0, 1):
+        run = runner(reused)
+        first, again = run([x, y])[0], run([x, y])[0]
+        assert (first.data_ptr() == again.data_ptr()) is bool(reused)
 
 
 def test_one_thread_binds_and_launches_at_a_time(current: list[Stream], monkeypatch: pytest.MonkeyPatch) -> None:
-    """So none launches what another one has bound."""
+    """So none launches what another one has placed."""
     run, meeting, launched = runner(), threading.Barrier(2), list[object]()
 
-    def bind(addresses: Mapping[int, int]) -> int:
+    def place(addresses: Sequence[int]) -> None:
         with pytest.raises(threading.BrokenBarrierError):
             meeting.wait(timeout=0.05)
-        return addresses[0]
+        run.last = addresses[0]
 
-    monkeypatch.setattr(run.executable, "bind", bind)
-    monkeypatch.setattr(run.executable, "launch", launched.append)
+    monkeypatch.setattr(run._launches, "place", place)
+    monkeypatch.setattr(run.executable, "launch", lambda launches, stream: launched.append(run.last))
     inputs = [[torch.ones(2), torch.ones(3)] for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, inputs))
@@ -106,15 +115,16 @@ def test_one_thread_binds_and_launches_at_a_time(current: list[Stream], monkeypa
 
 
 def test_other_streams_are_ordered_by_events(current: list[Stream]) -> None:
+    """Kernels are launched on the current stream itself."""
     run, x, y = runner(), torch.ones(2), torch.ones(3)
     run([x, y])
-    for name, waits in [
-        ("first", ["first waits for null"]),
-        ("first", []),
-        ("captured", []),
-        ("second", ["second waits for first"]),
+    for name, handle, waits in [
+        ("first", 9, ["first waits for null"]),
+        ("first", 9, []),
+        ("captured", 10, []),
+        ("second", 11, ["second waits for first"]),
     ]:
         LOG.clear()
-        current[0] = Stream(name, 9)
+        current[0] = Stream(name, handle)
         run([x, y])
-        assert [*waits, f"shared waits for {name}", "calls on pycuda's", f"{name} waits for shared"] == LOG
+        assert [*waits, f"launch on {handle}"] == LOG

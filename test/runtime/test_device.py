@@ -274,10 +274,15 @@ def test_each_thread_has_the_context_while_it_needs_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(device, "_driver", lambda: driver)
     monkeypatch.setattr(device, "_primary_context", device._primary_context.__wrapped__)
     monkeypatch.setattr(device, "_stay_current", lambda: log.append("stay"))
-    device.new_stream()
+
+    def make_stream() -> None:
+        with device._current() as current:
+            current.Stream()
+
+    make_stream()
     assert log == ["stay", "stream"]
     log.clear()
-    thread = threading.Thread(target=device.new_stream)
+    thread = threading.Thread(target=make_stream)
     thread.start()
     thread.join()
     assert log == ["push", "stream", "pop"]

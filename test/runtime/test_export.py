@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from builds import build
 from host_samples import sample_of
 from kinds import KINDS, Kind
 from xdsl.dialects.builtin import ModuleOp
@@ -23,10 +23,11 @@ from xdsl.parser import Parser
 
 from deplodock.errors import CompileError, UnsupportedError
 from deplodock.passes.driver import new_context
-from deplodock.runtime import planned, tensor_maps
+from deplodock.runtime import planned
 from deplodock.runtime.export import export
 from deplodock.runtime.plan import ProgramPlan, TensorMapPlan, program_plan
 from deplodock.runtime.plan_text import read_plan
+from deplodock.runtime.tensor_maps import TensorMap
 
 SCRATCH, STREAM = 1 << 40, 7
 DYNAMIC_SHARED = 8
@@ -50,33 +51,12 @@ for path in sys.argv[2:]:
 """
 
 
-@pytest.fixture(scope="module")
-def toolkit(nvcc: Path) -> Path:
-    """The folder of nvcc's toolkit, which has cuda.h; there must be a C compiler, too."""
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler: put cc on PATH")
-    return nvcc.parent.parent
-
-
-@pytest.fixture(scope="module")
-def driver(toolkit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a libcuda that notes its calls."""
-    folder = tmp_path_factory.mktemp("driver")
-    build([Path(__file__).with_name("recording_driver.c")], folder / "libcuda.so.1", toolkit)
-    return folder
-
-
 @pytest.fixture
 def _without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     def check() -> None:
         raise CompileError("no nvcc found")
 
     monkeypatch.setattr(planned, "check_compiler", check)
-
-
-def build(sources: Sequence[Path], library: Path, toolkit: Path) -> None:
-    flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
-    subprocess.run(["cc", *flags, f"-I{toolkit}/include", *sources, "-o", library], check=True)
 
 
 @dataclass(frozen=True)
@@ -127,7 +107,7 @@ class Calls:
             return str(self._address(argument))
         given: list[Any] = []
         # What the runtime itself asks the driver for.
-        tensor_maps.encode(argument, self._address(argument.buffer), lambda *values: given.extend(values) or 0)
+        TensorMap(argument, lambda *values: given.extend(values) or 0).place(self._address(argument.buffer))
         _, type, rank, address, shape, strides, box, steps, *rest = given
         assert isinstance(address, ctypes.c_void_p)
         boxes = (number for pair in zip(box, steps, strict=True) for number in pair)

@@ -26,7 +26,7 @@ from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
-from deplodock.runtime.device import POISON, Executable, device_name, device_target, new_stream
+from deplodock.runtime.device import POISON, Executable, device_name, device_target
 from deplodock.tools.graph_timing import OwnRuns, rotation, time_graphs
 
 Launches = Callable[[Any, Sequence[torch.Tensor], torch.Tensor], Callable[[], None]]
@@ -99,7 +99,7 @@ def measure(case: HandWritten, tk: Any) -> tuple[str, bool]:
     size = sum(value.numel() * value.element_size() for value in (*program.inputs, out))
     sets = [[value.clone() for value in program.inputs] for _ in range(rotation(size))]
     arguments, outs = [program.arguments(values) for values in sets], [torch.empty_like(out) for _ in sets]
-    stream = new_stream()
+    stream = torch.cuda.Stream()
     ours = OwnRuns(Executable(program.module), sets, stream)
     theirs = [case.launches(tk, values, result) for values, result in zip(sets, outs, strict=True)]
 
@@ -114,7 +114,7 @@ def measure(case: HandWritten, tk: Any) -> tuple[str, bool]:
         "deplodock": ours.run,
     }
     with torch.no_grad():
-        timings = time_graphs(contestants, len(sets), torch.cuda.ExternalStream(stream.handle), prepare)
+        timings = time_graphs(contestants, len(sets), stream, prepare)
     eager, truth = out.cpu().numpy(), reference.cpu().numpy()
     verdicts = [compare(got, truth, eager, extent) for got in (ours.outputs(-1)[0], outs[-1].cpu().numpy())]
     wrong = "".join(f" {who} WRONG" for who, v in zip(("ours", "theirs"), verdicts, strict=True) if not v.passed)

@@ -19,7 +19,7 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.errors import Error
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.values import Array
-from deplodock.runtime.device import Executable, device_name, new_stream
+from deplodock.runtime.device import Executable, device_name
 from deplodock.tools.bench.report import AUTOTUNED, COMPILED, EAGER, OWN
 from deplodock.tools.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 
@@ -106,11 +106,10 @@ def bench(
     moved = sum(map(_bytes, [*read_inputs(program), *written]))
     sets = _sets(program, sum(map(_bytes, [*program.inputs, *written])))
     del results, written
-    stream = new_stream()
+    stream = torch.cuda.Stream()
     own = OwnRuns(executable, sets, stream)
     contestants = {**_peers(program, sets, autotune), OWN: own.run}
-    shared = torch.cuda.ExternalStream(stream.handle)
-    timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), shared, own.poison)]
+    timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), stream, own.poison)]
     for number in sorted({0, len(sets) - 1}):
         if wrong := check(own.outputs(number)):
             raise Error(f"the timed runs are wrong on set {number} of the inputs: {wrong}")

@@ -15,7 +15,7 @@ import torch
 from deplodock.analysis.machine.occupancy import Occupancy, occupancy
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.interpreters.values import Array
-from deplodock.runtime.device import Executable, new_stream
+from deplodock.runtime.device import Executable
 from deplodock.runtime.plan import LaunchPlan
 from deplodock.tools.graph_timing import OwnRuns, rotation, time_graphs
 
@@ -98,10 +98,9 @@ def _launch_times(executable: Executable, inputs: Sequence[Array]) -> list[float
     size = sum(buffer.bytes for buffer in plan.buffers if buffer.offset is None)
     given = [torch.frombuffer(bytearray(values.tobytes() or b"\0"), dtype=torch.uint8).cuda() for values in inputs]
     sets = [[value.clone() for value in given] for _ in range(rotation(size))]
-    stream = new_stream()
+    stream = torch.cuda.Stream()
     runs = OwnRuns(executable, sets, stream)
-    shared = torch.cuda.ExternalStream(stream.handle)
-    return [_launch_time(runs, number, len(sets), shared) for number in range(len(plan.launches))]
+    return [_launch_time(runs, number, len(sets), stream) for number in range(len(plan.launches))]
 
 
 def _launch_time(runs: OwnRuns, number: int, sets: int, stream: torch.cuda.Stream) -> float:

@@ -1,0 +1,73 @@
+"""CUDA's driver by ctypes, for what pycuda does not do: to start kernels on any stream, on arguments that stay."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from ctypes import c_char_p, c_int, c_uint, c_void_p
+from functools import cache
+from typing import Any, TypeAlias
+
+LaunchCall: TypeAlias = tuple[Any, ...]
+"""The arguments of cuLaunchKernel."""
+
+_DYNAMIC_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)."""
+
+
+class DriverError(Exception):
+    """A call of the driver that failed: its function, and what the driver says."""
+
+
+class KernelModule:
+    """Machine code, loaded into the current context as long as this object is kept.
+
+    Raises DriverError if the driver does not take it.
+    """
+
+    def __init__(self, image: bytes) -> None:
+        self._module = c_void_p()
+        call("cuModuleLoadData", ctypes.byref(self._module), image)
+        weakref.finalize(self, library().cuModuleUnload, self._module).atexit = False
+
+    def function(self, name: str, shared: int) -> c_void_p:
+        """A kernel by name, which may be started with so many bytes of dynamic shared memory. Raises DriverError."""
+        function = c_void_p()
+        call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+        if shared:
+            call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))
+        return function
+
+
+def launch_call(
+    function: c_void_p, blocks: int, threads: int, shared: int, stream: c_void_p, parameters: Sequence[int]
+) -> LaunchCall:
+    """What `starter` takes: each start reads the stream's handle, and the parameters at these addresses."""
+    values = (c_void_p * max(1, len(parameters)))(*parameters)
+    one = c_uint(1)
+    return function, c_uint(blocks), one, one, c_uint(threads), one, one, c_uint(shared), stream, values, None
+
+
+def starter() -> Callable[..., int]:
+    """cuLaunchKernel, which starts a kernel without waiting for it, and gives the number of an error, 0 for none."""
+    return library().cuLaunchKernel
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the driver. Raises DriverError where it fails."""
+    if result := getattr(library(), name)(*arguments):
+        raise DriverError(f"{name} fails: {error_text(result)}")
+
+
+def error_text(result: int) -> str:
+    """What the driver says of the number of an error."""
+    text = c_char_p()
+    library().cuGetErrorString(c_int(result), ctypes.byref(text))
+    return text.value.decode() if text.value else f"error {result}"
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The driver."""
+    return ctypes.CDLL("libcuda.so.1")

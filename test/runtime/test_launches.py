@@ -1,0 +1,94 @@
+"""What the driver is asked for when launches start: their arguments are made once, and follow the addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deplodock.errors import DeviceError, InvalidInputError
+from deplodock.runtime import driver as driver_module
+from deplodock.runtime.driver import DriverError, KernelModule
+from deplodock.runtime.launches import Launches
+from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
+
+F32 = np.dtype(np.float32)
+MAP = TensorMapPlan(1, (64,), F32, (16,))
+PLAN = ProgramPlan(
+    (BufferPlan((64,), F32), BufferPlan((64,), F32, 256), BufferPlan((64,), F32)),
+    (0,),
+    (2,),
+    (LaunchPlan("k_first", (0, 1), 3, 32, 0), LaunchPlan("k_second", (MAP, 0, 2), 5, 64, 4096)),
+    512,
+)
+IMAGE = b"image\nk_first pp\nk_second mpp\n\0"
+SCRATCH = 1 << 40
+MAPPED = f"7,1,{SCRATCH + 256},64,16,1,0,0,2,0"
+
+
+@pytest.fixture
+def calls(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The driver that notes its calls is the driver; gives the calls since the last time."""
+    library = ctypes.CDLL(str(driver / "libcuda.so.1"))
+    monkeypatch.setattr(driver_module, "library", lambda: library)
+    monkeypatch.setattr("deplodock.runtime.tensor_maps.library", lambda: library)
+    path = tmp_path / "calls"
+    monkeypatch.setenv("CALLS", str(path))
+
+    def read() -> list[str]:
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    return read
+
+
+def launches(module: KernelModule) -> Launches:
+    functions = {plan.kernel: module.function(plan.kernel, plan.shared) for plan in PLAN.launches}
+    return Launches(PLAN, functions, SCRATCH, [2, 0])
+
+
+def test_launches_follow_the_addresses_and_the_stream(calls: Callable[[], list[str]]) -> None:
+    module = KernelModule(IMAGE)
+    own = launches(module)
+    assert calls() == ["load image", "attribute k_second 8 4096"]
+    for stream, out, x in [(0, 32, 16), (7, 32, 48)]:
+        own.place([out, x])
+        own.start(stream)
+        assert calls() == [
+            f"launch k_first 3 32 0 {stream} {x} {SCRATCH + 256}",
+            f"launch k_second 5 64 4096 {stream} {MAPPED} {x} {out}",
+        ]
+    own.start(7, [1])
+    assert calls() == [f"launch k_second 5 64 4096 7 {MAPPED} 48 32"]
+    del own, module
+    assert calls() == ["unload"]
+
+
+def test_two_sets_of_launches_are_apart(calls: Callable[[], list[str]]) -> None:
+    module = KernelModule(IMAGE)
+    first, second = launches(module), launches(module)
+    first.place([16, 32])
+    second.place([48, 64])
+    calls()
+    first.start(0, [0])
+    second.start(0, [0])
+    assert calls() == [f"launch k_first 3 32 0 0 {x} {SCRATCH + 256}" for x in (32, 64)]
+
+
+def test_what_the_driver_refuses_is_an_error(calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DriverError, match="cuModuleLoadData fails: no kernel image"):
+        KernelModule(b"wrong\n\0")
+    module = KernelModule(IMAGE)
+    with pytest.raises(DriverError, match="cuModuleGetFunction fails: another error"):
+        module.function("k_third", 0)
+    own = launches(module)
+    with pytest.raises(InvalidInputError, match="buffer 0 starts at 0x28, which is no multiple of 16 bytes"):
+        own.place([16, 40])
+    own.place([16, 32])
+    monkeypatch.setattr(driver_module, "starter", lambda: lambda *_: 1)
+    with pytest.raises(DeviceError, match=r"cannot start @k_first with 3 blocks of 32 threads .* another error"):
+        own.start(0)
