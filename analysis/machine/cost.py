@@ -3,8 +3,9 @@
 The rates come from the facts of the module's target (`analysis/machine/targets.py`). There are two models:
 
 * `Rates.kernel_ns`, of any kernel before it has a schedule: a launch, and the longest of its bytes, its instructions
-  and its special functions. A kernel that does not fill the card has the bandwidth and the lanes of the SMs that its
-  CTAs occupy. Fusion and split reductions compare by it.
+  and its special functions. A kernel that does not fill the card has the lanes of the SMs that its CTAs occupy, and
+  the bandwidth for which their loads wait (Little's law: what is in flight, by the time it takes to arrive). Fusion and
+  split reductions compare by it.
 * `Rates.grid_ns`, of CTAs that each compute a tile of a contraction: waves of CTAs, each at the rate of its tile and of
   the CTAs that share an SM. The tiling of a contraction is chosen by it.
 
@@ -41,6 +42,10 @@ end while other CTAs of their SMs compute."""
 
 LAST_CTA_RATE = 61.0
 """Bytes per nanosecond at which the last CTA of a tile reads and adds its parts."""
+
+DRAM_LATENCY_NS = 700.0
+"""The time from a load to its element: with 4 KB in flight in each, 64 CTAs move 374 bytes in a nanosecond. Measured on
+an H200: 385, in a batch norm of 64 channels."""
 
 _SPECIAL_INSTRUCTIONS = 10
 """The simple instructions around the special function in a division, an exponential or a root of full accuracy (read
@@ -126,14 +131,18 @@ class Rates:
         """Nanoseconds in which the card moves bytes to or from DRAM."""
         return moved_bytes / self.bytes
 
-    def kernel_ns(self, moved_bytes: int, work: Work, ctas: int) -> float:
-        """Nanoseconds of a kernel of so many CTAs that moves `moved_bytes` and does `work`."""
+    def kernel_ns(self, moved_bytes: int, work: Work, ctas: int, awaited_bytes: int = 0, in_flight: int = 1) -> float:
+        """Nanoseconds of a kernel of so many CTAs that moves `moved_bytes` and does `work`.
+
+        `awaited_bytes` of them are loads that its threads wait for, `in_flight` of a CTA at once.
+        """
         share = min(ctas, self.sms) / self.sms
         bandwidth = min(self.bytes, ctas * L2_BYTES_PER_CYCLE * self.cycles)
         if not share:
             return self.launch_ns
         busy = max(
             moved_bytes / bandwidth,
+            awaited_bytes * DRAM_LATENCY_NS / (ctas * in_flight),
             work.instructions / (self.instructions * share),
             work.specials / (self.specials * share),
         )

@@ -97,16 +97,23 @@ def _peeled(block: Block, ops: Iterable[Operation]) -> Nest:
 
 
 def launch_bodies(ops: Sequence[Operation]) -> list[list[Operation]]:
-    """What each launch computes: nests that share no reduction get one each, with the reads and scalars they use."""
+    """What each launch computes: nests that share no reduction get one each, with the reads and scalars they use.
+
+    All that needs no loop is one launch.
+    """
     writers = [op for op in ops if not only_reads(op)]
     groups: list[set[Operation]] = []
     for used in (_closure(op, ops) for op in writers):
-        shared = [group for group in groups if any(op.regions for op in group & used)]
+        shared = [group for group in groups if _has_loops(group & used) or not (_has_loops(group) or _has_loops(used))]
         groups = [group for group in groups if group not in shared] + [used.union(*shared)]
     if len(groups) < 2:
         return [list(ops)]
     bodies = [[op for op in ops if op in group] for group in groups]
     return sorted(bodies, key=lambda body: ops.index(next(op for op in body if op in writers)))
+
+
+def _has_loops(ops: Iterable[Operation]) -> bool:
+    return any(op.regions for op in ops)
 
 
 def _closure(op: Operation, ops: Sequence[Operation]) -> set[Operation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
 from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
-from deplodock.analysis.machine.targets import OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
+from deplodock.analysis.machine.targets import ACCESS_BYTES, OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
 from deplodock.analysis.shape.fusion import Course, Demand, TensorOp, bytes_of, long_axes
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
@@ -26,7 +26,7 @@ from deplodock.analysis.shape.fusion_index import (
 )
 from deplodock.dialects.engines import engine
 from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, ScanOp, element_of, shape_of
-from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, THREAD_VALUES, WARPS
+from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, ROW_VALUES, THREAD_VALUES, WARPS
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
@@ -144,14 +144,28 @@ class Group:
 
     def nanoseconds(self, rates: Rates) -> float:
         """What the kernel costs, its launch included."""
-        return rates.kernel_ns(*self.traffic(rates), self.ctas())
+        moved, work = self.traffic(rates)
+        if self.contractions or not self.reduction_axes:
+            return rates.kernel_ns(moved, work, self.ctas())
+        awaited = moved - sum(map(bytes_of, self.outputs))
+        in_flight = min(
+            (bytes_in_flight(shape, reduced) for shape, reduced in self._loops()), default=CTA_THREADS * WORD
+        )
+        return rates.kernel_ns(moved, work, self.ctas(), awaited, in_flight)
+
+    def _loops(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The shapes and dimensions of its reductions of several elements."""
+        for op in self.reduction_axes:
+            assert isinstance(op, ReduceOp)
+            if long_axes(op):
+                yield shape_of(op.inputs[0]), op.reduced
 
     def traffic(self, rates: Rates) -> tuple[int, Work]:
         """The bytes that the kernel moves, and its work."""
         work = Work()
         for axes, share in self.work.items():
             work += share * self._points(axes)
-        moved, overflows = sum(map(bytes_of, self.outputs)), self._rows_overflow(rates)
+        moved, overflows = sum(map(bytes_of, self.outputs)), self.rows_overflow(rates)
         for value, indices in self.reads.items():
             touched = sum(_volume(axes_in(index)) for index in indices) * element_bytes(element_of(value))
             moved += touched if overflows else min(touched, bytes_of(value))
@@ -176,7 +190,7 @@ class Group:
             return _volume(self.rows)
         return _volume(next((part for part in map(axes_in, self.parts) if axes <= set(part)), self.axes))
 
-    def _rows_overflow(self, rates: Rates) -> bool:
+    def rows_overflow(self, rates: Rates) -> bool:
         """Whether a row is too long to stay on chip between the loops over it."""
         rows = [_volume(axes) for op, axes in self.reduction_axes.items() if op not in self.contractions]
         return max(rows, default=0) * WORD > rates.shared_bytes
@@ -188,7 +202,7 @@ class Group:
             return -(-sum(map(_volume, spaces)) // CTA_THREADS)
         threads = 1
         if not self.contractions:
-            threads = min(map(_row_threads, self.reduction_axes), default=1)
+            threads = min((row_threads(shape, reduced) for shape, reduced in self._loops()), default=1)
         return -(-_volume(self.rows) * threads // CTA_THREADS)
 
     def _add_reduction(self, op: ReduceOp, index: Index, demand: Demand) -> None:
@@ -342,14 +356,33 @@ def _volume(axes: Iterable[SSAValue]) -> int:
     return prod(extent_of(axis) or 0 for axis in axes)
 
 
-def _row_threads(op: Operation) -> int:
-    assert isinstance(op, ReduceOp)
-    return row_threads(shape_of(op.inputs[0]), op.reduced)
-
-
 def row_threads(shape: Sequence[int], reduced: Sequence[int]) -> int:
-    """The threads that share a row of a reduction of `shape`: of a CTA along contiguous memory, else of a warp."""
+    """The threads that share a row of a reduction of `shape`: of a CTA along contiguous memory, else of a warp.
+
+    Those that the innermost loop along memory leaves share the outermost one.
+    """
     long = [d for d, extent in enumerate(shape) if extent != 1]
-    contiguous = bool(long) and long[-1] in reduced and shape[long[-1]] >= WARP
+    loops = [shape[d] for d in long if d in reduced]
+    contiguous = bool(loops) and long[-1] in reduced and loops[-1] * (loops[0] if len(loops) > 1 else 1) >= WARP
     elements = prod(shape[d] for d in reduced)
     return min(CTA_THREADS, elements) if contiguous else max(1, min(WARP, elements // (2 * THREAD_VALUES)))
+
+
+def bytes_in_flight(shape: Sequence[int], reduced: Sequence[int]) -> int:
+    """The bytes that a CTA which reduces `shape` loads before it waits for them.
+
+    A row that its threads can hold is loaded at once, a longer one in steps of two wide accesses. In loops within each
+    other a thread waits for each access.
+    """
+    if sum(shape[d] != 1 for d in reduced) > 1:
+        return CTA_THREADS * ACCESS_BYTES
+    values = prod(shape[d] for d in reduced) // row_threads(shape, reduced)
+    return CTA_THREADS * (WORD * max(1, values) if values <= ROW_VALUES else 2 * ACCESS_BYTES)
+
+
+def reduction_ns(
+    rates: Rates, read: int, written: int, work: Work, shape: Sequence[int], reduced: Sequence[int]
+) -> float:
+    """What a kernel costs that reduces values of `shape` which it computes from `read` bytes."""
+    threads = prod(n for d, n in enumerate(shape) if d not in reduced) * row_threads(shape, reduced)
+    return rates.kernel_ns(read + written, work, -(-threads // CTA_THREADS), read, bytes_in_flight(shape, reduced))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import cast
 
 from xdsl.dialects import arith, func
@@ -41,6 +42,7 @@ class Grouping:
         for op in reversed(list(block.ops)):
             if isinstance(op, TensorOp):
                 self._decide(op)
+        self._merge_scalars()
 
     def _decide(self, op: TensorOp) -> None:
         needs = self._needs(op)
@@ -55,6 +57,8 @@ class Grouping:
         else:
             needs = self._merged(op, needs)
             refusal = self._join(op, needs, kept, mode == "always")
+            if refusal is not None and mode is None and self._stored_by_one(op, needs):
+                return
         if refusal is None:
             return
         if mode == "always":
@@ -65,6 +69,17 @@ class Grouping:
             self._store_narrow(op, cast)
         else:
             self._homes[op] = [self._store(op)]
+
+    def _stored_by_one(self, op: TensorOp, needs: Needs) -> bool:
+        """Have one of the kernels that need `op` compute and store it for the others, if that costs less."""
+        if len(needs) < 2:
+            return False
+        for group, indices in needs.items():
+            if any(self._reaches(other, group) for other in needs if other is not group):
+                continue
+            if self._join(op, {group: indices}, kept=True, always=False) is None:
+                return True
+        return False
 
     def _narrowing(self, op: ReduceOp) -> TensorOp | None:
         """The cast to a narrower type that alone needs the results of `op`, itself needed by one kernel."""
@@ -163,18 +178,32 @@ class Grouping:
         """The needs after merging kernels that compute `op` at the same points, so that they share it."""
         if len(needs) < 2 or isinstance(op, IndexMapOp | arith.ConstantOp):
             return needs
-        base, *others = sorted(needs, key=lambda group: (-len(group.axes), group.number))
-        left: Needs = {base: needs[base]}
-        for other in others:
+        left = dict(needs)
+        by_size = sorted(needs, key=lambda group: (-len(group.axes), group.number))
+        for base, other in combinations(by_size, 2):
+            if base not in left or other not in left:
+                continue
             values = self._common_axes(op, base, needs[base], other, needs[other])
             if values is None or not self._shares_rows(op, needs, base, other, values):
-                left[other] = needs[other]
                 continue
-            base.absorb(other, values)
-            self.groups.remove(other)
-            for inner in other.indices:
-                self._homes[inner] = list(dict.fromkeys(base if g is other else g for g in self._homes[inner]))
+            self._absorb(base, other, values)
+            del left[other]
         return left
+
+    def _merge_scalars(self) -> None:
+        """Have one kernel compute all single numbers that do not wait for each other: they cost a launch, not work."""
+        scalars = [group for group in self.groups if not group.axes and not group.reduction_axes and not group.parts]
+        for base, other in combinations(scalars, 2):
+            known = base in self.groups and other in self.groups
+            if known and not (_too_large(base, other) or self._reaches(base, other) or self._reaches(other, base)):
+                self._absorb(base, other, {})
+
+    def _absorb(self, base: Group, other: Group, values: Mapping[SSAValue, SSAValue]) -> None:
+        """Have `base` compute all of `other`, whose axes are its `values`."""
+        base.absorb(other, values)
+        self.groups.remove(other)
+        for op in other.indices:
+            self._homes[op] = list(dict.fromkeys(base if g is other else g for g in self._homes[op]))
 
     def _shares_rows(
         self, op: TensorOp, needs: Needs, base: Group, other: Group, values: Mapping[SSAValue, SSAValue]

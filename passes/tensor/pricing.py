@@ -96,6 +96,14 @@ class Pricing:
         """A kernel that stores `op`, with what it is computed from up to reductions and whatever is in memory."""
         return self._around(op)[0]
 
+    def together(self, op: ReduceOp, other: ReduceOp) -> Group:
+        """The kernel that stores `op` and computes a further reduction, of other elements of the same rows."""
+        group = self.alone(op)
+        if other not in group.indices:
+            index = next(iter(group.outputs.values()))
+            self._extend(group, other, [self._demand.normal(other.outputs[0], index)])
+        return group
+
     def _around(self, op: TensorOp) -> tuple[Group, Frontier]:
         group = Group.around(len(self._positions), op, self._demand)
         index = next(iter(group.outputs.values()))

@@ -36,7 +36,7 @@ from deplodock.analysis.shape.fusion import Demand, dependence
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, element_of, shape_of, tensor_of
 from deplodock.passes.options import Integers, OptionsPass, option
-from deplodock.passes.tensor.group import row_threads
+from deplodock.passes.tensor.group import reduction_ns, row_threads
 from deplodock.passes.tensor.pricing import Pricing
 from deplodock.schedule.choose.sizes import CTA_THREADS, THREAD_VALUES, VECTOR
 
@@ -62,16 +62,23 @@ class SplitReductionsPass(OptionsPass):
 
 def _split_all(block: Block, target: TargetAttr, parts: int | None) -> None:
     found = [op for op in block.ops if isinstance(op, ReduceOp) and not op.attributes and _is_static(op)]
-    wanted = {op: count for op in found if (count := parts or _parts(op, target)) > 1}
-    if not wanted:
+    if not any(parts or _parts(op, target) > 1 for op in found):
         return
     demand = Demand(dependence(block))
     pricing = Pricing(demand, Rates.of(target), {op: position for position, op in enumerate(block.ops)})
-    plans = [(op, _Plan.of(op, pricing, Rates.of(target))) for op in wanted if not demand.contracts(op)]
-    for op, plan in plans:
-        cut = min(plan.cuts(wanted[op]), key=plan.nanoseconds, default=None)
-        if cut is not None and (parts is not None or plan.nanoseconds(cut) < plan.uncut):
+    cuts = [(op, cut_of(op, pricing, target, parts)) for op in found if not demand.contracts(op)]
+    for op, cut in cuts:
+        if cut is not None:
             _split(op, cut)
+
+
+def cut_of(op: ReduceOp, pricing: Pricing, target: TargetAttr, parts: int | None = None) -> Cut | None:
+    """The cut of a reduction, no contraction, into about so many parts, by default the one that pays; None if none."""
+    if (count := parts or _parts(op, target)) < 2:
+        return None
+    plan = _Plan.of(op, pricing, Rates.of(target))
+    cut = min(plan.cuts(count), key=plan.nanoseconds, default=None)
+    return None if cut is None or (parts is None and plan.nanoseconds(cut) >= plan.uncut) else cut
 
 
 def _is_static(op: ReduceOp) -> bool:
@@ -92,7 +99,7 @@ def _parts(op: ReduceOp, target: TargetAttr) -> int:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class Cut:
     """`count` parts of `length` elements along the dimension `dim`."""
 
     dim: int
@@ -127,7 +134,7 @@ class _Plan:
         shape, (moved, work) = shape_of(op.inputs[0]), group.traffic(rates)
         return _Plan(shape, op.reduced, rates, moved, work, size, vector, group.nanoseconds(rates))
 
-    def cuts(self, parts: int) -> Iterator[_Cut]:
+    def cuts(self, parts: int) -> Iterator[Cut]:
         """For each dimension the cut into `parts` parts to twice as many that leaves least over."""
         for dim in self.reduced:
             extent, before = self.shape[dim], prod(self.shape[d] for d in self.reduced if d < dim)
@@ -138,34 +145,33 @@ class _Plan:
             usable = sorted(n for n in lengths if shortest <= n <= extent // 2)
             if usable:
                 length = min(usable, key=lambda n: (extent % n, -n))
-                yield _Cut(dim, length, extent // length)
+                yield Cut(dim, length, extent // length)
 
-    def nanoseconds(self, cut: _Cut) -> float:
+    def nanoseconds(self, cut: Cut) -> float:
         """The cost of the two kernels of a cut."""
         extent = self.shape[cut.dim]
         inside = cut.count * cut.length
-        rows = prod(n for d, n in enumerate(self.shape) if d not in self.reduced or d < cut.dim) * cut.count
-        shape = _cut_shape(self.shape, cut)
-        first = self._share(inside, extent, rows * self.size)
-        second = self._share(extent - inside, extent, rows * self.size)
-        parts = row_threads(shape, [d + 1 for d in self.reduced if d >= cut.dim]) * rows
-        results = prod(n for d, n in enumerate(self.shape) if d not in self.reduced)
-        whole = min(CTA_THREADS, rows // results) * results
-        return self.rates.kernel_ns(*first, -(-parts // CTA_THREADS)) + self.rates.kernel_ns(
-            *second, -(-whole // CTA_THREADS)
-        )
+        kept = [d for d in range(len(self.shape)) if d not in self.reduced or d < cut.dim]
+        rows, results = (prod(self.shape[d] for d in dims) for dims in (kept, set(kept).difference(self.reduced)))
+        partial = rows * cut.count * self.size
+        after = [d + 1 for d in self.reduced if d >= cut.dim]
+        moved, work = self._share(inside, extent)
+        first = reduction_ns(self.rates, moved, partial, work, _cut_shape(self.shape, cut), after)
+        moved, work = self._share(extent - inside, extent)
+        parts = rows * cut.count // results
+        return first + reduction_ns(self.rates, moved + partial, 0, work, (results, parts), [1])
 
-    def _share(self, elements: int, extent: int, partial: int) -> tuple[int, Work]:
-        """The bytes and the work for some of the elements along a dimension, and for `partial` bytes of results."""
+    def _share(self, elements: int, extent: int) -> tuple[int, Work]:
+        """The bytes and the work for some of the elements along a dimension."""
         work = Work(self.work.instructions * elements // extent, self.work.specials * elements // extent)
-        return self.moved * elements // extent + partial, work
+        return self.moved * elements // extent, work
 
 
-def _cut_shape(shape: Sequence[int], cut: _Cut) -> tuple[int, ...]:
+def _cut_shape(shape: Sequence[int], cut: Cut) -> tuple[int, ...]:
     return (*shape[: cut.dim], cut.count, cut.length, *shape[cut.dim + 1 :])
 
 
-def _split(op: ReduceOp, cut: _Cut) -> None:
+def _split(op: ReduceOp, cut: Cut) -> None:
     """Replace a reduction by one of the parts, one of what is left over, and what folds their results."""
     shape, inside = shape_of(op.inputs[0]), cut.count * cut.length
     before = [d for d in op.reduced if d < cut.dim]
@@ -192,7 +198,7 @@ def _split(op: ReduceOp, cut: _Cut) -> None:
     Rewriter.replace_op(op, [], results)
 
 
-def _part_map(rank: int, cut: _Cut) -> AffineMap:
+def _part_map(rank: int, cut: Cut) -> AffineMap:
     """Reads the element `length * d + d'` along the dimension that is cut, where d and d' stand in its place."""
     dims = [AffineExpr.dimension(d) for d in range(rank + 1)]
     whole = dims[cut.dim] * cut.length + dims[cut.dim + 1]

@@ -7,6 +7,7 @@ from math import prod
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import i1
+from xdsl.dialects.utils import FastMathFlag
 
 from deplodock.dialects.elements import ui8
 from deplodock.dialects.shapes import wrap_dims
@@ -67,9 +68,9 @@ def variance(
 
 
 def squared_deviations(x: Tensor, mean: Tensor, dims: Sequence[int]) -> Tensor:
-    """`(x - mean)^2` for a mean over `dims`."""
+    """`(x - mean)^2` for a mean over `dims`; their sum may be taken in parts, each from a mean of its own."""
     centred = (x - mean.spread(dims, x.shape)).named("centred")
-    return (centred * centred).named("sq")
+    return (centred * centred).named("sq").allowing(FastMathFlag.REASSOC)
 
 
 def dims_of(x: Tensor, dim: Dims) -> list[int]:

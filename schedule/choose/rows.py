@@ -74,8 +74,20 @@ def _accesses(op: loop.LoopLike) -> list[tuple[MemRefType[Attribute], Sequence[L
 
 
 def _walks_memory(op: loop.LoopLike) -> bool:
-    """Whether a loop's accesses step through contiguous memory, forwards or backwards, or it has none."""
-    return all(abs(address(type, forms).coefficient(op.iv)) == 1 for type, forms in _accesses(op))
+    """Whether a loop's accesses step through contiguous memory, forwards or backwards, or it has none.
+
+    Those that come back to the same elements, as to a table, do not count.
+    """
+    places = [address(type, forms) for type, forms in _accesses(op)]
+    once = [place for place in places if not _comes_back(place, op)]
+    return all(abs(place.coefficient(op.iv)) == 1 for place in once) and (bool(once) or not places)
+
+
+def _comes_back(place: Linear, op: loop.LoopLike) -> bool:
+    """Whether a loop accesses each of the elements at a place at least twice."""
+    moving, _ = place.split(lambda root: root is op.iv)
+    bounds = moving.range()
+    return op.trips is not None and bounds is not None and 2 * (bounds[1] - bounds[0] + 1) <= op.trips
 
 
 def _row_width(op: loop.LoopLike) -> int:

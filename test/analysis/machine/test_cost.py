@@ -36,6 +36,13 @@ def test_one_cta_has_one_sm() -> None:
     assert H100.kernel_ns(10**6, Work(), 1) > 20 * (H100.kernel_ns(10**6, Work(), 132) - H100.launch_ns)
 
 
+def test_threads_that_wait_have_what_is_in_flight_in_a_latency() -> None:
+    waiting, copying = (H100.kernel_ns(10**9, Work(), 64, *awaited) for awaited in ((10**9, 4096), ()))
+    assert waiting - H100.launch_ns == pytest.approx(10**9 * 700 / (64 * 4096))
+    assert copying - H100.launch_ns == pytest.approx(10**9 / 3350)
+    assert H100.kernel_ns(10**9, Work(), 10_000, 10**9, 4096) == copying
+
+
 def test_the_longest_of_the_three_counts() -> None:
     memory, specials = (10**9, Work()), (0, Work(specials=10**9))
     both = H100.kernel_ns(10**9, Work(specials=10**9), 132)

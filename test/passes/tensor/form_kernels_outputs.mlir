@@ -78,3 +78,32 @@ func.func @underscores(%x: tensor<4xf32>) -> tensor<4xf64> {
   %__to_copy = tensor_ext.elementwise {arith.extf} %x : tensor<4xf32> -> tensor<4xf64>
   func.return %__to_copy : tensor<4xf64>
 }
+
+// -----
+
+// Single numbers that do not wait for each other are one launch.
+// CHECK-LABEL: func.func @counters
+// CHECK:         %n, %m = tensor_ext.kernel @k_m(%a_1 = %a : tensor<i64>, %b_1 = %b : tensor<i64>) -> tensor<i64>, tensor<i64> {
+// CHECK-NOT:     tensor_ext.kernel
+// CHECK:         func.return %n, %m
+func.func @counters(%a: tensor<i64>, %b: tensor<i64>) -> (tensor<i64>, tensor<i64>) {
+  %n = tensor_ext.elementwise {arith.addi} %a, %a : tensor<i64>
+  %m = tensor_ext.elementwise {arith.addi} %b, %b : tensor<i64>
+  func.return %n, %m : tensor<i64>, tensor<i64>
+}
+
+// -----
+
+// One waits for a sum of what the other gives.
+// CHECK-LABEL: func.func @waits
+// CHECK:         tensor_ext.kernel @k_n(
+// CHECK:         tensor_ext.kernel @k_sum(
+// CHECK:         tensor_ext.kernel @k_m(
+func.func @waits(%a: tensor<f32>, %x: tensor<2000000xf32>) -> (tensor<f32>, tensor<f32>) {
+  %n = tensor_ext.elementwise {arith.mulf} %a, %a attributes {deplodock.fuse = "never"} : tensor<f32>
+  %s = tensor_ext.index_map %n affine_map<(d0) -> ()> : tensor<f32> -> tensor<2000000xf32>
+  %y = tensor_ext.elementwise {arith.mulf} %x, %s : tensor<2000000xf32>
+  %sum = tensor_ext.reduce {arith.addf} %y dims [0] attributes {deplodock.fuse = "never"} : tensor<2000000xf32> -> tensor<f32>
+  %m = tensor_ext.elementwise {arith.addf} %sum, %a : tensor<f32>
+  func.return %n, %m : tensor<f32>, tensor<f32>
+}

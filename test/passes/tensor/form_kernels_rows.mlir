@@ -1,9 +1,10 @@
 // RUN: deplodock-opt %s -p form-kernels --split-input-file | filecheck %s
 
-// Where a reduction has few results, what follows it for many elements has a kernel of its own, with as many CTAs.
+// Where a reduction has few results, what follows it for many elements has a kernel of its own, with as many CTAs. What
+// both kernels need is stored by the one that computes it anyway.
 // CHECK-LABEL: func.func @few_rows
-// CHECK:         %sum = tensor_ext.kernel @k_sum(
-// CHECK:         %new = tensor_ext.kernel @k_new({{.*}} -> tensor<2xf32> {
+// CHECK:         %sum, %new = tensor_ext.kernel @k_new({{.*}} -> tensor<2xf32>, tensor<2xf32> {
+// CHECK:           tensor_ext.reduce
 // CHECK:         %y = tensor_ext.kernel @k_y(%z_1 = %z : tensor<2x65536xf32>, %sum_1 = %sum : tensor<2xf32>) -> tensor<2x65536xf32> {
 // CHECK-NOT:       tensor_ext.reduce
 // CHECK:         func.return %new, %y

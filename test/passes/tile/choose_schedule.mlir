@@ -320,3 +320,21 @@ func.func @widened(%x: memref<1048576xf16>, %out: memref<1048576xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A row that reads a table again and again still walks memory.
+// CHECK-LABEL: func.func @table
+// CHECK-SAME:    cooperative-reduce{threads=128 vector=4},
+func.func @table(%x: memref<64x1024xf32>, %w: memref<64x32xf32>, %out: memref<64xf32>) {
+  loop.for %m = 0 to 64 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 1024 : f32 {
+      %a = loop.load %x[%m, %k] : memref<64x1024xf32>
+      %b = loop.load %w[%m, %k mod 32] : memref<64x32xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %sum, %out[%m] : memref<64xf32>
+  }
+  func.return
+}

@@ -62,3 +62,23 @@ func.func @k_order(%x: memref<3xf32>, %y: memref<3xf32>, %out: memref<5xf32>) {
   }
   func.return
 }
+
+// -----
+
+// What needs no loop is one launch, however many single numbers it stores.
+// CHECK-LABEL: func.func @counters
+// CHECK:         tile.launch () {
+// CHECK:           loop.store %{{.*}}, %x[] : memref<i64>
+// CHECK:           loop.store %{{.*}}, %y[] : memref<i64>
+// CHECK-NEXT:    }
+// CHECK-NEXT:    func.return
+func.func @counters(%a: memref<i64>, %b: memref<i64>, %x: memref<i64>, %y: memref<i64>) {
+  %one = arith.constant 1 : i64
+  %in = loop.load %a[] : memref<i64>
+  %n = arith.addi %in, %one : i64
+  loop.store %n, %x[] : memref<i64>
+  %in_1 = loop.load %b[] : memref<i64>
+  %m = arith.addi %in_1, %one : i64
+  loop.store %m, %y[] : memref<i64>
+  func.return
+}
