@@ -10,8 +10,9 @@
 
 Elements of the source outside the buffer become zero. Consecutive elements move together where both sides are
 contiguous and aligned. The asynchronous copies of one step of a ring are one group of each thread, which the wait for
-that step counts, or arrive at its phase; other asynchronous slabs are waited for at once. The tensor maps of copies in
-boxes are made before the launch. No barrier is placed; place-barriers does that.
+that step counts, or arrive at its phase; other asynchronous slabs are waited for at once, or are of the group of a
+ring's first step, where only the loop that waits for it reads them. The tensor maps of copies in boxes are made before
+the launch. No barrier is placed; place-barriers does that.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from deplodock.analysis.order.rings import (
     closes_group,
     conditions_of,
     groups_behind,
+    is_mbarrier,
     phase_of,
     refills,
     step_boxes,
@@ -139,12 +141,13 @@ def _lower(builder: CopyBuilder, op: Operation) -> None:
 
 def _lower_stage(builder: CopyBuilder, op: tile.StageOp) -> None:
     """Append the allocation of a slab and the copies that fill it."""
+    is_awaited_later = _is_awaited_later(op)
     slab = replace(slab_of(op), destination=builder.place(op.slab))
     if op.is_tma:
         _fill_at_once(builder, op, slab)
         return
     _fill(builder, op, slab)
-    if op.is_async and not _continues(op):
+    if op.is_async and not is_awaited_later:
         builder.run(kernel.CommitGroupOp())
         builder.run(kernel.WaitGroupOp(0))
 
@@ -230,12 +233,27 @@ def _lower_release(builder: CopyBuilder, op: tile.ReleaseOp) -> None:
         builder.run(kernel.ArriveOp(barriers[1], builder.map([slot]), is_warp=True))
 
 
-def _continues(op: tile.StageOp) -> bool:
-    """Whether another asynchronous slab is filled right after this one."""
+def _is_awaited_later(op: tile.StageOp) -> bool:
+    """Whether the wait for other copies is one for those of an asynchronous slab too, which they follow at once.
+
+    Those are copies of another slab, or of the first steps of a ring, in whose loop all readers of the slab stand.
+    """
     following: Operation | None = op.next_op
-    while isinstance(following, loop.IndexOp):
+    while isinstance(following, loop.IndexOp | tile.RingOp | tile.AllocOp):
         following = following.next_op
-    return isinstance(following, tile.StageOp) and bool(following.is_async)
+    if isinstance(following, tile.StageOp):
+        return bool(following.is_async)
+    first = following.body.block.first_op if isinstance(following, loop.ForOp) else following
+    if not isinstance(first, tile.CopyOp) or not first.is_async or is_mbarrier(first.ring):
+        return False
+    waits = [use.operation for use in first.ring.uses if isinstance(use.operation, tile.WaitOp)]
+    loops = [wait.parent_op() for wait in waits if wait.parent is not None and wait.parent.first_op is wait]
+    return bool(loops) and all(around is not None and _reads_inside(op, around) for around in loops)
+
+
+def _reads_inside(op: tile.StageOp, around: Operation) -> bool:
+    """Whether all readers of a slab stand in an operation."""
+    return all(around.is_ancestor(use.operation) for use in op.slab.uses)
 
 
 def _fill(builder: CopyBuilder, op: tile.StageOp | tile.CopyOp, slab: Slab) -> None:

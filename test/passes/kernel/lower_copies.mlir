@@ -57,6 +57,64 @@ func.func @ring(%x: memref<256xf32>, %out: memref<32xf32>) {
 
 // -----
 
+// A slab that the loop alone reads is of the group of the ring's first step, so that its copies are awaited with those.
+// CHECK-LABEL: func.func @first_group
+// CHECK:             kernel.move 4 async %w[%thread * 4] to %ws[%thread * 4]
+// CHECK-NOT:         kernel.wait_group
+// CHECK:             kernel.move 4 async %x[%thread * 4] to %xs[0, %thread * 4]
+// CHECK-NEXT:      }
+// CHECK-NEXT:      kernel.commit_group
+// CHECK-NEXT:      loop.for %k = 0 to 8 {
+// CHECK-NEXT:        kernel.wait_group 0
+// One that is read before the loop is waited for at once.
+// CHECK-LABEL: func.func @read_before
+// CHECK:             kernel.move 4 async %w[%thread * 4] to %ws[%thread * 4]
+// CHECK-NEXT:      }
+// CHECK-NEXT:      kernel.commit_group
+// CHECK-NEXT:      kernel.wait_group 0
+func.func @first_group(%x: memref<256xf32>, %w: memref<32xf32>, %out: memref<8x32xf32>) {
+  tile.launch (%thread = 32 : thread) attributes {expanded} {
+    %t = loop.index [%thread]
+    %ws = tile.stage %w[d0] async : memref<32xf32> to memref<32xf32, #tile.memory<shared>>
+    %ring = tile.ring 2
+    %xs = tile.alloc : memref<2x32xf32, #tile.memory<shared>>
+    tile.copy %x[d0] to %xs at %ring[0] async : memref<256xf32> to memref<2x32xf32, #tile.memory<shared>>
+    loop.for %k = 0 to 8 {
+      tile.wait %ring[%k]
+      tile.copy %x[%k * 32 + 32 + d0] to %xs at %ring[%k + 1] async where (%k + 1 < 8) : memref<256xf32> to memref<2x32xf32, #tile.memory<shared>>
+      %v = loop.load %xs[%k mod 2, %t] : memref<2x32xf32, #tile.memory<shared>>
+      %u = loop.load %ws[%t] : memref<32xf32, #tile.memory<shared>>
+      tile.release %ring[%k]
+      %1 = arith.mulf %u, %v : f32
+      loop.store %1, %out[%k, %t] : memref<8x32xf32>
+    }
+  }
+  func.return
+}
+func.func @read_before(%x: memref<256xf32>, %w: memref<32xf32>, %out: memref<8x32xf32>) {
+  tile.launch (%thread = 32 : thread) attributes {expanded} {
+    %t = loop.index [%thread]
+    %ws = tile.stage %w[d0] async : memref<32xf32> to memref<32xf32, #tile.memory<shared>>
+    %ring = tile.ring 2
+    %xs = tile.alloc : memref<2x32xf32, #tile.memory<shared>>
+    tile.copy %x[d0] to %xs at %ring[0] async : memref<256xf32> to memref<2x32xf32, #tile.memory<shared>>
+    %r = loop.load %ws[%t] : memref<32xf32, #tile.memory<shared>>
+    loop.store %r, %out[0, %t] : memref<8x32xf32>
+    loop.for %k = 0 to 8 {
+      tile.wait %ring[%k]
+      tile.copy %x[%k * 32 + 32 + d0] to %xs at %ring[%k + 1] async where (%k + 1 < 8) : memref<256xf32> to memref<2x32xf32, #tile.memory<shared>>
+      %v = loop.load %xs[%k mod 2, %t] : memref<2x32xf32, #tile.memory<shared>>
+      %u = loop.load %ws[%t] : memref<32xf32, #tile.memory<shared>>
+      tile.release %ring[%k]
+      %1 = arith.mulf %u, %v : f32
+      loop.store %1, %out[%k, %t] : memref<8x32xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
 // A slab is copied by all threads, in order; subscripts that only copies used are gone.
 // CHECK-LABEL: func.func @stage
 // CHECK-NEXT:      tile.launch (%b = 2 : block, %thread = 32 : thread) attributes {expanded} {
