@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -10,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate import tile_contract, tile_ring
 from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
@@ -23,10 +25,12 @@ def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
     extents = [max(0, int(machine.affine(extent.data, operands)[0].max(initial=0))) for extent in op.extents]
     folded = {axis for inner in op.body.walk() for axis in _whole_axes(inner)}
     whole = [axis in folded for axis in op.axes]
-    machine.charge(op, math.prod(extents), space.points)
+    held = [1 if op.binding(axis) is Binding.ENGINE else n for axis, n in zip(op.axes, extents, strict=True)]
+    machine.charge(op, math.prod(held), space.points)
     machine.dims.update((axis, space.rank + axis.index) for axis in op.axes)
     with machine.launch():
-        for starts, sizes in _chunks(extents, whole, max(1, core.MAX_POINTS // max(1, space.points))):
+        budget = max(1, core.MAX_POINTS // max(1, space.points * math.prod(itertools.compress(held, whole))))
+        for starts, sizes in _chunks(extents, whole, budget):
             inner = Space((*space.extents, *sizes), space.active)
             for axis, start in zip(op.axes, starts, strict=True):
                 machine.values[axis] = inner.coordinate(machine.dims[axis], start)
@@ -49,9 +53,10 @@ def _whole_axes(op: Operation) -> Sequence[SSAValue]:
 def _chunks(
     extents: Sequence[int], whole: Sequence[bool], budget: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Starts and sizes of boxes of about `budget` points that cover the extents; the last axes are cut last."""
-    for extent, keep in zip(extents, whole, strict=True):
-        budget = budget // max(1, extent) if keep else budget
+    """Starts and sizes of boxes that cover the extents, whole along some axes, the last others cut last.
+
+    They have about `budget` points along those others.
+    """
     steps = list(extents)
     for axis in reversed(range(len(extents))):
         if not whole[axis]:
