@@ -17,6 +17,7 @@ from deplodock.dialects.kernel.wgmma import (
     COLUMNS,
     DEPTH,
     FACTORS,
+    HELD,
     ROWS,
     Factor,
     WgmmaCommitOp,
@@ -39,9 +40,14 @@ __device__ __forceinline__ unsigned long long tile_descriptor(const void* tile, 
 """
 
 
-def _name(columns: int, type: str, left: bool, right: bool) -> str:
-    """The device function of a product, whose factors may be transposed."""
-    return f"wgmma_m{ROWS}n{columns}k{DEPTH}_{type}{'_left' * left}{'_right' * right}{'_transposed' * (left or right)}"
+_TILE, _TRANSPOSED, _HELD = "", "_left", "_held"
+"""How a left factor is given, as names say it."""
+
+
+def _name(columns: int, type: str, left: str, right: bool) -> str:
+    """The device function of a product, whose tiles may be transposed, and whose left factor be held."""
+    is_transposed = right or left == _TRANSPOSED
+    return f"wgmma_m{ROWS}n{columns}k{DEPTH}_{type}{left}{'_right' * right}{'_transposed' * is_transposed}"
 
 
 class _Helpers(Mapping[str, str]):
@@ -49,7 +55,7 @@ class _Helpers(Mapping[str, str]):
 
     _PRODUCTS: ClassVar = {
         _name(columns, str(type), left, right): (columns, str(type), left, right)
-        for type, columns, left, right in product(FACTORS, COLUMNS, (False, True), (False, True))
+        for type, columns, left, right in product(FACTORS, COLUMNS, (_TILE, _TRANSPOSED, _HELD), (False, True))
     }
 
     def __getitem__(self, name: str) -> str:
@@ -63,8 +69,11 @@ class _Helpers(Mapping[str, str]):
         return 1 + len(self._PRODUCTS)
 
 
-def _product(columns: int, type: str, left: bool, right: bool) -> str:
-    sums = columns // 2
+def _product(columns: int, type: str, left: str, right: bool) -> str:
+    sums, is_held = columns // 2, left == _HELD
+    registers = HELD // 2 if is_held else 1
+    factor = ", ".join(f"%{sums + i}" for i in range(registers))
+    held = ", ".join(f'"r"(held[{i}])' for i in range(registers))
     places = "\n".join(
         f'      "{", ".join(f"%{i}" for i in range(first, min(first + 16, sums)))}{"," if first + 16 < sums else ""}"'
         for first in range(0, sums, 16)
@@ -73,14 +82,17 @@ def _product(columns: int, type: str, left: bool, right: bool) -> str:
         ", ".join(f'"+f"(sums[{i}])' for i in range(first, min(first + 4, sums))) for first in range(0, sums, 4)
     )
     name = _name(columns, type, left, right)
+    parameter = "const void* left" if is_held else "unsigned long long left"
+    registers_of = "  const unsigned* const held = reinterpret_cast<const unsigned*>(left);\n" if is_held else ""
+    transposed = f"{int(right)}" if is_held else f"{int(left == _TRANSPOSED)}, {int(right)}"
     return f"""\
-__device__ __forceinline__ void {name}(float* sums, unsigned long long left, unsigned long long right) {{
-  asm volatile(
+__device__ __forceinline__ void {name}(float* sums, {parameter}, unsigned long long right) {{
+{registers_of}  asm volatile(
       "wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{DEPTH}.f32.{type}.{type} {{"
 {places}
-      "}}, %{sums}, %{sums + 1}, 1, 1, 1, {int(left)}, {int(right)};"
+      "}}, {f"{{{factor}}}" if is_held else factor}, %{sums + registers}, 1, 1, 1, {transposed};"
       : {operands}
-      : "l"(left), "l"(right));
+      : {held if is_held else '"l"(left)'}, "l"(right));
 }}
 """
 
@@ -91,11 +103,15 @@ HELPERS = _Helpers()
 
 def _multiply(to: KernelWriter, op: WgmmaOp) -> None:
     type = scalars.type_name(memref_of(op.left_buffer).element_type)
-    (left, is_left_transposed), (right, is_right_transposed) = (
-        _descriptor(to, factor, rows) for factor, rows in ((op.left, ROWS), (op.right, op.extent))
-    )
+    right, is_transposed = _descriptor(to, op.right, op.extent)
+    if op.left.is_held:
+        access, *_ = op.accesses()
+        left, kind = f"&{to.element(op.left_buffer, access.map, access.indices)}", _HELD
+    else:
+        left, is_left_transposed = _descriptor(to, op.left, ROWS)
+        kind = _TRANSPOSED if is_left_transposed else _TILE
     sums = to.element(op.accumulators, op.map.data, op.indices)
-    to.line(f"{_name(op.extent, type, is_left_transposed, is_right_transposed)}(&{sums}, {left}, {right});")
+    to.line(f"{_name(op.extent, type, kind, is_transposed)}(&{sums}, {left}, {right});")
 
 
 def _descriptor(to: KernelWriter, factor: Factor, rows: int) -> tuple[str, bool]:

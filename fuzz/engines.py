@@ -1,4 +1,4 @@
-"""Random products of 16-bit matrices, with schedules that give them to tensor cores, with and without producers.
+"""Random products of 16-bit matrices, and attention, with schedules that give them to tensor cores.
 
 Their extents are large enough for a warpgroup, and boxes can take their rows; tiles are ragged all the same. Others
 have few rows, which are the columns of the instruction, and are read with and without slabs.
@@ -11,7 +11,7 @@ import random
 import torch
 
 from deplodock.fuzz.program import Expression, make_input, make_node
-from deplodock.passes.options import Value
+from deplodock.passes.options import Kind, Value
 from deplodock.schedule.choose.sizes import PRODUCER
 from deplodock.schedule.steps import Schedule, steps
 
@@ -40,6 +40,49 @@ STRIDED = {"{} @ {}": "xw", "F.silu({} @ {})": "xw"}
 
 PRODUCER_SHARE = 0.8
 """The share of rings of boxes whose copies a warpgroup of its own makes."""
+
+
+ATTENTION_SHARE = 0.15
+"""The share of attention among what tensor cores multiply."""
+
+ATTENTION_ROWS = (20, 64)
+"""Queries and keys: few, as levels above the kernel are evaluated point by point."""
+ATTENTION_WIDTHS = (8, 24)
+"""Of rows of whole 16 bytes, so that boxes take them."""
+
+
+def draw_for_engine(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
+    """A program that an engine of tensor cores multiplies in, the kind of its kernel, and the rules for that."""
+    if draw.random() < ATTENTION_SHARE:
+        return _draw_attention(draw)
+    expression, schedule = draw_product(draw)
+    return expression, Kind.CONTRACTION, schedule
+
+
+def _draw_attention(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
+    """Attention in half precision, with and without masks and shared heads."""
+    dtype, width = draw.choice(("bfloat16", "float16")), draw.choice(ATTENTION_WIDTHS)
+    option = draw.choice(("", "is_causal=True", "attn_mask={}", "scale=0.3"))
+    rows, keys = draw.choice(ATTENTION_ROWS), 64 if option == "attn_mask={}" else draw.choice(ATTENTION_ROWS)
+    shapes = {"q": (1, 2, rows, width), "k": (1, 1, keys, width), "v": (1, 1, keys, width)}
+    texts = {name: f"{name} = torch.randn({shape}, dtype=torch.{dtype})" for name, shape in shapes.items()}
+    if option == "attn_mask={}":
+        texts["m"] = f"m = torch.rand({rows}, {keys}) > 0.3"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(draw.randrange(2**16))
+        inputs = [make_input(name, text) for name, text in texts.items()]
+    template = f"F.scaled_dot_product_attention({{}}, {{}}, {{}}, enable_gqa=True{', ' * bool(option)}{option})"
+    rules: dict[str, dict[str, Value]] = {"tileify": {}}
+    depth, keys_of_step = draw.choice((2, 3)), draw.choice((16, 32))
+    if draw.random() < 0.6:
+        rules["stream-tile"] = {"engine": "wgmma", "m": 64, "n": keys_of_step}
+        rules |= {"double-buffer": {"depth": depth}, "tma-copy": {}, "split-inner-for-swizzle": {}}
+    else:
+        warp = draw.choice((16, 32))
+        rules["stream-tile"] = {"engine": "mma", "m": draw.choice((32, 64)), "n": keys_of_step, "warp": warp}
+        rules |= {"double-buffer": {"depth": depth}, "async-copy": {}}
+    rules["pipeline-k-outer"] = {"distance": 1}
+    return Expression((make_node(template, inputs),)), Kind.OTHER, steps(rules)
 
 
 def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:

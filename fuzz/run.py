@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.drawing import DTYPES
-from deplodock.fuzz.engines import draw_product
+from deplodock.fuzz.engines import draw_for_engine
 from deplodock.fuzz.expressions import draw_expression
 from deplodock.fuzz.program import Expression
 from deplodock.fuzz.schedules import draw_schedules
-from deplodock.passes.options import Kind
 
 LEAST_SHARE = 0.05
 """The share of the cases that must reach each of what `shares` lists."""
 
 PRODUCTS = 0.2
-"""The share of the cases that are products for tensor cores."""
+"""The share of the cases that are products or attention for tensor cores."""
 
 COUNTED = 200
 """From how many cases on shares are demanded: fewer say nothing about them."""
@@ -101,11 +100,11 @@ def draw_case(number: int, *, compile_every: int, host_every: int = 0) -> tuple[
     """The case of a number: the same on every machine. Of n cases, nvcc takes the first and the host the last."""
     draw = random.Random(number)
     is_product = draw.random() < PRODUCTS
-    expression, engine = draw_product(draw) if is_product else (draw_expression(draw), None)
+    expression, kind, engine = draw_for_engine(draw) if is_product else (draw_expression(draw), None, None)
     fusion = draw.randrange(2**16) if draw.random() < 0.3 else None
     schedules = draw_schedules(draw) if is_product or draw.random() < 0.7 else None
-    if engine is not None and schedules is not None:
-        schedules = {**schedules, Kind.CONTRACTION: engine}
+    if kind is not None and engine is not None and schedules is not None:
+        schedules = {**schedules, kind: engine}
     compiles = compile_every > 0 and number % compile_every == 0
     runs_on_host = host_every > 0 and (number + 1) % host_every == 0
     return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host)

@@ -63,7 +63,7 @@ class MissingFence:
         buffer = label(self.first.buffer)
         if self.is_of_product:
             return (
-                f"missing fence of products: {buffer} is written by {self.first.op.name} and then added to by "
+                f"missing fence of products: {buffer} is written by {self.first.op.name} and then used by "
                 f"{self.second.op.name} with no kernel.wgmma_fence between"
             )
         return (

@@ -5,7 +5,10 @@ The factors are read from shared memory by the engine, so no thread holds them: 
 
     result  row = q * 16 + h * 8 + g        column = j * 8 + t * 2 + r        h, r, j: registers
 
-Source: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16".
+A left factor that is computed is held by threads, as a result is: its columns, j, t and r, are k, and the right factor
+is taken where an engine axis is at that k.
+
+Source: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and "Register Fragments for Matrix A".
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from xdsl.ir import SSAValue
 from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms_of
 from deplodock.analysis.machine.atoms import NoAtomError
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.lanes import thread_strides
+from deplodock.analysis.shape.dependence import Dependence, wheres, without
+from deplodock.analysis.shape.lanes import carried, thread_strides
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit
 from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, FACTORS, WARPGROUP
@@ -37,7 +40,8 @@ WARPS, GROUPS, LANES = Digit(32, 4), Digit(4, 8), Digit(1, 4)
 class WarpgroupTile:
     """The axes of one product of a warpgroup, and the loads of its factors."""
 
-    left: loop.LoadOp
+    left: loop.LoadOp | None
+    """The read of the left factor; None where threads hold it."""
     right: loop.LoadOp
     warps: SSAValue
     groups: SSAValue
@@ -48,7 +52,9 @@ class WarpgroupTile:
     column: SSAValue
     """The engine axis of the right factor's columns."""
     depth: SSAValue
-    """The engine axis of k."""
+    """The engine axis of k, of the right factor at least."""
+    held: tuple[SSAValue, SSAValue] | None = None
+    """Where threads hold the left factor, the register axes of its blocks of 8 along k, and of pairs."""
 
     @property
     def columns(self) -> int:
@@ -73,18 +79,20 @@ def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depen
     threads = math.prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
     if threads % WARPGROUP:
         raise NoAtomError(f"{NAME} takes whole warpgroups, and the launch has {threads} threads")
-    left, right = (_load(launch, factor) for factor in (op.lhs[0], op.rhs[0]))
-    if len(op.axes) != 1 or launch.binding(op.axes[0]) is not Binding.ENGINE or extent_or_one(op.axes[0]) % DEPTH:
-        raise NoAtomError(f"k must run over one engine axis, a multiple of {DEPTH}")
-    if len(op.moved) != 1 or launch.binding(op.moved[0]) is not Binding.ENGINE:
-        raise NoAtomError("the right factor's columns must be taken `at` one engine axis")
-    if extent_or_one(op.moved[0]) not in COLUMNS:
-        raise NoAtomError(
-            f"{label(op.moved[0])} has {extent_or_one(op.moved[0])} columns, not a multiple of 8 up to 256"
-        )
+    right, left = _load(launch, op.rhs[0]), _held_or_load(launch, op)
+    depth, column = _depth(launch, op, is_held=left is None)
+    if extent_or_one(depth) % DEPTH:
+        raise NoAtomError(f"{label(depth)} has {extent_or_one(depth)} elements along k, not a multiple of {DEPTH}")
+    if extent_or_one(column) not in COLUMNS:
+        raise NoAtomError(f"{label(column)} has {extent_or_one(column)} columns, not a multiple of 8 up to 256")
     _check_whole(launch, op, dependence)
-    blocks, pairs = _columns(launch, op)
-    rows = dependence.of(left.result)
+    blocks, pairs = _columns(launch, op, column)
+    held = None
+    if left is None:
+        along, near = _columns(launch, op, depth)
+        assert along is not None, f"{DEPTH} elements along k are several blocks"
+        held = along, near
+    rows = without(dependence.of(op.lhs[0]), set(op.axes))
     warps, groups = (_thread(launch, digit, what) for digit, what in ((WARPS, "warps"), (GROUPS, "rows of a warp")))
     halves = next((axis for axis in reversed(launch.bound_to(Binding.REGISTER)) if axis in rows), None)
     if halves is None or extent_or_one(halves) != 2:
@@ -92,7 +100,35 @@ def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depen
     for axis in (*launch.bound_to(Binding.THREAD), halves):
         if axis in dependence.of(right.result) and extent_or_one(axis) > 1:
             raise NoAtomError(f"the right factor varies along {label(axis)}, where a warpgroup reads one tile")
-    return WarpgroupTile(left, right, warps, groups, halves, blocks, pairs, op.moved[0], op.axes[0])
+    return WarpgroupTile(left, right, warps, groups, halves, blocks, pairs, column, depth, held)
+
+
+def _held_or_load(launch: tile.LaunchOp, op: tile.ContractOp) -> loop.LoadOp | None:
+    """The read of the left factor, None where threads hold it: they have the columns of a result, as k."""
+    if all(launch.binding(axis) is not Binding.ENGINE for axis in op.axes):
+        return None
+    return _load(launch, op.lhs[0])
+
+
+def _depth(launch: tile.LaunchOp, op: tile.ContractOp, is_held: bool) -> tuple[SSAValue, SSAValue]:
+    """The engine axes of k and of the right factor's columns."""
+    if any(launch.binding(axis) is not Binding.ENGINE for axis in op.moved):
+        raise NoAtomError("the right factor must be taken `at` engine axes")
+    if not is_held:
+        if len(op.axes) != 1 or len(op.moved) != 1:
+            raise NoAtomError("k and the right factor's columns must be one engine axis each")
+        return op.axes[0], op.moved[0]
+    along = [
+        axis
+        for axis, form in zip(op.moved, forms_of(op.places.data, op.place_axes), strict=True)
+        if set(form.roots()) == set(op.axes)
+    ]
+    if len(op.moved) != 2 or len(along) != 1:
+        raise NoAtomError(
+            "where threads hold the left factor, the right one must be taken `at` two engine axes: k, over the axes "
+            "that are folded, and its columns"
+        )
+    return along[0], next(axis for axis in op.moved if axis is not along[0])
 
 
 def _load(launch: tile.LaunchOp, factor: SSAValue) -> loop.LoadOp:
@@ -124,14 +160,15 @@ def _thread(launch: tile.LaunchOp, wanted: Digit, what: str) -> SSAValue:
     raise NoAtomError(f"no thread axis of {wanted.extent} {what} is {wanted.weight} threads apart")
 
 
-def _columns(launch: tile.LaunchOp, op: tile.ContractOp) -> tuple[SSAValue | None, SSAValue]:
-    """The register axes of the result's columns: those of blocks of 8, and of pairs."""
-    (form,) = forms_of(op.places.data, op.place_axes)
+def _columns(launch: tile.LaunchOp, op: tile.ContractOp, moved: SSAValue) -> tuple[SSAValue | None, SSAValue]:
+    """The register axes of the place of an engine axis, columns of a result: those of blocks of 8, and of pairs."""
+    place = list(op.moved).index(moved)
+    form = carried(launch, forms_of(op.places.data, op.place_axes)[place])
     lanes = _thread(launch, LANES, "pairs of columns")
     for pairs in launch.bound_to(Binding.REGISTER):
         for blocks in (None, *launch.bound_to(Binding.REGISTER)):
             wanted = Linear.of(lanes, 2) + Linear.of(pairs) + (Linear() if blocks is None else Linear.of(blocks, 8))
             count = 8 * (1 if blocks is None else extent_or_one(blocks))
-            if equal(form, wanted) and extent_or_one(pairs) == 2 and count == extent_or_one(op.moved[0]):
+            if equal(form, wanted) and extent_or_one(pairs) == 2 and count == extent_or_one(moved):
                 return blocks, pairs
-    raise NoAtomError("the columns must be taken at `block * 8 + thread * 2 + pair`, block and pair registers")
+    raise NoAtomError(f"{label(moved)} must be taken at `block * 8 + thread * 2 + pair`, block and pair registers")

@@ -43,6 +43,7 @@ from deplodock.analysis.order.state import State
 from deplodock.analysis.order.turns import Cursor, Fault, LoopPosition, Pause, Turn, Walk, deadlock, next_turn, skip
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
+from deplodock.dialects.buffers import Memory
 from deplodock.dialects.interfaces import Landing, accesses_of
 from deplodock.dialects.kernel.mbarrier import mbarrier_of
 from deplodock.dialects.kernel.order import (
@@ -83,13 +84,13 @@ class _Walk:
         ops = list(function.walk())
         self._orders = {op: found for op in ops if (found := order_of(op)) is not None}
         products = [access for op in ops for access in accesses_of(op) if access.lands is Landing.PRODUCT]
-        self._sums = {access.buffer for access in products if access.writes}
-        """The accumulators of products."""
+        self._sums = {access.buffer for access in products if access.memory is Memory.REGISTER}
+        """The accumulators of products, and the factors that threads hold."""
         self._accesses = {op: found for op in ops if (found := ordered_accesses(op, self._orders.get(op), self._sums))}
         boxes = [op for op, accesses in self._accesses.items() if any(access.by_proxy for access in accesses)]
         self._boxed = {access.buffer for op in boxes for access in self._accesses[op]}
         """The memory that copies of boxes use."""
-        self._known: dict[tuple[Operation, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
+        self._known: dict[tuple[Operation, SSAValue, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[SharedAccess]] = {}
         self._repeats: dict[Operation, int | None] = {}
         self._endless: set[SSAValue] = set()
@@ -170,10 +171,10 @@ class _Walk:
         return first in self._at.issued and self._meetings.is_repeated(first, second, self._at.around)
 
     def _sum(self, access: SharedAccess, state: State) -> Walk:
-        """An access of accumulators, which products add to one after the other."""
+        """An access of registers of products, which products add to one after the other."""
         is_product = access.lands is Landing.PRODUCT
         for other in state.unready if is_product else state.products:
-            if self._meetings.meet(other, access):
+            if (other.writes or access.writes) and self._meetings.meet(other, access):
                 yield MissingFence(other, access) if is_product else Hazard(other, access, is_in_flight=True)
 
     def _order(self, op: Operation, order: Order, state: State) -> Walk:
@@ -450,7 +451,8 @@ class _Walk:
 
     def _one(self, access: SharedAccess) -> SharedAccess:
         """The object that stands for all equal accesses."""
-        return self._known.setdefault((access.op, access.since, access.writes, access.subscripts), access)
+        key = access.op, access.buffer, access.since, access.writes, access.subscripts
+        return self._known.setdefault(key, access)
 
     def _now(self, form: Linear, is_slot: bool = True) -> Linear:
         """A form with the variables of loops that are walked iteration by iteration as numbers.

@@ -71,7 +71,7 @@ class State:
     copies: Groups = field(default_factory=Groups)
     """The asynchronous copies that have not landed, less those that arrive at phases."""
     products: Groups = field(default_factory=Groups)
-    """What the products of warpgroups read, and the accumulators that they add to."""
+    """What the products of warpgroups read, and the registers of theirs."""
     slots: dict[tuple[Operation, int], Slot[SharedAccess]] = field(
         default_factory=dict[tuple[Operation, int], Slot[SharedAccess]]
     )
@@ -82,7 +82,7 @@ class State:
     exposed: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
     """Those among them that threads have handed over, so that their fence comes too late."""
     unready: dict[SharedAccess, None] = field(default_factory=dict[SharedAccess, None])
-    """Writes of accumulators that their threads have not fenced from products."""
+    """Writes of registers of products that their threads have not fenced from those."""
 
     number: int = 0
     """The team of threads whose state it is: 0 for all threads of a CTA, 1 and more for those of its roles."""

@@ -1,5 +1,7 @@
 """Matrix products of a warpgroup: `wgmma` of the PTX ISA (sm_90a), whose factors are tiles in shared memory.
 
+The left factor may lie in registers instead.
+
 The 128 threads of a warpgroup issue a product together. It runs beside the program, in groups as asynchronous copies
 do:
 
@@ -14,7 +16,8 @@ do:
     kernel.wgmma_wait 0
 
 The subscripts of a factor are over the coordinates of its tile: `d0` is the row of the result for the left factor and
-the column for the right one, `d1` is k. So they say where the tile starts, and which dimension walks memory.
+the column for the right one, `d1` is k. So they say where the tile starts, and which dimension walks memory. Those of a
+left factor in registers say the first of the elements that a thread holds of it.
 """
 
 from __future__ import annotations
@@ -82,6 +85,9 @@ COLUMNS = range(8, 257, 8)
 DEPTH = 16
 """The elements of 2 bytes that a product sums over; 32 bytes of each row."""
 
+HELD = ROWS * DEPTH // WARPGROUP
+"""The elements of a left factor in registers that a thread holds, two to a register."""
+
 FACTORS: tuple[Attribute, ...] = (bf16, f16)
 """The types of factors; products are exact and their sums f32."""
 
@@ -94,13 +100,22 @@ class Factor:
     map: AffineMap
     indices: Sequence[SSAValue]
 
+    @property
+    def is_held(self) -> bool:
+        """Whether threads hold it in registers, so that it is no tile."""
+        return memory_of(self.buffer) is Memory.REGISTER
+
     def verify(self) -> None:
-        """Check that it is a tile in shared memory. Raises VerifyException."""
+        """Check that it is a tile in shared memory, or a part of a register buffer. Raises VerifyException."""
         type = memref_of(self.buffer)
         verify_buffer(type)
         verify_divisors("the subscripts", self.map)
-        if memory_of(self.buffer) is not Memory.SHARED:
+        if not self.is_held and memory_of(self.buffer) is not Memory.SHARED:
             raise VerifyException(f"a factor of a product lies in #tile.memory<shared>, got {type}")
+        if self.is_held and any(expr.used_dims() for expr in self.map.results):
+            raise VerifyException(f"the subscripts of a factor in registers have no d0 and d1, got {self.map}")
+        if self.is_held and (not isinstance(type.layout, NoneAttr) or math.prod(type.get_shape()) < HELD):
+            raise VerifyException(f"a factor in registers is {HELD} neighbours in row-major order, got {type}")
         if (self.map.num_dims, self.map.num_symbols) != (2, len(self.indices)):
             raise VerifyException(
                 f"the subscripts of a factor are over d0, d1 and {len(self.indices)} operands, got {self.map}"
@@ -109,10 +124,13 @@ class Factor:
             raise VerifyException(f"{type} needs {len(type.get_shape())} subscripts, got {len(self.map.results)}")
 
     def read(self, op: Operation, rows: int) -> Access:
-        """The access of its tile by a product: the box of elements around it."""
+        """The access of its tile by a product: the box of elements around it; or of the registers that hold it."""
         coordinates = [AffineExpr.constant(0)] * 2
         operands = [AffineExpr.dimension(i) for i in range(len(self.indices))]
         start = self.map.replace_dims_and_symbols(coordinates, operands, len(self.indices), 0)
+        if self.is_held:
+            box = last_elements(memref_of(self.buffer).get_shape(), HELD)
+            return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT)
         box = _box(self.map, rows)
         return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT, by_proxy=True)
 
@@ -159,7 +177,8 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
 
     Thread t of the warpgroup holds, from the first accumulator on, those of rows t / 32 * 16 + h * 8 + t mod 32 / 4 and
     columns j * 8 + t mod 4 * 2 + r, in the order of (j, h, r), h and r below 2. Its sums may be read, and what it reads
-    overwritten, after a kernel.wgmma_wait for its group.
+    overwritten, after a kernel.wgmma_wait for its group. A thread holds 8 elements of a left factor in registers, those
+    of the same rows and of k = j * 8 + t mod 4 * 2 + r: so sums become a left factor in place.
 
         kernel.wgmma m64n64k16 %xs[%w * 64 + d0, d1] * %ws[d1, d0] into %acc[0]
           : memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
@@ -202,7 +221,7 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
 
     @property
     def left(self) -> Factor:
-        """The factor whose tile is [64, 16]."""
+        """The factor whose tile is [64, 16], or that threads hold."""
         return Factor(self.left_buffer, self.left_map.data, self.left_indices)
 
     @property
@@ -211,16 +230,16 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
         return Factor(self.right_buffer, self.right_map.data, self.right_indices)
 
     def tiles(self) -> list[tuple[Factor, int]]:
-        """Both factors."""
-        return [(self.left, ROWS), (self.right, self.extent)]
+        """The factors in shared memory."""
+        return [*([] if self.left.is_held else [(self.left, ROWS)]), (self.right, self.extent)]
 
     def accesses(self) -> list[Access]:
-        """It reads both tiles by the proxy, and adds to the accumulators, until its group is waited for."""
+        """It reads tiles by the proxy, and adds to the accumulators, until its group is waited for."""
         sums = memref_of(self.accumulators).get_shape()
         box = last_elements(sums, self.width)
         into = (self, self.accumulators), (self.map.data, self.indices, box)
         return [
-            *(factor.read(self, rows) for factor, rows in self.tiles()),
+            *(factor.read(self, rows) for factor, rows in ((self.left, ROWS), (self.right, self.extent))),
             *(Access(*into[0], writes, *into[1], lands=Landing.PRODUCT) for writes in (False, True)),
         ]
 
@@ -241,6 +260,8 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
     def verify_(self) -> None:
         self.left.verify()
         self.right.verify()
+        if self.right.is_held:
+            raise VerifyException("the right factor of a product lies in #tile.memory<shared>")
         verify_subscripts(self.accumulators, self.map.data, self.indices)
         types = [memref_of(buffer).element_type for buffer in (self.left_buffer, self.right_buffer)]
         if types[0] not in FACTORS or types[0] != types[1]:

@@ -28,9 +28,10 @@ from deplodock.dialects.tile.places import Places, parse_axis
 class ContractOp(IRDLOperation):
     """Adds up the products of two factors over all points of launch axes, by an engine such as a tensor core.
 
-    The right factor is taken where each axis named after `at` has the value of a form over axes of the result: so an
-    engine whose factors and result lie in other lanes is told apart from a plain sum. Products are exact, sums are
-    FP32 in an order and rounding that the engine fixes. Several pairs of factors are summed in order.
+    The right factor is taken where each axis named after `at` has the value of a form over axes of the result, or over
+    those that are folded: so an engine whose factors and result lie in other lanes is told apart from a plain sum.
+    Products are exact, sums are FP32 in an order and rounding that the engine fixes. Several pairs of factors are
+    summed in order.
 
         %c = tile.contract mma %a * %b over (%k_t, %k_v) at (%n_g = %n_t * 2 + %n_r) : bf16, bf16 -> f32
     """
@@ -85,7 +86,7 @@ class ContractOp(IRDLOperation):
         for axis in (*self.axes, *self.moved, *self.place_axes):
             if not isinstance(axis, BlockArgument) or getattr(axis.block.parent_op(), "name", "") != "tile.launch":
                 raise VerifyException("contract works on axes of the enclosing tile.launch only")
-        self.at.verify(self.axes, "contract")
+        self.at.verify(self.axes, "contract", over_folded=True)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.engine.data} ")

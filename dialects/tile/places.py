@@ -23,12 +23,16 @@ class Places:
     map: AffineMap
     axes: Sequence[SSAValue]
 
-    def verify(self, folded: Sequence[SSAValue], what: str) -> None:
-        """Raises VerifyException unless moved and folded axes are distinct, and the places are over others."""
+    def verify(self, folded: Sequence[SSAValue], what: str, over_folded: bool = False) -> None:
+        """Raises VerifyException unless moved and folded axes are distinct, and the places are over others.
+
+        With `over_folded` the places may be over folded axes too, as the value is taken before the fold.
+        """
         if len({*folded, *self.moved}) != len(folded) + len(self.moved):
             raise VerifyException(f"{what} folds axes and moves others, each named once")
-        if not set(self.axes).isdisjoint((*folded, *self.moved)):
-            raise VerifyException(f"the places of a {what} are forms over other axes than it folds and moves")
+        if not set(self.axes).isdisjoint(self.moved if over_folded else (*folded, *self.moved)):
+            own = "moves" if over_folded else "folds and moves"
+            raise VerifyException(f"the places of a {what} are forms over other axes than it {own}")
         verify_map("the places", self.map, self.axes, results=len(self.moved))
 
     def print(self, printer: Printer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from deplodock.analysis.access.matrix_tiles import unreadable
 from deplodock.dialects.interfaces import Access, row
 from deplodock.dialects.kernel.wgmma import (
     DEPTH,
+    HELD,
     ROWS,
     WARPGROUP,
     Factor,
@@ -38,7 +40,7 @@ _ROWS_AT_ONCE = WARPGROUP // DEPTH
 class _Product:
     """A product in flight: what it reads, the sums after it, and the lanes, [CTAs, threads], that did not wait yet."""
 
-    tiles: tuple[tuple[Touch, Array], tuple[Touch, Array]]
+    tiles: Sequence[tuple[Touch, Array]]
     sums: Registers
     element: Array
     values: Values
@@ -118,8 +120,9 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     _check_warpgroups(launch, op, frame)
     if launch.check and (reason := unreadable(op)) is not None:
         launch.report.add(kinds.UNREADABLE_TILE, op, frame.active, lambda: reason)
-    first, second = (_place(launch, op, factor, rows, frame) for factor, rows in op.tiles())
-    left, right = _tile(launch, *first, ROWS), _tile(launch, *second, op.extent)
+    tiles = [_place(launch, op, factor, rows, frame) for factor, rows in op.tiles()]
+    right = _tile(launch, *tiles[-1], op.extent)
+    left = _held(launch, op, frame) if op.left.is_held else _tile(launch, *tiles[0], ROWS)
     product = left.data.astype(np.float64) @ np.swapaxes(right.data.astype(np.float64), -1, -2)
     sums, products = launch.buffers[op.accumulators], launch.unit(Products)
     assert isinstance(sums, Registers)
@@ -131,7 +134,7 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     rows, columns = _places(op.width)
     part = np.moveaxis(product[..., rows, columns], -2, 0).reshape(op.width, *frame.shape)
     values = Values(toward_zero(held.data.astype(np.float64) + part), joined(origin, _any_origin(left, right)))
-    products.add(_Product((first, second), sums, element, values, all_lanes(frame), np.zeros(0)), frame)
+    products.add(_Product(tiles, sums, element, values, all_lanes(frame), np.zeros(0)), frame)
 
 
 def _place(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame) -> tuple[Touch, Array]:
@@ -157,20 +160,41 @@ def _tile(launch: Lockstep, touch: Touch, elements: Array, rows: int) -> Values:
     return Values(np.moveaxis(shares, 0, 2).reshape(ctas, -1, rows, DEPTH), origin)
 
 
+def _held(launch: Lockstep, op: WgmmaOp, frame: Frame) -> Values:
+    """The left factors that the threads of warpgroups hold, as [CTAs, warpgroups, 64, 16]."""
+    buffer = launch.buffers[op.left_buffer]
+    assert isinstance(buffer, Registers)
+    access, *_ = launch.accesses[op]
+    element = _registers(launch, op, access, HELD, buffer, frame)
+    data, origin = buffer.read(element), launch.memory.origin(op, buffer, element)
+    origin = None if origin is None else np.where(all_lanes(frame), origin, 0)
+    rows, depth = _places(HELD)
+    shares = np.broadcast_to(data, (HELD, *frame.shape)).reshape(HELD, frame.shape[0], -1, WARPGROUP)
+    found = np.empty((*shares.shape[1:3], ROWS, DEPTH), data.dtype)
+    found[..., rows, depth] = np.moveaxis(shares, 0, -2)
+    return Values(found, origin)
+
+
 def _sums(launch: Lockstep, op: WgmmaOp, sums: Registers, frame: Frame) -> Array:
     """The numbers of the accumulators of each thread, in a first dimension."""
-    subscripts = launch.mapped(op, op.map.data, op.indices)
-    first = np.asarray(sum((s * n for s, n in zip(subscripts, sums.layout.rows, strict=True)), np.asarray(0)))
-    outside = (first < 0) | (first + op.width > sums.layout.size)
+    *_, access = launch.accesses[op]
+    return _registers(launch, op, access, op.width, sums, frame)
+
+
+def _registers(launch: Lockstep, op: WgmmaOp, access: Access, width: int, buffer: Registers, frame: Frame) -> Array:
+    """The numbers of the registers of each thread that an access takes, neighbours, in a first dimension."""
+    subscripts = launch.mapped(access, access.map, access.indices)
+    first = np.asarray(sum((s * n for s, n in zip(subscripts, buffer.layout.rows, strict=True)), np.asarray(0)))
+    outside = (first < 0) | (first + width > buffer.layout.size)
     if launch.check and outside.any():
-        name = launch.report.names.value(op.accumulators)
+        name = launch.report.names.value(access.buffer)
         launch.report.add(
             kinds.OUT_OF_BOUNDS,
             op,
             frame.count(outside),
-            lambda: f"{op.width} accumulators from {name}[..] on end outside of {op.accumulators.type}",
+            lambda: f"{width} elements from {name}[..] on end outside of {access.buffer.type}",
         )
-    return np.where(outside, 0, first) + np.arange(op.width).reshape(-1, 1, 1)
+    return np.where(outside, 0, first) + np.arange(width).reshape(-1, 1, 1)
 
 
 def _places(width: int) -> tuple[Array, Array]:

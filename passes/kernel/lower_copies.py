@@ -141,10 +141,10 @@ def _lower(builder: CopyBuilder, op: Operation) -> None:
 
 def _lower_stage(builder: CopyBuilder, op: tile.StageOp) -> None:
     """Append the allocation of a slab and the copies that fill it."""
-    is_awaited_later = _is_awaited_later(op)
+    is_awaited_later, reader = _is_awaited_later(op), _first_reader(op)
     slab = replace(slab_of(op), destination=builder.place(op.slab))
     if op.is_tma:
-        _fill_at_once(builder, op, slab)
+        _fill_at_once(builder, op, slab, reader)
         return
     _fill(builder, op, slab)
     if op.is_async and not is_awaited_later:
@@ -152,13 +152,24 @@ def _lower_stage(builder: CopyBuilder, op: tile.StageOp) -> None:
         builder.run(kernel.WaitGroupOp(0))
 
 
-def _fill_at_once(builder: CopyBuilder, op: tile.StageOp, slab: Slab) -> None:
-    """Copy a slab in boxes and wait for them, at a barrier of their own."""
+def _first_reader(op: tile.StageOp) -> Operation:
+    """The first operation of a slab's block that reads it, or holds what does; without one, what follows the slab."""
+    assert op.parent is not None
+    found = [op.parent.find_ancestor_op_in_block(use.operation) for use in op.slab.uses]
+    following = op.next_op
+    assert following is not None
+    return min((each for each in found if each is not None), key=op.parent.get_operation_index, default=following)
+
+
+def _fill_at_once(builder: CopyBuilder, op: tile.StageOp, slab: Slab, reader: Operation) -> None:
+    """Copy a slab in boxes, at a barrier of their own; `reader` waits for them."""
     full = builder.add(kernel.MbarrierOp(1, 1), "full")
     with builder.guarded(builder.elected):
         builder.run(kernel.ArriveOp(full, builder.map([Linear()]), expect=expected_bytes(op)))
         copy_boxes(builder, builder.maps, op, slab, (full, Linear()))
-    builder.run(kernel.WaitPhaseOp(full, builder.map([Linear()]), builder.map([Linear()])))
+    wait = kernel.WaitPhaseOp(full, builder.map([Linear()]), builder.map([Linear()]))
+    wait.location = op.location
+    Rewriter.insert_op(wait, InsertPoint.before(reader))
 
 
 def _lower_ring(builder: CopyBuilder, op: tile.RingOp) -> None:

@@ -9,7 +9,8 @@ loop.for %step = 0 to 4 unroll {
 kernel.wgmma_commit
 kernel.wgmma_wait 0
 
-Contracts that one iteration adds to its sums are one group.
+Contracts that one iteration adds to its sums are one group. A left factor that threads hold, as the weights of
+attention, is read where it is: `%weights[%step * 2, 0, 0] * %vs[%step * 16 + d1, d0]`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
         raise failure(
             op, "the register axes of its blocks of columns, halves and pairs must be the last, in this order"
         )
-    for load in (found.left, found.right):
+    for load in filter(None, (found.left, found.right)):
         if tile.memory_of(load.source) is not Memory.SHARED:
             raise failure(op, f"{load.name} reads no slab in shared memory")
     block, known = emitter.block, dict(emitter.coordinates)
@@ -52,15 +53,27 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
     first = Linear()
     if found.steps > 1:
         first = Linear.of(emitter.enter_loop(found.steps, "step"), DEPTH)
+    held = emitter.arrays.get(op.lhs[0])
+    if found.held is not None:
+        _check_held(emitter, op, found, held)
     with emitter.nest(outer):
-        emitter.run(_product(emitter, found, sums, first))
+        emitter.run(_product(emitter, found, held, sums, first))
     emitter.block, emitter.coordinates = block, known
     if op is together[-1]:
         emitter.run(kernel.WgmmaCommitOp())
         emitter.run(kernel.WgmmaWaitOp(0))
 
 
-def _product(emitter: Emitter, found: WarpgroupTile, sums: Array, first: Linear) -> kernel.WgmmaOp:
+def _check_held(emitter: Emitter, op: tile.ContractOp, found: WarpgroupTile, held: Array | None) -> None:
+    """Raises PassFailedException where threads do not hold the left factor in the order of the instruction."""
+    assert found.held is not None
+    blocks, pairs = found.held
+    own = [blocks, found.halves, pairs]
+    if held is None or list(held.axes[-3:]) != own:
+        raise failure(op, "the register axes of the left factor's blocks along k, halves and pairs must be the last")
+
+
+def _product(emitter: Emitter, found: WarpgroupTile, held: Array | None, sums: Array, first: Linear) -> kernel.WgmmaOp:
     """The product of the elements of k from `first` on."""
     depth, row, column = stand_in(DEPTH), stand_in(ROWS), stand_in(found.columns)
     k = first + Linear.of(depth)
@@ -69,11 +82,24 @@ def _product(emitter: Emitter, found: WarpgroupTile, sums: Array, first: Linear)
         found.halves: Linear.of(row) // 8 % 2,
         found.groups: Linear.of(row) % 8,
     }
-    left = _factor(emitter, found.left, {**rows, found.depth: k}, (row, depth))
+    if found.left is not None:
+        left = _factor(emitter, found.left, {**rows, found.depth: k}, (row, depth))
+    else:
+        left = _held(emitter, found, held, first)
     right = _factor(emitter, found.right, {found.column: Linear.of(column), found.depth: k}, (column, depth))
     own = (found.blocks, found.halves, found.pairs)
     at = [Linear() if axis in own else axis for axis in sums.axes]
     return kernel.WgmmaOp(found.columns, left, right, (sums.buffer, *emitter.map(at)))
+
+
+def _held(emitter: Emitter, found: WarpgroupTile, held: Array | None, first: Linear) -> Factor:
+    """The left factor that threads hold, from `first` along k on."""
+    assert held is not None
+    assert found.held is not None
+    blocks, pairs = found.held
+    own = {blocks: first // 8, found.halves: Linear(), pairs: Linear()}
+    map, operands = emitter.map([own.get(axis, axis) for axis in held.axes], (stand_in(ROWS), stand_in(DEPTH)))
+    return Factor(held.buffer, map, operands)
 
 
 def _factor(

@@ -39,11 +39,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
 from deplodock.analysis.machine.targets import capability, has_feature, target_at
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.copying import copied
 from deplodock.passes.locations import location_of
@@ -51,6 +53,7 @@ from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import Axis, append_axis, append_lane, read_from, split_axis, split_loop, total_of
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 from deplodock.passes.tile.stream_steps import StreamTiling
+from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling
 from deplodock.passes.tile.stream_warps import WarpTiling
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
 from deplodock.schedule.choose.streaming import stream_bytes, weights_pitch
@@ -64,10 +67,16 @@ class StreamTilePass(LaunchRule):
     m: int = option(
         STREAM_ROWS, Integers((16, 32, 64, 128), STREAM_LANES, STREAM_LANES), "rows of the output that a CTA computes"
     )
-    n: int = option(STREAM_KEYS, Integers((16, 32, 64), STREAM_LANES, STREAM_LANES), "elements of the row in a step")
+    n: int = option(
+        STREAM_KEYS, Integers((16, 32, 64, 128), STREAM_LANES, STREAM_LANES), "elements of the row in a step"
+    )
     s: int = option(1, Integers((1, 2, 4)), "CTAs that share a row; the last one of a tile combines what they leave")
     warp: int = option(STREAM_WARP, Integers((16, 32), 16, 16), "rows that a warp computes, of the engine of warps")
-    engine: str = option(THREADS, OneOf((THREADS, WARPS)), "what multiplies: threads, or the tensor cores of warps")
+    engine: str = option(
+        THREADS,
+        OneOf((THREADS, WARPS, WARPGROUPS)),
+        "what multiplies: threads, or the tensor cores of warps (mma) or warpgroups (wgmma)",
+    )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found = _found(launch)
@@ -78,14 +87,19 @@ class StreamTilePass(LaunchRule):
         if self.engine == THREADS:
             _ThreadTiling(launch, found, _rows_of(launch, found), sizes).run()
             return
-        if self.m % self.warp:
-            raise Skip(f"the {self.m} rows of a CTA are no multiple of the {self.warp} of a warp")
-        if not has_feature(target, Feature.MMA):
-            raise Skip(f"sm_{capability(target)} has no {Feature.MMA}")
+        rows, team = (ROWS, "warpgroup") if self.engine == WARPGROUPS else (self.warp, "warp")
+        if self.m % rows:
+            raise Skip(f"the {self.m} rows of a CTA are no multiple of the {rows} of a {team}")
+        feature = Feature.WARPGROUPS if self.engine == WARPGROUPS else Feature.MMA
+        if not has_feature(target, feature):
+            raise Skip(f"sm_{capability(target)} has no {feature}")
         try:
-            engine = streamed_engine(found, self.engine)
+            engine = streamed_engine(found, WARPS)
         except NoAtomError as error:
             raise Skip(str(error)) from error
+        if self.engine == WARPGROUPS:
+            WarpgroupTiling(launch, found, _rows_of(launch, found), sizes).run()
+            return
         WarpTiling(launch, found, _rows_of(launch, found), sizes, engine, self.warp).run()
 
 

@@ -23,39 +23,30 @@
         %c = tile.contract mma %ps * %v over (%i_t, %i_j, %i_r) at (%d_g = %d_t * 2 + %d_r) : bf16, bf16 -> f32
         loop.yield %largest, %total, %c
 
-The columns of the scores are k of the second product, and lie in the lanes where the engine wants them: so weights stay
-in registers. A step's are relative to the largest score so far, so sums of earlier steps are scaled in place, and those
-of the step add to them. Weights are rounded to the type of the values, which their exponential must allow with
-`fastmath<afn>`.
+`stream_engine.py` says why weights stay in registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf
-
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IndexType, MemRefType, StridedLayoutAttr, UnitAttr
+from xdsl.dialects.builtin import IndexType, MemRefType, StridedLayoutAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, condition_of, subscripts_of, to_map, to_sides
-from deplodock.analysis.shape.dependence import is_coordinate, wheres
-from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
+from deplodock.analysis.affine.linear import Linear, subscripts_of
+from deplodock.analysis.shape.roles import factors_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct
-from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.locations import location_of
-from deplodock.passes.loop.masks import comparison
-from deplodock.passes.tile.edits import append_lane, read_at, total_of
-from deplodock.passes.tile.stream_steps import StreamTiling
+from deplodock.passes.tile.edits import append_lane, total_of
+from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
 from deplodock.schedule.choose.streaming import row_pitch
 
 
-class WarpTiling(StreamTiling):
+class WarpTiling(EngineTiling):
     """The tile of warps, each of which computes whole rows of an instruction: all their scores and outputs."""
 
     def __init__(
@@ -99,7 +90,7 @@ class WarpTiling(StreamTiling):
         lanes = [self.key_lane, self.lane, self.key_group, self.column_group]
         self.own = [*(part for part, _ in self.parts), block, warp, group, thread, *registers, *lanes]
         inner = [*((axis, engine.m) for axis in tiles), (half, engine.row.extent), (group, 1)]
-        first = -self.m if self._grows_along_rows() else self.m
+        first = -self.m if self.grows_along_rows() else self.m
         self.rows = [(block, first), (warp, self.warp_rows), *inner]
         self.columns = [(columns, engine.n), (thread, engine.pair), (pair, 1)]
         self.keys = [(keys, engine.n), (self.key_lane, engine.pair), (self.key_pair, 1)]
@@ -112,11 +103,11 @@ class WarpTiling(StreamTiling):
         body.args[0].name_hint = f"{scores.iv.name_hint or 'e'}_s"
         across = engine.column.extent * engine.packed
         feature = total_of([(body.args[0], engine.k), (self.unit, across), (self.lane, engine.packed), (self.near, 1)])
-        rows, keys = (_read(factor) for factor in factors_of(product)[0])
+        rows, keys = (factor_read(factor) for factor in factors_of(product)[0])
         if any(form.depends_on(self.key_pair) for form in subscripts_of(rows)):
             rows, keys = keys, rows
         moved = {self.key_lane: Linear(), self.key_pair: Linear.of(self.key_group)}
-        loads = [_moved(rows, {scores.iv: feature}), _moved(keys, {scores.iv: feature, **moved})]
+        loads = [moved_read(rows, {scores.iv: feature}), moved_read(keys, {scores.iv: feature, **moved})]
         pair = loads[0].result, loads[1].result
         at = self._places(self.key_group, self.key_lane, self.key_pair)
         axes = [self.lane, self.unit, self.near]
@@ -130,62 +121,11 @@ class WarpTiling(StreamTiling):
         made.results[0].name_hint = scores.results[0].name_hint
         Rewriter.replace_op(scores, made)
 
-    def _grows_along_rows(self) -> bool:
-        """Whether elements count from some row on: then CTAs of later rows have more steps, and start first."""
-        conditions = [condition_of(where) for where in wheres(self.found.reduction.body.block)]
-        return any(condition.depends_on(self.outer[0]) for condition in conditions)
-
-    def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
-        """A score, or one that a mask replaces by -inf, without the constant that the products are scaled by."""
-        op = score.owner
-        match op:
-            case arith.MulfOp() if isinstance(scale := op.rhs.owner, arith.ConstantOp):
-                value = scale.value
-                is_positive = isinstance(value, FloatAttr) and 0 < value.value.data < inf
-                return (op.lhs, op.rhs) if is_positive else (score, None)
-            case arith.SelectOp() if self._is_least(op.rhs):
-                raw, factor = self.unscaled(op.lhs)
-                if factor is None:
-                    return score, None
-                condition, place = op.cond, InsertPoint.after(op)
-                form = comparison(condition.owner) if isinstance(condition.owner, arith.CmpiOp) else None
-                if form is not None and all(map(is_coordinate, form.roots())):
-                    inside = loop.InsideOp(*to_map(to_sides([form])))
-                    Rewriter.insert_op(inside, place)
-                    condition, place = inside.result, InsertPoint.after(inside)
-                masked = arith.SelectOp(condition, raw, op.rhs)
-                masked.location, masked.result.name_hint = op.location, score.name_hint
-                Rewriter.insert_op(masked, place)
-                return masked.result, factor
-            case _:
-                return score, None
-
-    def _is_least(self, value: SSAValue) -> bool:
-        """Whether a value is -inf, the identity of the maximum."""
-        return (
-            isinstance(value.owner, arith.ConstantOp) and value.owner.value == self.found.reduction.identities.data[0]
-        )
-
-    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
-        """The largest score so far: what the steps before have left is scaled in place, and the step's added to it."""
-        scan = loop.ScanOp([top], [step], *scalar_regions.short_form(arith.MaximumfOp, top.type, loop.YieldOp))
-        scan.location, scan.results[0].name_hint = location_of(top), "largest"
-        Rewriter.insert_op(scan, place)
-        return scan.results[0]
-
-    def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
-        """The weights as factors of the second product."""
-        wide = next(value for (value, _), is_wide in zip(self.weights, self.is_wide, strict=True) if is_wide)
-        rounded = arith.TruncFOp(weight, _read(wide).result.type)
-        rounded.result.name_hint = weight.name_hint
-        Rewriter.insert_op(rounded, place)
-        return rounded.result
-
     def product(
         self, weights: SSAValue, value: SSAValue, by: arith.MulfOp, key: loop.IndexOp, place: InsertPoint
     ) -> SSAValue:
         """The contract of weights and the values of a step."""
-        load = _moved(_read(value), {self.thread: Linear(), self.pair: Linear.of(self.column_group)})
+        load = moved_read(factor_read(value), {self.thread: Linear(), self.pair: Linear.of(self.column_group)})
         at = self._places(self.column_group, self.thread, self.pair)
         (keys, _), *_ = self.keys
         axes = [self.key_lane, keys, self.key_pair]
@@ -193,10 +133,6 @@ class WarpTiling(StreamTiling):
         contract.location = by.location
         Rewriter.insert_op([load, contract], place)
         return contract.result
-
-    def is_factor(self, load: loop.LoadOp, reduction: loop.ReduceOp) -> bool:
-        """Whether contracts alone use a read."""
-        return all(isinstance(use.operation, tile.ContractOp) for use in load.result.uses)
 
     def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:
         """Rows an odd number of 16 bytes apart, so that those of 8 neighbours lie in different banks."""
@@ -211,17 +147,3 @@ class WarpTiling(StreamTiling):
         """That the right factor's columns are those of the result."""
         form = AffineExpr.dimension(0) * self.engine.pair + AffineExpr.dimension(1)
         return tile.Places([moved], AffineMap(2, 0, (form,)), [thread, pair])
-
-
-def _read(factor: SSAValue) -> loop.LoadOp:
-    load = read_of(factor)
-    assert load is not None, "factors that are computed are refused"
-    return load
-
-
-def _moved(load: loop.LoadOp, places: Mapping[SSAValue, Linear]) -> loop.LoadOp:
-    """The same read at other coordinates."""
-    forms = subscripts_of(load)
-    for root, place in places.items():
-        forms = [form.substitute(root, place) for form in forms]
-    return read_at(load, forms)

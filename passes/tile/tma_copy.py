@@ -5,7 +5,8 @@
 
 One thread copies boxes of the source, and their bytes complete a phase. A box keeps the order of dimensions, its rows
 and those of the source are multiples of 16 bytes, and what lies outside of the source is zero. Slabs that no box can
-fill stay for async-copy; on one ring some can come in boxes and others by copies of all threads.
+fill stay for async-copy; on one ring some can come in boxes and others by copies of all threads. A slab that is filled
+once comes in boxes where an engine alone reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_at
-from deplodock.analysis.operations import label
+from deplodock.analysis.operations import ancestors, label
+from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.passes.options import Integers, option
@@ -44,10 +46,17 @@ def _fill(launch: tile.LaunchOp, shortest: int) -> None:
     fill_by("tma", launch, lambda op: _refusal(op, shortest))
 
 
+def _is_of_engine(op: tile.StageOp) -> bool:
+    """Whether a slab that is filled once is read by engines alone, which want it as boxes lay it out."""
+    loads = [use.operation for use in op.slab.uses if isinstance(use.operation, loop.LoadOp)]
+    is_refilled = any(isinstance(around, loop.LoopLike) and around.trips != 1 for around in ancestors(op))
+    return not is_refilled and all(readers_of(load) != [load] for load in loads)
+
+
 def _refusal(op: tile.StageOp, shortest: int) -> str | None:
     """Why a slab cannot come in boxes, or None."""
     name, type = label(op.source), loop.memref_of(op.slab)
-    if op.depth == 1:
+    if op.depth == 1 and not _is_of_engine(op):
         return f"{name}: its slab has one buffer; run double-buffer first"
     if isinstance(boxes := boxes_of(slab_of(op)), str):
         return f"{name}: {boxes}"

@@ -154,7 +154,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
 def takes_boxes(found: Contraction) -> bool:
     """Whether both factors are read from memory along k, in rows of whole units of a box."""
     k = found.innermost
-    return k is found.reduction and all(_is_boxable(factor, k.iv) for factor in found.operands)
+    return k is found.reduction and all(boxes_take(factor, k.iv) for factor in found.operands)
 
 
 def fills_lines(found: Contraction) -> bool:
@@ -169,7 +169,8 @@ def _is_plain(load: loop.LoadOp) -> bool:
     return is_plain and memory_of(load.source) is None and _row_bytes(load) % UNIT_BYTES == 0
 
 
-def _is_boxable(value: SSAValue, k: SSAValue) -> bool:
+def boxes_take(value: SSAValue, k: SSAValue) -> bool:
+    """Whether a value is read from memory along a coordinate, in rows of whole units of a box."""
     load = read_of(value)
     if load is None or memory_of(load.source) is not None:
         return False

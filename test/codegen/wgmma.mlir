@@ -2,6 +2,12 @@
 // RUN: deplodock-opt %s -t cuda | filecheck %s
 
 // CHECK:      unsigned long long tile_descriptor(const void* tile, int leading, int stride, int mode) {
+// A left factor in registers has four of a thread, of two elements each.
+// CHECK:      void wgmma_m64n8k16_bf16_held_right_transposed(float* sums, const void* left, unsigned long long right) {
+// CHECK-NEXT: const unsigned* const held = reinterpret_cast<const unsigned*>(left);
+// CHECK:      "}, {%4, %5, %6, %7}, %8, 1, 1, 1, 1;"
+// CHECK-NEXT: : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+// CHECK-NEXT: : "r"(held[0]), "r"(held[1]), "r"(held[2]), "r"(held[3]), "l"(right));
 // CHECK:      void wgmma_m64n32k16_bf16(float* sums, unsigned long long left, unsigned long long right) {
 // CHECK:      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
 // CHECK-NEXT: "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -16,11 +22,13 @@
 // CHECK:      wgmma_m64n32k16_bf16(&acc[1][0][0][0], tile_descriptor(&xs[k % 2 * 8192 + thread / 128 * 4096 + s * 16], 16, 1024, 1), tile_descriptor(&xs[k % 2 * 8192 + s * 16], 16, 1024, 1));
 // CHECK-NEXT: wgmma_m64n128k16_bf16_right_transposed(&acc[0][0][0][0], tile_descriptor(&xs[s * 16], 16, 1024, 1), tile_descriptor(&ws[s * 1024], 8192, 1024, 1));
 // CHECK:      wgmma_m64n8k16_bf16_left_transposed(&acc[0][0][0][0], tile_descriptor(&ws[5120], 16, 1024, 1), tile_descriptor(&xs[0], 16, 1024, 1));
+// CHECK-NEXT: wgmma_m64n8k16_bf16_held_right_transposed(&acc[0][0][0][0], &held[1][0][0][0], tile_descriptor(&ws[0], 16, 1024, 1));
 // CHECK-NEXT: asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 // CHECK-NEXT: asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 kernel.func @k_wgmma() blocks(%block = 3) threads(%thread = 256) {
   %xs = kernel.alloc : memref<2x128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %ws = kernel.alloc : memref<2x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<4x2x2x2xbf16, #tile.memory<register>>
   %acc = kernel.alloc : memref<2x16x2x2xf32, #tile.memory<register>>
   loop.for %k = 0 to 4 {
     kernel.wgmma_fence
@@ -29,6 +37,7 @@ kernel.func @k_wgmma() blocks(%block = 3) threads(%thread = 256) {
       kernel.wgmma m64n128k16 %xs[0, d0, %s * 16 + d1] * %ws[d0 floordiv 64, %s * 16 + d1, d0 mod 64] into %acc[0, 0, 0, 0] : memref<2x128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<2x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<2x16x2x2xf32, #tile.memory<register>>
     }
     kernel.wgmma m64n8k16 %ws[1, d1 + 16, d0] * %xs[0, d0, d1] into %acc[0, 0, 0, 0] : memref<2x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<2x128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<2x16x2x2xf32, #tile.memory<register>>
+    kernel.wgmma m64n8k16 %held[1, 0, 0, 0] * %ws[0, d1, d0] into %acc[0, 0, 0, 0] : memref<4x2x2x2xbf16, #tile.memory<register>> * memref<2x64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<2x16x2x2xf32, #tile.memory<register>>
     kernel.wgmma_commit
     kernel.wgmma_wait 1
   }

@@ -129,7 +129,22 @@ def test_tiles_of_tensor_cores(options: str) -> None:
     attention(form, f"tileify,stream-tile{{{options} engine=mma}},{rings}")
 
 
-def test_special_scores_of_tensor_cores() -> None:
+BOXES = "double-buffer{depth=2},tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=1}"
+
+
+@pytest.mark.parametrize(("options", "size"), [("m=128 n=32", 64), ("m=64 n=16", 40), ("m=64 n=128", 24)])
+def test_tiles_of_warpgroups(options: str, size: int) -> None:
+    """Two warpgroups; rows of several lines of a slab; a single step of keys and of features."""
+    program = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)  # noqa: E731
+    form = program, qkv((2, 130), (1, 100), size, torch.bfloat16)
+    attention(form, f"tileify,stream-tile{{{options} engine=wgmma}},{BOXES}")
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["tileify,stream-tile{m=16 n=32 engine=mma}", f"tileify,stream-tile{{m=64 n=32 engine=wgmma}},{BOXES}"],
+)
+def test_special_scores_of_tensor_cores(schedule: str) -> None:
     """A row without keys gives 0, one with a NaN score NaN, and huge scores stay finite."""
     mask = torch.zeros(4, 96, dtype=torch.bfloat16)
     mask[0, 32:] = mask[1] = -torch.inf
@@ -139,7 +154,7 @@ def test_special_scores_of_tensor_cores() -> None:
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
         qkv((1, 4), (1, 96), 16, torch.bfloat16),
     )
-    simulation, eager = attention(program, "tileify,stream-tile{m=16 n=32 engine=mma}")
+    simulation, eager = attention(program, schedule)
     np.testing.assert_array_equal(np.isnan(simulation.outputs[0]), np.isnan(eager))
     assert not simulation.outputs[0][0, 0, 1].any()
 
@@ -154,7 +169,7 @@ def test_half_precision_is_one_kernel_by_default() -> None:
         functions = [op for op in captured.module.ops if isinstance(op, FuncOp)]
         assert len(functions) == count
         if count == 1:
-            assert any(isinstance(op, kernel.MmaOp) for op in functions[0].walk())
+            assert any(isinstance(op, kernel.WgmmaOp) for op in functions[0].walk())
 
 
 def test_special_scores_of_shared_rows() -> None:

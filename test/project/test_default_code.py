@@ -135,24 +135,39 @@ def test_code_of_a_contraction_by_tensor_cores(name: str, target: str, capsys: p
 
 @needs_nvcc
 @pytest.mark.parametrize(
-    ("heads", "size", "target"), [(32, 64, "sm_80"), (2, 64, "sm_90"), (28, 128, "sm_90"), (2, 128, "sm_120")]
+    ("heads", "size", "target"), [(32, 64, "sm_80"), (2, 64, "sm_80"), (28, 128, "sm_80"), (2, 128, "sm_120")]
 )
 def test_code_of_attention_by_tensor_cores(heads: int, size: int, target: str) -> None:
     """All products are HMMA, of factors that are read as matrices; weights stay in registers, an FFMA for each."""
-    shape = f"torch.empty(1, {heads}, 2048, {size}, dtype=torch.bfloat16)"
-    module = captured(f"F.scaled_dot_product_attention({shape}, {shape}, {shape}, is_causal=True)").clone()
-    lower(module, CONTEXT, Level.KERNEL, target=target)
-    (function,) = [op for op in module.ops if isinstance(op, kernel.FuncOp)]
-    cubin = compile_cubin(print_module(module), nvcc_arch(target))
-    code = Code(
-        cubin.reports[function.sym_name.data], loop_statistics(disassemble(cubin.cubin)[function.sym_name.data])
-    )
+    code = _code_of_attention(heads, size, target)
     assert code.spilled == (0, 0, 0, 0)
     assert code.loop.is_loop
     assert code.loop.hmma >= 64
     assert code.loop.ffma <= code.loop.hmma // 2, "one for each score"
     assert code.loop.instructions <= 9 * code.loop.hmma, "a branch goes around those of masks"
     assert not set(code.loop.widths) & {"STS", "LDG", "STG"}
+
+
+def _code_of_attention(heads: int, size: int, target: str) -> Code:
+    shape = f"torch.empty(1, {heads}, 2048, {size}, dtype=torch.bfloat16)"
+    module = captured(f"F.scaled_dot_product_attention({shape}, {shape}, {shape}, is_causal=True)").clone()
+    lower(module, CONTEXT, Level.KERNEL, target=target)
+    (function,) = [op for op in module.ops if isinstance(op, kernel.FuncOp)]
+    cubin = compile_cubin(print_module(module), nvcc_arch(target))
+    loops = loop_statistics(disassemble(cubin.cubin)[function.sym_name.data])
+    return Code(cubin.reports[function.sym_name.data], loops)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("heads", "size"), [(2, 64), (28, 128), (8, 256)])
+def test_code_of_attention_by_warpgroups(heads: int, size: int) -> None:
+    """All products are HGMMA of weights in registers and tiles in shared memory, which threads do not touch."""
+    code = _code_of_attention(heads, size, "sm_90")
+    assert code.spilled == (0, 0, 0, 0)
+    assert code.loop.is_loop
+    assert code.loop.hgmma == size // 16 + (64 if size > 128 else 128) // 16
+    assert code.loop.hmma == 0
+    assert not code.loop.widths
 
 
 @needs_nvcc

@@ -83,3 +83,35 @@ def planted(*changes: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
+
+
+HELD = "memref<2x2x2xbf16, #tile.memory<register>>"
+
+
+def _held_ring() -> str:
+    """The ring with a read of left factors, and a group for each product."""
+    read = f"""
+      loop.for %j = 0 to 2 unroll {{
+        loop.for %h = 0 to 2 unroll {{
+          loop.for %r = 0 to 2 unroll {{
+            %a = loop.load %xs[%k mod 3, %thread floordiv 32 * 16 + %thread mod 32 floordiv 4 + %h * 8,
+              %s * 16 + %j * 8 + %thread mod 4 * 2 + %r] : {X}
+            loop.store %a, %held[%j, %h, %r] : {HELD}
+          }}
+        }}
+      }}
+      kernel.wgmma_fence
+"""
+    factor = "%xs[%k mod 3, %thread floordiv 128 * 64 + d0, %s * 16 + d1]"
+    return planted(
+        ("    kernel.wgmma_fence\n", ""),
+        (f"      kernel.wgmma m64n64k16 {factor}", f"{read}      kernel.wgmma m64n64k16 %held[0, 0, 0]"),
+        (f"into %sums[0, 0, 0] : {X}", f"into %sums[0, 0, 0] : {HELD}"),
+        (f"into {SUMS}\n", f"into {SUMS}\n      kernel.wgmma_commit\n      kernel.wgmma_wait 0\n"),
+        ("    }\n    kernel.wgmma_commit\n    kernel.wgmma_wait 0\n", "    }\n"),
+        ("  %sums = kernel.alloc", f"  %held = kernel.alloc : {HELD}\n  %sums = kernel.alloc"),
+    )
+
+
+HELD_RING = _held_ring()
+"""The same, whose left factors threads read from their tiles to registers first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from products import RING, SUMS, X, planted
+from products import HELD, HELD_RING, RING, SUMS, X, planted
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -58,7 +58,7 @@ def test_a_group_that_stays_in_flight_may_be_read_one_step_later() -> None:
         ([(ARRIVE, "")], "0 of 8 arrivals come before"),
         (
             [(FENCE, "")],
-            "missing fence of products: %sums is written by loop.store and then added to by kernel.wgmma with no "
+            "missing fence of products: %sums is written by loop.store and then used by kernel.wgmma with no "
             "kernel.wgmma_fence between",
         ),
         ([(FENCE, WRITE + "    kernel.barrier\n" + FENCE)], "missing proxy fence: %xs is written by loop.store"),
@@ -81,3 +81,30 @@ def test_mistakes_are_named(changes: list[tuple[str, str]], message: str) -> Non
     with pytest.raises(DiagnosticException) as caught:
         _verify(planted(*changes))
     assert message in str(caught.value)
+
+
+def test_threads_hold_left_factors() -> None:
+    _verify(HELD_RING)
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        ("      kernel.wgmma_fence\n", "missing fence of products: %held is written by loop.store and then used by"),
+        ("      kernel.wgmma_wait 0\n", "%held is overwritten by loop.store while kernel.wgmma of it is in flight"),
+    ],
+)
+def test_left_factors_that_threads_hold_are_in_flight(gone: str, message: str) -> None:
+    assert gone in HELD_RING
+    with pytest.raises(DiagnosticException) as caught:
+        _verify(HELD_RING.replace(gone, ""))
+    assert message in str(caught.value)
+
+
+def test_left_factors_in_flight_may_be_read() -> None:
+    read = f"      %again = loop.load %held[0, 0, 0] : {HELD}\n"
+    _verify(HELD_RING.replace("      kernel.wgmma_wait 0\n", f"{read}      kernel.wgmma_wait 0\n"))
+
+
+def test_accumulators_are_not_taken_for_slots_of_the_same_subscripts() -> None:
+    _verify(planted(("%s * 16 + d1", "d1")))

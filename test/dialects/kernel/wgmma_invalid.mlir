@@ -141,3 +141,36 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
   %sums = kernel.alloc : memref<32xf32, #tile.memory<shared>>
   kernel.wgmma m64n64k16 %xs[d0, d1] * %xs[d0, d1] into %acc[0] : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, strided<[2]>, #tile.memory<register>>
 }
+
+// -----
+
+// CHECK: wgmma: the right factor of a product lies in #tile.memory<shared>
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x2xbf16, #tile.memory<register>>
+  %few = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
+  kernel.wgmma m64n64k16 %xs[d0, d1] * %held[0, 0, 0] into %acc[0] : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> * memref<2x2x2xbf16, #tile.memory<register>> into memref<32xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: the subscripts of a factor in registers have no d0 and d1, got (d0, d1) -> (d1, 0, 0)
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x2xbf16, #tile.memory<register>>
+  %few = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
+  kernel.wgmma m64n64k16 %held[d1, 0, 0] * %xs[d0, d1] into %acc[0] : memref<2x2x2xbf16, #tile.memory<register>> * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: a factor in registers is 8 neighbours in row-major order, got memref<4xbf16, #tile.memory<register>>
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x2xbf16, #tile.memory<register>>
+  %few = kernel.alloc : memref<4xbf16, #tile.memory<register>>
+  %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
+  kernel.wgmma m64n64k16 %few[0] * %xs[d0, d1] into %acc[0] : memref<4xbf16, #tile.memory<register>> * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+}

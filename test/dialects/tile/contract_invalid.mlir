@@ -44,10 +44,10 @@ func.func @f(%a: f16) {
 
 // -----
 
-// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: the places of a contract are forms over other axes than it folds and moves
+// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: the places of a contract are forms over other axes than it moves
 func.func @f(%a: f16) {
   tile.launch (%v = 4 : register, %n = 4 : register) {
-    %c = tile.contract mma %a * %a over (%v) at (%n = %v) : f16, f16 -> f32
+    %c = tile.contract mma %a * %a over (%v) at (%n = %n) : f16, f16 -> f32
   }
   func.return
 }

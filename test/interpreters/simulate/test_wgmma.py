@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from products import RING, W, planted
+from products import HELD, HELD_RING, RING, W, planted
 from xdsl.parser import Parser
 
 from deplodock.interpreters.simulate import Simulation, simulate
@@ -82,3 +82,16 @@ def test_products_see_what_threads_wrote_and_fenced(fence: str) -> None:
             ("missing proxy fence", "kernel.tma_load"),
         }
         assert any("reads %ws[0, 0, 0] where threads wrote before" in found.message for found in findings)
+
+
+def test_threads_hold_left_factors() -> None:
+    x, w = (values.astype(np.float64) for values in _inputs())
+    run = _run(HELD_RING)
+    assert not run.findings, run.findings
+    assert np.abs(run.outputs[0] - x @ w.T).max() < 1e-4
+
+
+def test_a_left_factor_that_nobody_wrote_is_a_finding() -> None:
+    store = f"loop.store %a, %held[%j, %h, %r] : {HELD}"
+    findings = _run(HELD_RING.replace(store, "")).findings
+    assert [(found.kind, "%held[" in found.message) for found in findings] == [("unwritten read", True)]

@@ -166,6 +166,32 @@ func.func @boxes(%x: memref<8x32xf32>, %out: memref<8x32xf32>) {
 
 // -----
 
+// Boxes are waited for where they are read, behind other copies.
+// CHECK-LABEL: func.func @awaited_by_the_reader
+// CHECK:             kernel.tma_load %x_map[0, 0] to %xs[0, 0]
+// CHECK:             kernel.tma_load %y_map[0, 0] to %ys[0, 0]
+// CHECK:             kernel.wait_phase %full[0], 0
+// CHECK-NEXT:        loop.for %k = 0 to 4 {
+// CHECK-NEXT:          %v = loop.load %xs[%k, %t]
+// CHECK:             kernel.wait_phase %full_1[0], 0
+// CHECK-NEXT:        %w = loop.load %ys[3, %t]
+func.func @awaited_by_the_reader(%x: memref<4x32xf32>, %y: memref<4x32xf32>, %out: memref<5x32xf32>) {
+  tile.launch (%thread = 32 : thread) attributes {expanded} {
+    %t = loop.index [%thread]
+    %xs = tile.stage %x[d0, d1] tma : memref<4x32xf32> to memref<4x32xf32, #tile.memory<shared>>
+    %ys = tile.stage %y[d0, d1] tma : memref<4x32xf32> to memref<4x32xf32, #tile.memory<shared>>
+    loop.for %k = 0 to 4 {
+      %v = loop.load %xs[%k, %t] : memref<4x32xf32, #tile.memory<shared>>
+      loop.store %v, %out[%k, %t] : memref<5x32xf32>
+    }
+    %w = loop.load %ys[3, %t] : memref<4x32xf32, #tile.memory<shared>>
+    loop.store %w, %out[4, %t] : memref<5x32xf32>
+  }
+  func.return
+}
+
+// -----
+
 // A ring of phases: the copies of a step arrive at the slot's full barrier, the warps that have read it at the empty one.
 // CHECK-LABEL: func.func @phases
 // CHECK-NEXT:      tile.launch (%thread = 32 : thread) attributes {expanded} {

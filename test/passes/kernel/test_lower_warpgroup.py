@@ -1,4 +1,4 @@
-"""What contracts of a warpgroup refuse: the kernel of lower_warpgroup.mlir with one change each."""
+"""What contracts of a warpgroup refuse: the kernels of lower_warpgroup.mlir and lower_warpgroup_held.mlir, changed."""
 
 from pathlib import Path
 
@@ -12,21 +12,23 @@ from deplodock.tools.source import LocatingParser
 
 AVAILABLE = {stage.name: stage.load for stage in PASSES}
 RIGHT = Path(__file__).with_name("lower_warpgroup.mlir").read_text()
+HELD = Path(__file__).with_name("lower_warpgroup_held.mlir").read_text()
 CONTRACT = "%a * %b over (%k_e)"
 NEGATED = "%z = arith.negf %a : bf16\n      %c = tile.contract"
 
 REFUSED = [
     (CONTRACT, "%a * %b + %a * %b over (%k_e)", "wgmma adds one pair of factors, got 2"),
+    (CONTRACT, "%a * %b over (%k_e, %m_w)", "k and the right factor's columns must be one engine axis each"),
     (
         "%m_w = 2 : thread, %m_q = 4 : thread",
         "%m_w = 1 : thread, %m_q = 2 : thread",
         "wgmma takes whole warpgroups, and the launch has 64 threads",
     ),
-    ("%k_e = 64 : engine", "%k_e = 40 : engine", "k must run over one engine axis, a multiple of 16"),
+    ("%k_e = 64 : engine", "%k_e = 40 : engine", "%k_e has 40 elements along k, not a multiple of 16"),
     (
         "%n_e = 64 : engine",
         "%n_e = 64 : register",
-        "the right factor's columns must be taken `at` one engine axis",
+        "the right factor must be taken `at` engine axes",
     ),
     ("%n_e = 64 : engine", "%n_e = 60 : engine", "%n_e has 60 columns, not a multiple of 8 up to 256"),
     (
@@ -57,7 +59,7 @@ REFUSED = [
     (
         "%n_j * 8 + %n_t * 2 + %n_r) : bf16",
         "%n_t * 16 + %n_j * 2 + %n_r) : bf16",
-        "the columns must be taken at `block * 8 + thread * 2 + pair`, block and pair registers",
+        "%n_e must be taken at `block * 8 + thread * 2 + pair`, block and pair registers",
     ),
     (
         "%c = tile.contract",
@@ -76,6 +78,25 @@ REFUSED = [
     ),
 ]
 
+REFUSED_HELD = [
+    (
+        ", %k_e = %k_j * 8 + %k_t * 2 + %k_r)",
+        ")",
+        "where threads hold the left factor, the right one must be taken `at` two engine axes: k, over the axes that "
+        "are folded, and its columns",
+    ),
+    (
+        "%k_e = %k_j * 8 + %k_t * 2 + %k_r)",
+        "%k_e = %k_t * 8 + %k_j * 2 + %k_r)",
+        "%k_e must be taken at `block * 8 + thread * 2 + pair`, block and pair registers",
+    ),
+    (
+        "%k_j = 4 : register, %m_h = 2 : register, %n_r = 2 : register, %k_r = 2 : register",
+        "%m_h = 2 : register, %n_r = 2 : register, %k_r = 2 : register, %k_j = 4 : register",
+        "the register axes of the left factor's blocks along k, halves and pairs must be the last",
+    ),
+]
+
 
 def run(text: str) -> None:
     context = new_context()
@@ -84,13 +105,17 @@ def run(text: str) -> None:
     PassPipeline.parse_spec(AVAILABLE, "verify-contract,materialize").apply(context, module)
 
 
-@pytest.mark.parametrize(("old", "new", "message"), REFUSED)
-def test_a_change_is_refused(old: str, new: str, message: str) -> None:
-    assert RIGHT.count(old) == 1
+@pytest.mark.parametrize(
+    ("right", "old", "new", "message"),
+    [*((RIGHT, *change) for change in REFUSED), *((HELD, *change) for change in REFUSED_HELD)],
+)
+def test_a_change_is_refused(right: str, old: str, new: str, message: str) -> None:
+    assert right.count(old) == 1
     with pytest.raises(DiagnosticException) as caught:
-        run(RIGHT.replace(old, new))
+        run(right.replace(old, new))
     assert message in str(caught.value)
 
 
-def test_without_a_change_nothing_is_refused() -> None:
-    run(RIGHT)
+@pytest.mark.parametrize("right", [RIGHT, HELD])
+def test_without_a_change_nothing_is_refused(right: str) -> None:
+    run(right)

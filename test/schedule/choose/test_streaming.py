@@ -42,6 +42,36 @@ def test_tiles(card: str, queries: int, keys: int, size: int, expected: dict[str
     assert stream_bytes(found, expected["m"], expected["n"]) <= target(card).fact("shared_per_block")
 
 
+@pytest.mark.parametrize(
+    ("card", "heads", "rows", "size", "expected"),
+    [
+        ("sm_90", 28, 2048, 128, {"m": 128, "n": 128, "engine": "wgmma"}),
+        ("sm_90", 28, 512, 128, {"m": 128, "n": 128, "engine": "wgmma"}),
+        ("sm_90", 28, 128, 128, {"m": 64, "n": 128, "engine": "wgmma"}),
+        ("sm_90", 28, 2048, 256, {"m": 128, "n": 64, "engine": "wgmma"}),
+        ("sm_90", 28, 40, 128, {"m": 48, "n": 64, "warp": 16, "engine": "mma"}),
+        ("sm_90", 28, 2048, 20, {"m": 128, "n": 64, "warp": 32, "engine": "mma"}),
+        ("sm_80", 28, 2048, 128, {"m": 128, "n": 32, "warp": 32, "engine": "mma"}),
+        ("sm_120", 28, 2048, 64, {"m": 128, "n": 64, "warp": 32, "engine": "mma"}),
+    ],
+)
+def test_engines(card: str, heads: int, rows: int, size: int, expected: dict[str, int | str]) -> None:
+    """Rows of 40 bytes come in no boxes, and warpgroups take 64 rows."""
+    query, key = ((1, count, rows, size) for count in (heads, 4))
+    program = export(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+        tuple(torch.empty(shape, dtype=torch.bfloat16) for shape in (query, key, key)),
+    )
+    lower(program.module, new_context(), Level.LOOP, target=card)
+    (function,) = kernels(program.module)
+    (nest,) = nests(function)
+    found = streamed_product(nest)
+    assert found is not None
+    options = stream_options(found, nest, target(card))
+    assert options is not None
+    assert options["stream-tile"] == expected
+
+
 def test_heads_that_no_tile_holds_have_other_schedules() -> None:
     shapes = (1, 1, 64, 4096), (1, 1, 64, 4096), (1, 1, 64, 4096)
     program = export(F.scaled_dot_product_attention, tuple(map(torch.empty, shapes)))
