@@ -37,6 +37,9 @@ WORD = 4
 MAX_PARAMETERS = OLD_PARAMETER_BYTES // POINTER_BYTES
 """The pointers that fit in the parameters of a kernel with any CUDA."""
 
+LONG_ROW = 4
+"""How many times `CTA_THREADS` a CTA has where a row is long: 1,024, what every GPU allows."""
+
 FUSE = "deplodock.fuse"
 """The attribute that overrides fusion: "never" stores the operation's results, "always" never does."""
 
@@ -371,13 +374,14 @@ def row_threads(shape: Sequence[int], reduced: Sequence[int]) -> int:
 def bytes_in_flight(shape: Sequence[int], reduced: Sequence[int]) -> int:
     """The bytes that a CTA which reduces `shape` loads before it waits for them.
 
-    A row that its threads can hold is loaded at once, a longer one in steps of two wide accesses. In loops within each
-    other a thread waits for each access.
+    A row that its threads can hold is loaded at once, a longer one in steps of two wide accesses; along contiguous
+    memory it may have all threads of a CTA. In loops within each other a thread waits for each access.
     """
     if sum(shape[d] != 1 for d in reduced) > 1:
         return CTA_THREADS * ACCESS_BYTES
-    values = prod(shape[d] for d in reduced) // row_threads(shape, reduced)
-    return CTA_THREADS * (WORD * max(1, values) if values <= ROW_VALUES else 2 * ACCESS_BYTES)
+    threads = row_threads(shape, reduced)
+    values, most = prod(shape[d] for d in reduced) // threads, LONG_ROW if threads == CTA_THREADS else 1
+    return CTA_THREADS * (WORD * max(1, values) if values <= ROW_VALUES * most else 2 * ACCESS_BYTES * most)
 
 
 def reduction_ns(
