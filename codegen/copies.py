@@ -17,6 +17,7 @@ from deplodock.codegen import scalars
 from deplodock.codegen.indices import offset
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import loop
+from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.kernel.move import ASYNC_BYTES, MoveOp
 from deplodock.dialects.kernel.sync import CommitGroupOp, WaitGroupOp
 from deplodock.errors import UnsupportedError
@@ -95,7 +96,8 @@ def _check_wide(side: str, width: int, buffer: SSAValue, map: AffineMap, indices
     type = loop.memref_of(buffer)
     position = offset(buffer, forms_of(map, indices))
     shape = type.get_shape()
-    if not shape or strides_of(type)[-1] != 1 or 0 <= shape[-1] < width:
+    last = last_dimension(type)
+    if not shape or strides_of(type)[last] != 1 or 0 <= shape[last] < width:
         raise UnsupportedError(f"the {side} {type} has no {width} elements side by side in its last dimension")
     if position.divisor() % width:
         raise UnsupportedError(

@@ -61,6 +61,12 @@ def memory_of(buffer: SSAValue) -> Memory | None:
     return space.data if isinstance(space, MemoryAttr) else None
 
 
+def last_dimension(type: MemRefType[Attribute]) -> int:
+    """The last dimension that has several elements; the last one where none has."""
+    shape = type.get_shape()
+    return next((dim for dim in reversed(range(len(shape))) if shape[dim] != 1), len(shape) - 1)
+
+
 def verify_buffer(type: MemRefType[Attribute]) -> None:
     """Check the memory space and the layout of a buffer.
 

@@ -60,11 +60,13 @@ class Access:
     rank: Place | None = None
     """The CTA of the cluster whose memory it touches; None: that of the thread."""
     is_atomic: bool = False
+    along: int = -1
+    """The dimension of neighbours in memory: the last one, or the last of several elements."""
 
     @cached_property
     def width(self) -> int:
-        """The elements along the last dimension."""
-        return self.extents[-1] if self.extents else 1
+        """The elements along the dimension of neighbours in memory."""
+        return self.extents[self.along] if self.extents else 1
 
     @cached_property
     def memory(self) -> Memory | None:
@@ -72,9 +74,12 @@ class Access:
         return memory_of(self.buffer) if isinstance(self.buffer.type, MemRefType) else None
 
 
-def row(rank: int, width: int = 1) -> tuple[int, ...]:
-    """The extents of `width` elements along the last of so many dimensions."""
-    return (*[1] * (rank - 1), width) if rank else ()
+def row(rank: int, width: int = 1, along: int = -1) -> tuple[int, ...]:
+    """The extents of `width` elements along one of so many dimensions."""
+    extents = [1] * rank
+    if rank:
+        extents[along] = width
+    return tuple(extents)
 
 
 def last_elements(shape: Sequence[int], count: int) -> tuple[int, ...]:

@@ -84,7 +84,16 @@ RULES = _listed(
 STAGES = (
     *_listed("d", "torch", "decompose"),
     *_listed("o", "tensor", "split-variances", "split-reductions", "form-kernels"),
-    *_listed("l", "loop", "lower-to-loops", "stream-reductions", "skip-masked", "split-quotients", "join-contractions"),
+    *_listed(
+        "l",
+        "loop",
+        "lower-to-loops",
+        "stream-reductions",
+        "skip-masked",
+        "skip-padding",
+        "split-quotients",
+        "join-contractions",
+    ),
     *_listed("t", "tile", "choose-schedule", first=0),
     *RULES,
     *_listed(

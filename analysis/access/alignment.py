@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.targets import ACCESS_BYTES
+from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.swizzle import LINE_BYTES, SwizzleAttr
 from deplodock.errors import UnsupportedError
 
@@ -33,12 +34,6 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     if strides is None or len(strides) != type.get_num_dims() or any(stride is None for stride in strides):
         raise UnsupportedError(f"{type} has no static strides, one for each dimension")
     return cast(tuple[int, ...], tuple(strides))
-
-
-def last_dimension(type: MemRefType[Attribute]) -> int:
-    """The last dimension that has several elements; the last one where none has."""
-    shape = type.get_shape()
-    return next((dim for dim in reversed(range(len(shape))) if shape[dim] != 1), len(shape) - 1)
 
 
 def address(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> Linear:
@@ -71,14 +66,16 @@ def aligned_width(type: MemRefType[Attribute], subscripts: Sequence[Linear], alo
 
     The root must step through the address by ones and nothing else; `extent` is its number of values, which the width
     divides. Where it moves more than the last subscript, as in a flattened view, the width divides a row of memory.
+    Dimensions of one element count for nothing: the last one is the last of several.
     """
-    if not subscripts or strides_of(type)[-1] != 1:
+    if not subscripts or strides_of(type)[(last := last_dimension(type))] != 1:
         return 1
     base = address(type, subscripts) - Linear.of(along)
-    is_split = any(form.depends_on(along) for form in subscripts[:-1]) or subscripts[-1].coefficient(along) != 1
+    others = [form for dim, form in enumerate(subscripts) if dim != last]
+    is_split = any(form.depends_on(along) for form in others) or subscripts[last].coefficient(along) != 1
     if base.depends_on(along) or (is_split and isinstance(type.layout, SwizzleAttr)):
         return 1
-    size, row = element_bytes(type.element_type), type.get_shape()[-1]
+    size, row = element_bytes(type.element_type), type.get_shape()[last]
     for width in _widths(size):
         fits = row % width == 0 if is_split else width <= row
         if fits and extent % width == 0 and base.divisor() % width == 0:
@@ -101,16 +98,19 @@ def lanes_along(
     """
     if (width := aligned_width(type, subscripts, along, extent)) > 1:
         return tuple(range(width))
-    if not subscripts or strides_of(type)[-1] != 1 or any(form.depends_on(along) for form in subscripts[:-1]):
+    if not subscripts or strides_of(type)[(last := last_dimension(type))] != 1:
         return (0,)
-    if (found := steps_along(subscripts[-1], along, extent)) is None:
+    if any(form.depends_on(along) for dim, form in enumerate(subscripts) if dim != last):
+        return (0,)
+    if (found := steps_along(subscripts[last], along, extent)) is None:
         return (0,)
     rest, steps = found
-    base, size = address(type, [*subscripts[:-1], rest]), element_bytes(type.element_type)
+    base = address(type, [*subscripts[:last], rest, *subscripts[last + 1 :]])
+    size = element_bytes(type.element_type)
     for width in _widths(size):
         lanes = tuple(steps[:width])
         is_whole = extent % width == 0 and sorted(lanes) == list(range(width))
-        is_aligned = width <= type.get_shape()[-1] and base.divisor() % width == 0
+        is_aligned = width <= type.get_shape()[last] and base.divisor() % width == 0
         repeated = [start + lane for start in range(0, extent, width) for lane in lanes]
         if is_whole and is_aligned and repeated == steps:
             return lanes

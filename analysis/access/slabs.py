@@ -10,10 +10,11 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineMap
 
-from deplodock.analysis.access.alignment import address, aligned_width, element_bytes, last_dimension
+from deplodock.analysis.access.alignment import address, aligned_width, element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_forms, form_of
 from deplodock.analysis.machine.targets import ACCESS_BYTES, SECTOR_BYTES, WARP
 from deplodock.dialects import loop, tile
+from deplodock.dialects.buffers import last_dimension
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.affine_syntax import (
     verify_conditions,
 )
-from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.buffers import Memory, last_dimension, memory_of
 from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import (
     Access,
@@ -50,7 +50,7 @@ ASYNC_BYTES = (4, 8, 16)
 
 @op_definition
 class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
-    """Copies `width` consecutive elements, along the last dimension of both sides, in one access.
+    """Copies `width` consecutive elements, along the last dimension of several elements of both sides, in one access.
 
     Where the conditions fail the source is not touched: an on-chip destination gets zeros. A wide access needs both
     addresses aligned to its size: the example is a guarded 16-byte load of f32. An `async` move from global to shared
@@ -109,10 +109,21 @@ class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
         source, destination = self.source_map.data, self.destination_map.data
         where = None if self.where is None else (self.where.data, self.where_indices)
         lands = Landing.GROUP if self.is_async else None
-        extents = row(len(source.results), self.elements), row(len(destination.results), self.elements)
+        along = [last_dimension(memref_of(buffer)) for buffer in (self.source, self.destination)]
+        read = row(len(source.results), self.elements, along[0])
+        written = row(len(destination.results), self.elements, along[1])
         return [
-            Access(self, self.source, False, source, self.source_indices, extents[0], where, lands),
-            Access(self, self.destination, True, destination, self.destination_indices, extents[1], lands=lands),
+            Access(self, self.source, False, source, self.source_indices, read, where, lands, along=along[0]),
+            Access(
+                self,
+                self.destination,
+                True,
+                destination,
+                self.destination_indices,
+                written,
+                lands=lands,
+                along=along[1],
+            ),
         ]
 
     def needs(self) -> Feature | None:
@@ -135,8 +146,9 @@ class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
         if self.elements not in (1, 2, 4, 8, 16):
             raise VerifyException(f"the width must be 1, 2, 4, 8 or 16 elements, got {self.elements}")
         for buffer in (self.source, self.destination):
-            last = memref_of(buffer).get_shape()[-1:]
-            if self.elements > 1 and (not last or 0 <= last[0] < self.elements):
+            type = memref_of(buffer)
+            last = type.get_shape()[last_dimension(type)] if type.get_shape() else 1
+            if self.elements > 1 and 0 <= last < self.elements:
                 raise VerifyException(f"the last dimension of {buffer.type} has no {self.elements} elements to move")
         if self.is_async:
             self._verify_async()

@@ -330,7 +330,9 @@ class MemoryUnit:
         address = layout.address(subscripts)
         subscripts = subscripts or [np.asarray(0)]
         shape, rows = layout.shape or (1,), layout.rows or (1,)
-        inside = outside_as_false(subscripts, (*shape[:-1], shape[-1] - access.width + 1))
+        starts = list(shape)
+        starts[access.along] -= access.width - 1
+        inside = outside_as_false(subscripts, starts)
         if inside is not None:
             outside = ~inside if frame.mask is None else frame.mask & ~inside
             if outside.any():

@@ -92,7 +92,7 @@ def _apart_along(iv: SSAValue, group: Sequence[Access]) -> bool:
 
 def _steps_along(access: Access, dim: int, iv: SSAValue) -> tuple[int, int] | None:
     """The coordinate in dimension `dim` as a multiple of `iv` and a constant; None where it is anything else."""
-    if access.width > 1 and dim == len(access.map.results) - 1:
+    if access.width > 1 and dim == access.along % len(access.map.results):
         return None
     expr = access.map.results[dim]
     form = forms_of(AffineMap(access.map.num_dims, access.map.num_symbols, (expr,)), access.indices)[0]

@@ -15,6 +15,7 @@ from deplodock.analysis.affine.linear import Linear, extent_of, form_of_value, s
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape, never_fails
@@ -75,7 +76,7 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
     for rest in _rest(emitter, axes, exchange):
         with vector_nest(emitter, rest, width) as at:
             guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
-            read = (emitter.value(op.source), *emitter.map(_first([at(form) for form in forms], lanes)))
+            read = (emitter.value(op.source), *emitter.map(_first(type, [at(form) for form in forms], lanes)))
             _read_lanes(emitter, array, read, lanes, at, guard)
     return array
 
@@ -88,7 +89,7 @@ def read_array(emitter: Emitter, source: SSAValue, forms: Sequence[Linear], axes
     ordered, lanes = vectorize(emitter, type, forms, axes, ())
     array = emitter.register(type.element_type, ordered, source.name_hint)
     with vector_nest(emitter, ordered, len(lanes)) as at:
-        read = (source, *emitter.map(_first([at(form) for form in forms], lanes)))
+        read = (source, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
         _read_lanes(emitter, array, read, lanes, at, None)
     return array
 
@@ -142,7 +143,8 @@ def write_array(emitter: Emitter, array: Array, destination: SSAValue, forms: Se
     """Move a register buffer to the elements of another one, several at once where those are neighbours."""
     axes, lanes = vectorize(emitter, loop.memref_of(destination), forms, array.axes, ())
     with vector_nest(emitter, axes, len(lanes)) as at:
-        place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
+        type = loop.memref_of(destination)
+        place = (destination, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
         if len(lanes) > 1:
             _write(emitter, array, place, lanes, at)
         else:
@@ -157,9 +159,9 @@ def _moved(places: Sequence[Linear], offset: int) -> list[Linear]:
     return [*places[:-1], places[-1] + offset]
 
 
-def _first(forms: Sequence[Linear], lanes: Lanes) -> list[Linear]:
+def _first(type: MemRefType[Attribute], forms: Sequence[Linear], lanes: Lanes) -> list[Linear]:
     """The subscripts where an access starts, for those of its first coordinate."""
-    return _moved(forms, -lanes[0]) if forms else []
+    return [form - lanes[0] if dim == last_dimension(type) else form for dim, form in enumerate(forms)]
 
 
 def _readable(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue]) -> list[Condition]:
@@ -241,7 +243,8 @@ def _store(
             emitter.run(kernel.MoveOp(exchange.width, (block, *_lane(0)), (destination, *emitter.map(map(at, forms)))))
     for rest in _rest(emitter, ordered, exchange):
         with vector_nest(emitter, rest, len(lanes)) as at, emitter.guarded([at(each) for each in conditions]):
-            place = (destination, *emitter.map(_first([at(form) for form in forms], lanes)))
+            type = loop.memref_of(destination)
+            place = (destination, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
             if len(lanes) > 1:
                 assert array is not None
                 _write(emitter, array, place, lanes, at)

@@ -88,9 +88,8 @@ class Combining:
             return
         group = math.prod(emitter.extent(axis) for axis in threads)
         is_run = all(a is b for a, b in zip(threads, wide[-len(threads) :], strict=True))
-        is_symmetric = scalar_regions.combiner_ops(self.op.combiner) is not None
         is_warps = emitter.threads % WARP == 0 and (group % WARP == 0 or WARP % group == 0)
-        if not (is_run and is_symmetric and is_warps):
+        if not (is_run and is_warps):
             self._through_shared(threads)
             return
         self._at_each(self.kept, lambda: self._shuffle(min(group, WARP)))
@@ -123,14 +122,22 @@ class Combining:
         return [emitter.load(array) for array in arrays]
 
     def _shuffle(self, lanes: int) -> list[SSAValue]:
-        """A butterfly over a run of lanes: all of them end with the fold."""
-        emitter = self.emitter
+        """A butterfly over a run of lanes: all of them end with the fold, in the same bits.
+
+        A combiner of several operations may round otherwise where its sides are swapped. Then the last lane, which
+        folds the others in front of its own in their order, gives its fold to all.
+        """
+        emitter, combiner = self.emitter, self.op.combiner
         folded = [emitter.read(held) for held in self.held]
-        while lanes > 1:
-            lanes //= 2
-            others = [emitter.add(kernel.ShuffleXorOp(value, lanes)) for value in folded]
-            folded = emitter.combine(self.op.combiner, folded, others)
-        return folded
+        is_symmetric = scalar_regions.combiner_ops(combiner) is not None
+        steps = [1 << bit for bit in range(lanes.bit_length() - 1)]
+        for step in reversed(steps) if is_symmetric else steps:
+            others = [emitter.add(kernel.ShuffleXorOp(value, step)) for value in folded]
+            sides = (folded, others) if is_symmetric else (others, folded)
+            folded = emitter.combine(combiner, *sides)
+        if is_symmetric or lanes == 1:
+            return folded
+        return [emitter.add(kernel.ShuffleLastOp(value, lanes)) for value in folded]
 
     def _across_warps(self, warps: int) -> None:
         """The first lane of each warp publishes its fold; every thread folds those of its group in order."""

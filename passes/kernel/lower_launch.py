@@ -280,7 +280,7 @@ def _accumulate(emitter: Emitter, op: loop.YieldOp, fold: Fold | None) -> None:
 
 def _is_apart(op: Operation, fold: Fold | None) -> bool:
     """Whether an operation is a yield that no one nest folds: of values along different register axes, or no fold."""
-    if not isinstance(op, loop.YieldOp):
+    if not isinstance(op, loop.YieldOp) or yields_inner_reduction(op):
         return False
     return fold is None or fold.scaled_at is not None or len({array.axes for array in fold.accumulators}) > 1
 

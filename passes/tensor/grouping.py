@@ -14,6 +14,7 @@ from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, narrows, reducing, widens
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
+from deplodock.analysis.shape.masking import masks, pads_reductions
 from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
@@ -166,8 +167,12 @@ class Grouping:
         return next((index for index in indices if group.can_output(index, shape, reduces)), None)
 
     def _is_free(self, op: TensorOp, needs: Needs) -> bool:
-        """Whether computing `op` where it is needed surely costs less than storing it: as do fewer bytes to be read."""
-        if widens(op):
+        """Whether computing `op` where it is needed surely costs less than storing it.
+
+        That holds where fewer bytes are read then, for a mask that is known from coordinates alone, and for padding
+        that a reduction leaves out.
+        """
+        if widens(op) or masks(op) or pads_reductions(op):
             return True
         if isinstance(op, ReduceOp) or len(needs) > 1:
             return isinstance(op, IndexMapOp | IotaOp)

@@ -1,4 +1,4 @@
-"""chunk-reduce: split a reduction that is no contraction into chunks, so that the slabs of one chunk fit on chip.
+"""chunk-reduce: split the loops of a launch that is no contraction into chunks.
 
     %d = loop.reduce {arith.addf}            %d = loop.reduce {arith.addf} %ko = 0 to 128 : f32 {
       %k = 0 to 65536 : f32 {                  %0 = loop.reduce {arith.addf} %ki = 0 to 512 : f32 {
@@ -8,7 +8,9 @@
                                                loop.yield %0 : f32
                                              }
 
-It is the edit of chunk-matmul-k: the nested reductions share their accumulators.
+It is the edit of chunk-matmul-k: the nested reductions share their accumulators. Without a size, chunks are of
+reductions alone, and the largest whose slabs fit on chip. With one, all loops over rows are split, the innermost where
+a row has several: unrolled by mark-unroll, a chunk has the reads of all its elements in flight at once.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction_of, innermost_reduction
+from deplodock.analysis.shape.roles import contraction_of, innermost_reduction, row_chain
 from deplodock.dialects import loop, tile
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import split_loop
@@ -26,12 +28,12 @@ from deplodock.schedule.choose.slabs import reduce_chunk
 
 @dataclass(frozen=True)
 class ChunkReducePass(LaunchRule):
-    """Split reductions that are no contraction into chunks whose slabs fit in shared memory."""
+    """Split the loops of a launch that is no contraction into chunks."""
 
     name = "chunk-reduce"
     after = ("cooperative-reduce",)
     size: int | None = option(
-        None, Integers((4, 8, 16, 32, 64)), "elements of a chunk; by default the most whose slabs fit"
+        None, Integers((2, 4, 8, 16, 32, 64)), "elements of a chunk; by default the most whose slabs fit"
     )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
@@ -47,17 +49,18 @@ def _chunk_launch(launch: tile.LaunchOp, wanted: int | None) -> None:
         raise Skip("the reduction is a contraction; chunk-matmul-k divides those")
     if staged(launch):
         raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")
-    sizes = [_size(launch, op, wanted) for op in reductions]
-    if not any(sizes):
-        raise Skip("every reduction fits its chunk, or runs in chunks already")
-    for op, size in zip(reductions, sizes, strict=True):
-        if size is not None:
-            split_loop(op, size)
+    if wanted is None:
+        sized = [(op, _fitting(launch, op)) for op in reductions]
+    else:
+        sized = [(row_chain(op)[-1], wanted) for op in nest.row_loops()]
+    chunks = [(op, size) for op, size in sized if op.trips is not None and size < op.trips]
+    if not chunks:
+        raise Skip("every loop fits its chunk, or runs in chunks already")
+    for op, size in chunks:
+        split_loop(op, size)
 
 
-def _size(launch: tile.LaunchOp, op: loop.ReduceOp, wanted: int | None) -> int | None:
-    """The chunk of a reduction, or None where it stays whole."""
-    if op.trips is None or innermost_reduction(op) is not op:
-        return None
-    size = wanted or reduce_chunk(launch, op) or op.trips or 1
-    return size if size < op.trips else None
+def _fitting(launch: tile.LaunchOp, op: loop.ReduceOp) -> int:
+    """The chunk of a reduction whose slabs fit; all of it where it runs in chunks already."""
+    trips = op.trips or 1
+    return trips if innermost_reduction(op) is not op else reduce_chunk(launch, op) or trips

@@ -54,17 +54,18 @@ class Instructions:
                 return self._of_yield(op)
             case AxisFold():
                 return known_points(self._axes(op.inputs))
-            case _ if op.has_trait(ConstantLike) or _is_fused(op):
+            case _ if _is_fused(op):
                 return 0
             case _:
-                cells = known_points(self._axes(op.results))
-                return cells * (FUNCTION if _is_function(op) else 1)
+                return known_points(self._axes(op.results)) * _of_scalar(op)
 
     def _of_yield(self, op: loop.YieldOp) -> int:
         """The folds of one iteration; those of an inner reduction with the same accumulators are its own."""
         if yields_inner_reduction(op):
             return 0
-        return known_points(self._axes(op.operands)) * len(op.operands)
+        around = op.parent_op()
+        folding = list(around.combiner.block.ops)[:-1] if isinstance(around, loop.ReduceOp) else []
+        return known_points(self._axes(op.operands)) * sum(map(_of_scalar, folding))
 
     def _of_access(self, buffer: SSAValue, op: loop.LoadOp | loop.StoreOp, axes: Sequence[SSAValue]) -> int:
         type, forms = loop.memref_of(buffer), subscripts_of(op)
@@ -81,6 +82,13 @@ class Instructions:
     def _axes(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         found = self._dependence.of(*values)
         return [axis for axis in self._registers if axis in found]
+
+
+def _of_scalar(op: Operation) -> int:
+    """The instructions of a scalar operation."""
+    if op.has_trait(ConstantLike):
+        return 0
+    return FUNCTION if _is_function(op) else 1
 
 
 def _is_function(op: Operation) -> bool:

@@ -31,7 +31,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, Letters, option
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, recompute, reorder, split_axis
-from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.passes.tile.rule import LaunchRule, Skip, folded
 from deplodock.schedule.choose.sizes import VECTOR
 
 Placement: TypeAlias = Literal["blocked", "strided", "strips"]
@@ -39,7 +39,7 @@ Placement: TypeAlias = Literal["blocked", "strided", "strips"]
 
 @dataclass(frozen=True)
 class PermuteRegisterTilePass(LaunchRule):
-    """Choose which outputs of a contraction's tile a thread owns, and which threads share a warp."""
+    """Choose which outputs of its tile a thread owns, and of a contraction which threads share a warp."""
 
     name = "permute-register-tile"
     after = ("register-tile",)
@@ -78,7 +78,8 @@ class RegisterTile:
 def _permute(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
     roles = contraction_of(launch)
     if roles is None:
-        raise Skip("the launch has no contraction")
+        _permute_other(launch, rule)
+        return
     if launch.carried_axes():
         raise Skip("tensor-tile has placed the registers as its instruction wants them")
     if not launch.bound_to(Binding.REGISTER):
@@ -101,6 +102,18 @@ def _permute(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
         _place(launch, axes, found, placement, vec)
     if order is not None:
         _order_lanes(launch, axes, order)
+    reorder(launch, axes)
+
+
+def _permute_other(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
+    """Place the neighbours that a thread of any other kernel computes, as `n` says."""
+    if rule.n is None:
+        raise Skip("the launch has no contraction; n places the outputs of a thread of other kernels")
+    found = _tile_along(launch, [axis for axis in launch.axes if axis not in folded(launch)], "n")
+    if found is None or not _changes(found, rule.n, rule.vec):
+        raise Skip("no register tile is there, or it is placed so already")
+    axes: list[SSAValue] = list(launch.axes)
+    _place(launch, axes, found, rule.n, rule.vec)
     reorder(launch, axes)
 
 

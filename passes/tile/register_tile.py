@@ -52,7 +52,7 @@ class RegisterTilePass(LaunchRule):
 
 
 def _tile(launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
-    if launch.bound_to(Binding.REGISTER):
+    if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
         raise Skip("the launch has register axes already")
     cells = _cells(launch, rule)
     if not cells:
@@ -67,7 +67,9 @@ def _tile(launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
         place = order.index(axis)
         order[place : place + 1], register = _split(launch, axis, size)
         registers.append(register)
-    reorder(launch, [*(axis for axis in order if launch.binding(axis) is not Binding.REGISTER), *registers])
+    others = [axis for axis in order if axis not in registers]
+    inner = [axis for axis in others if launch.binding(axis) is Binding.REGISTER]
+    reorder(launch, [*(axis for axis in others if axis not in inner), *registers, *inner])
 
 
 def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue, int]]:

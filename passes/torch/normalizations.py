@@ -58,7 +58,7 @@ def rms_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None, eps: 
 
 @lowers("layer_norm")
 def layer_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps) * weight + bias` over the last dimensions, in two passes."""
+    """`(x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps) * weight + bias` over the last dimensions."""
     normal = _normalize(input, range(input.rank)[-len(normalized_shape) :], eps)
     return _affine(normal, weight, bias)
 

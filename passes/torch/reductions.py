@@ -55,7 +55,7 @@ def variance(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """`sum((x - mean)^2) / max(0, n - correction)` in two passes, so that large means and values cost no digits."""
+    """`sum((x - mean)^2) / max(0, n - correction)` from deviations, so that large means and values cost no digits."""
     dims = dims_of(self, dim)
     mean = self.mean(dims)
     total = squared_deviations(self, mean, dims).sum(dims)

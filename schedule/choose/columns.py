@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.shape.nest import Nest
-from deplodock.schedule.choose.sizes import COLUMN_LOADS, CTA_THREADS, THREAD_VALUES
+from deplodock.schedule.choose.flight import steps_in_flight
+from deplodock.schedule.choose.sizes import CTA_THREADS, THREAD_VALUES
 from deplodock.schedule.steps import Options
 
 
@@ -30,15 +31,16 @@ def column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
 
 
 def column_schedule(nest: Nest, columns: dict[str, int | str]) -> Mapping[str, Options]:
-    """A warp on neighbouring columns, and the loads of `COLUMN_LOADS` rows in flight in each thread at once."""
+    """A warp on neighbouring columns, and the loads of several rows in flight in each thread at once."""
     threads = int(columns["threads"])
+    steps = steps_in_flight(nest, threads)
     schedule: dict[str, Options] = {
         "tileify": {},
         "cooperative-reduce": columns,
         "blockify-launch": {"threads": max(CTA_THREADS, WARP * threads)},
     }
-    if all((op.trips or 0) > COLUMN_LOADS * threads for op in nest.reductions()):
-        schedule |= {"chunk-reduce": {"size": COLUMN_LOADS}, "stage-inputs": {}, "mark-unroll": {}}
-    else:
-        schedule["stage-inputs"] = {}
+    if steps > 1:
+        schedule["chunk-reduce"] = {"size": steps}
+    schedule["stage-inputs"] = {}
+    schedule["mark-unroll"] = {}
     return schedule

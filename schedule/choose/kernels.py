@@ -13,13 +13,16 @@ from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.shape.nest import Nest, nests, side_by_side
 from deplodock.analysis.shape.roles import contraction
 from deplodock.analysis.shape.streaming import streamed_product
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.columns import column_options, column_schedule
 from deplodock.schedule.choose.contraction import contraction_options
+from deplodock.schedule.choose.flight import steps_in_flight
 from deplodock.schedule.choose.pointwise import free_width
-from deplodock.schedule.choose.rows import row_options
+from deplodock.schedule.choose.rows import row_options, rows_together
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
 from deplodock.schedule.choose.streaming import stream_options
 from deplodock.schedule.choose.tensor_cores import tensor_options
+from deplodock.schedule.choose.windows import window_schedule
 from deplodock.schedule.steps import ATTRIBUTE, Options, Schedule, options_for_all, parse_schedule, steps
 
 
@@ -62,21 +65,42 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
     streamed = streamed_product(nest)
     if streamed is not None and (options := stream_options(streamed, nest, target_at(function))) is not None:
         return options
+    if (windows := window_schedule(nest, target_at(function).fact("sms"))) is not None:
+        return windows
     if (rows := row_options(nest, target_at(function))) is not None:
-        return {
-            "tileify": {},
-            "cooperative-reduce": rows,
-            **_cta(max(CTA_THREADS, int(rows["threads"]) * int(rows.get("outer", 1)))),
-        }
+        return _row_schedule(nest, rows, target_at(function))
     if (columns := column_options(nest, target_at(function).fact("sms"))) is not None:
         return column_schedule(nest, columns)
-    if (vector := free_width(nest, target_at(function).fact("sms"))) > 1:
-        return {"tileify": {}, **_cta(CTA_THREADS * vector), "register-tile": {"vector": vector}}
-    return {"tileify": {}, **_cta(CTA_THREADS)}
+    vector = free_width(nest, target_at(function).fact("sms"))
+    return {"tileify": {}, **_cta(CTA_THREADS * vector, steps_in_flight(nest, width=vector), vector)}
 
 
-def _cta(threads: int) -> Mapping[str, Options]:
-    return {"blockify-launch": {"threads": threads}, "stage-inputs": {}}
+def _row_schedule(nest: Nest, rows: dict[str, int | str], target: TargetAttr) -> Mapping[str, Options]:
+    """A CTA for a row or a few short ones, or for neighbouring rows that share elements."""
+    together, width = rows_together(nest, target), int(rows["vector"])
+    if together > 1:
+        rows["threads"] = min(CTA_THREADS, int(rows["threads"]))
+    threads = int(rows["threads"]) * int(rows.get("outer", 1))
+    steps = steps_in_flight(nest, int(rows["threads"]) * width, width * together)
+    schedule = {
+        "tileify": {},
+        "cooperative-reduce": rows,
+        **_cta(max(CTA_THREADS, threads * together), steps, together),
+    }
+    return schedule | ({"stage-inputs": {"memory": "register"}} if together > 1 else {})
+
+
+def _cta(threads: int, steps: int, vector: int = 1) -> Mapping[str, Options]:
+    """The rules of a CTA of so many threads, each with steps of its loops in flight and neighbouring outputs."""
+    schedule: dict[str, Options] = {"blockify-launch": {"threads": threads}}
+    if steps > 1:
+        schedule["chunk-reduce"] = {"size": steps}
+    schedule["stage-inputs"] = {}
+    if vector > 1:
+        schedule["register-tile"] = {"vector": vector}
+    if steps:
+        schedule["mark-unroll"] = {}
+    return schedule
 
 
 def _with_others(schedule: Mapping[str, Options], nest: Nest, sms: int) -> Mapping[str, Options]:

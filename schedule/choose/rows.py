@@ -56,6 +56,29 @@ def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     return options | {"threads": threads} | ({"outer": shared} if shared > 1 else {})
 
 
+def rows_together(nest: Nest, target: TargetAttr) -> int:
+    """The neighbouring rows that each thread of a kernel reduces together, a power of two up to `VECTOR`.
+
+    They are several where the rows share elements, as those of a matrix share the vector that it multiplies, which are
+    too many to stay in the L1 cache: a CTA then reads these once for all of its rows. Each SM keeps two CTAs.
+    """
+    if not nest.axes or any(isinstance(op, loop.ScanOp) for op in nest.body.walk()):
+        return 1
+    axis, outputs = nest.axes[-1], prod(map(extent_or_one, nest.axes))
+    stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
+    places = [address(loop.memref_of(op.destination), subscripts_of(op)) for op in stores]
+    chains = [row_chain(op) for op in nest.row_loops()]
+    reads = [(type, forms) for chain in chains for type, forms in _accesses(chain[-1])]
+    shared = [type for type, forms in reads if not any(form.depends_on(axis) for form in forms)]
+    size = max((element_bytes(type.element_type) * prod(type.get_shape()) for type in shared), default=0)
+    if size <= target.fact("shared_per_sm") or any(place.coefficient(axis) != 1 for place in places):
+        return 1
+    rows = 1
+    while rows < VECTOR and extent_or_one(axis) % (2 * rows) == 0 and outputs >= 4 * rows * target.fact("sms"):
+        rows *= 2
+    return rows
+
+
 def _power_above(count: int) -> int:
     """The least power of two that is not below a positive count."""
     return 1 << (count - 1).bit_length()

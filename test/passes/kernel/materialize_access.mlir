@@ -213,3 +213,19 @@ func.func @none(%x: memref<0x8xf32>, %out: memref<0x8xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A dimension of one element hides no neighbours.
+// CHECK-LABEL: kernel.func @column(
+// CHECK:         kernel.move 4 %x[%{{.*}} * 4, 0] to %{{.*}}[0] : memref<128x1xf32> to memref<4xf32, #tile.memory<register>>
+// CHECK:         kernel.move 4 %{{.*}}[0] to %out[0, %{{.*}} * 4, 0] : memref<4xf32, #tile.memory<register>> to memref<1x128x1xf32>
+func.func @column(%x: memref<128x1xf32>, %out: memref<1x128x1xf32>) {
+  tile.launch (%t = 32 : thread, %v = 4 : register) {
+    %k = loop.index [%t * 4 + %v]
+    %a = loop.load %x[%k, 0] : memref<128x1xf32>
+    %b = arith.addf %a, %a : f32
+    loop.store %b, %out[0, %k, 0] : memref<1x128x1xf32>
+  }
+  func.return
+}

@@ -294,3 +294,29 @@ func.func @counted(%x: memref<32xf32>, %out: memref<4xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A combiner whose sides are not alike folds in the order of the lanes, and the last lane gives its fold to all.
+// CHECK-LABEL: kernel.func @first(
+// CHECK:         %[[V1:.*]] = kernel.shuffle_xor %[[V:.*]], 1 : f32
+// CHECK-NEXT:    %[[P1:.*]] = kernel.shuffle_xor %[[P:.*]], 1 : i64
+// CHECK-NEXT:    arith.cmpf olt, %[[V]], %[[V1]] : f32
+// CHECK:         kernel.shuffle_xor %{{.*}}, 2 : f32
+// CHECK:         kernel.shuffle_last %{{.*}}, 4 : f32
+// CHECK-NEXT:    kernel.shuffle_last %{{.*}}, 4 : i64
+func.func @first(%x: memref<8x4xf32>, %out: memref<8xi64>) {
+  tile.launch (%row = 8 : thread, %t = 4 : thread) {
+    %a = loop.load %x[%row, %t] : memref<8x4xf32>
+    %i = loop.index [%t]
+    %p = arith.index_cast %i : index to i64
+    %s, %place = tile.combine %a, %p over (%t) : f32, i64 combine (%a0: f32, %p0: i64, %a1: f32, %p1: i64) identity [0x7f800000 : f32, 9 : i64] {
+      %less = arith.cmpf olt, %a1, %a0 : f32
+      %m = arith.select %less, %a1, %a0 : f32
+      %q = arith.select %less, %p1, %p0 : i64
+      loop.yield %m, %q : f32, i64
+    }
+    loop.store %place, %out[%row] : memref<8xi64>
+  }
+  func.return
+}

@@ -50,7 +50,7 @@ func.func @short_matmul(%x: memref<64x27xf32>, %w: memref<27x64xf32>, %out: memr
 
 // A long row gets a CTA, and vectors.
 // CHECK-LABEL: func.func @rms_norm
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: memref<1x32x2048xf32>) {
   loop.for %i = 0 to 32 {
     %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
@@ -78,7 +78,7 @@ func.func @rms_norm(%x: memref<1x32x2048xf32>, %w: memref<2048xf32>, %out: memre
 
 // So does a row of a flattened view, which walks memory through several subscripts.
 // CHECK-LABEL: func.func @flattened
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=256 vector=4},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @flattened(%x: memref<32x4x16x32xf32>, %out: memref<32xf32>) {
   loop.for %i = 0 to 32 {
     %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
@@ -94,7 +94,7 @@ func.func @flattened(%x: memref<32x4x16x32xf32>, %out: memref<32xf32>) {
 
 // A masked row gets the fewest threads that can hold it.
 // CHECK-LABEL: func.func @masked_row
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=64 vector=4},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=64 vector=4},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @masked_row(%x: memref<2048x2048xf32>, %out: memref<2048xf32>) {
   loop.for %i = 0 to 2048 {
     %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
@@ -111,7 +111,7 @@ func.func @masked_row(%x: memref<2048x2048xf32>, %out: memref<2048xf32>) {
 
 // A row of odd length has no aligned vectors; a warp suffices for it.
 // CHECK-LABEL: func.func @odd_row
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=1},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=1},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @odd_row(%x: memref<6x65xf32>, %out: memref<6xf32>) {
   loop.for %i = 0 to 6 {
     %s = loop.reduce {arith.addf} %k = 0 to 65 : f32 {
@@ -127,7 +127,7 @@ func.func @odd_row(%x: memref<6x65xf32>, %out: memref<6xf32>) {
 
 // Columns are summed by rows of threads, so that neighbouring threads walk contiguous memory.
 // CHECK-LABEL: func.func @column
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=8 lanes=free},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=8 lanes=free},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @column(%x: memref<64x65xf32>, %out: memref<65xf32>) {
   loop.for %i = 0 to 65 {
     %s = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
@@ -259,7 +259,7 @@ func.func @both(%x: memref<40x8xf32>, %w: memref<8x40xf32>, %y: memref<64xf32>, 
 
 // A thread's share of a row counts in bytes: half precision has half the threads, with the same two accesses each.
 // CHECK-LABEL: func.func @halves
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=128 vector=8},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=128 vector=8},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @halves(%x: memref<32x2048xbf16>, %out: memref<32xf32>) {
   loop.for %i = 0 to 32 {
     %sum = loop.reduce {arith.addf} %k = 0 to 2048 : f32 {
@@ -276,7 +276,7 @@ func.func @halves(%x: memref<32x2048xbf16>, %out: memref<32xf32>) {
 
 // A short row leaves no thread of its warp idle for the sake of wider accesses.
 // CHECK-LABEL: func.func @heads
-// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=4},blockify-launch{threads=256},stage-inputs"}
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=4},blockify-launch{threads=256},stage-inputs,mark-unroll"}
 func.func @heads(%x: memref<896x128xf16>, %out: memref<896xf32>) {
   loop.for %i = 0 to 896 {
     %sum = loop.reduce {arith.addf} %k = 0 to 128 : f32 {

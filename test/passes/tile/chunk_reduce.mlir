@@ -4,7 +4,7 @@
 // RUN: not deplodock-opt %t.once.mlir -p 'chunk-reduce{size=8}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: not deplodock-opt %s -p 'chunk-reduce{size=-1}' --split-input-file 2>&1 | filecheck %s --check-prefix NEGATIVE
 
-// TWICE: applies to no kernel: @distance: every reduction fits its chunk, or runs in chunks already
+// TWICE: applies to no kernel: @distance: every loop fits its chunk, or runs in chunks already
 // NEGATIVE: the option size must be a positive integer, got -1
 
 // CHECK-LABEL: func.func @distance
@@ -95,6 +95,34 @@ func.func @taken(%x: memref<8x37xf32>, %out: memref<8xf32>) {
       loop.yield %a : f32
     }
     loop.store %acc, %out[%m] : memref<8xf32>
+  }
+  func.return
+}
+
+// -----
+
+// All loops over a row run in chunks, and of several loops the innermost.
+// CHECK-LABEL: func.func @rows
+// CHECK:         loop.reduce {arith.addf} %{{.*}} = 0 to 4 : f32 {
+// CHECK-NEXT:      loop.reduce {arith.addf} %{{.*}} = 0 to 2 : f32 {
+// CHECK-NEXT:        loop.reduce {arith.addf} %{{.*}} = 0 to 8 : f32 {
+// CHECK:         loop.for %[[IO:.*]] = 0 to 8 {
+// CHECK-NEXT:      loop.for %[[II:.*]] = 0 to 8 {
+// CHECK-NEXT:        %[[I:.*]] = loop.index [%[[IO]] * 8 + %[[II]]]
+func.func @rows(%x: memref<8x4x16xf32>, %y: memref<64xf32>, %out: memref<8x64xf32>) {
+  tile.launch (%m = 8 : thread) {
+    %sum = loop.reduce {arith.addf} %j = 0 to 4 : f32 {
+      %part = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+        %a = loop.load %x[%m, %j, %k] : memref<8x4x16xf32>
+        loop.yield %a : f32
+      }
+      loop.yield %part : f32
+    }
+    loop.for %i = 0 to 64 {
+      %b = loop.load %y[%i] : memref<64xf32>
+      %p = arith.mulf %b, %sum : f32
+      loop.store %p, %out[%m, %i] : memref<8x64xf32>
+    }
   }
   func.return
 }

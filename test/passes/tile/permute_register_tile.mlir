@@ -45,7 +45,19 @@ func.func @matmul(%x: memref<16x32xf32>, %w: memref<32x32xf32>, %out: memref<16x
 
 // -----
 
-// SKIP: permute_register_tile skipped at @pointwise: the launch has no contraction
+// The neighbours of a thread of any other kernel are placed as the columns of a contraction are.
+// CHECK-LABEL: func.func @pointwise
+// CHECK:         tile.launch (%m_t = 2 : thread, %m_r = 4 : register) {
+// CHECK-NEXT:      %m = loop.index [%m_r * 2 + %m_t]
+// SKIP: permute_register_tile skipped at @untiled: no register tile is there, or it is placed so already
+func.func @untiled(%x: memref<8xf32>, %out: memref<8xf32>) {
+  tile.launch (%m = 8 : thread) {
+    %a = loop.load %x[%m] : memref<8xf32>
+    loop.store %a, %out[%m] : memref<8xf32>
+  }
+  func.return
+}
+
 func.func @pointwise(%x: memref<8xf32>, %out: memref<8xf32>) {
   tile.launch (%m_t = 2 : thread, %m_r = 4 : register) {
     %m = loop.index [%m_t * 4 + %m_r]

@@ -3,7 +3,7 @@
 
 // All rules of a row kernel, by heuristics: each row has a CTA, and its threads keep their part of it in registers. The
 // weight, which is read after the reduction, is on its way to registers before it.
-// CHECK-LABEL: func.func @k(%x: memref<1x32x1024xf32>, %w: memref<1024xf32>, %out: memref<1x32x1024xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=128 vector=4},blockify-launch{threads=256},stage-inputs"} {
+// CHECK-LABEL: func.func @k(%x: memref<1x32x1024xf32>, %w: memref<1024xf32>, %out: memref<1x32x1024xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=128 vector=4},blockify-launch{threads=256},stage-inputs,mark-unroll"} {
 // CHECK-NEXT:    tile.launch (%[[I_B:.*]] = 16 : block, %[[I_T:.*]] = 2 : thread, %[[T:.*]] = 128 : thread, %[[V:.*]] = 4 : register) {
 // CHECK-NEXT:      %[[I:.*]] = loop.index [%[[I_B]] * 2 + %[[I_T]]]
 // CHECK-NEXT:      %[[X_REG:.*]] = tile.stage %x[0, %[[I]], d0 * 512 + %[[T]] * 4 + d1] : memref<1x32x1024xf32> to memref<2x4xf32, #tile.memory<register>>

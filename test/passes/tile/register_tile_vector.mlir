@@ -52,3 +52,24 @@ func.func @taken(%x: memref<8xf32>, %out: memref<8xf32>) {
   }
   func.return
 }
+
+// -----
+
+// Neighbouring rows belong to one thread beside the vectors of their elements that threads fold.
+// CHECK-LABEL: func.func @rows
+// CHECK:       tile.launch (%i_t = 2 : thread, %t = 32 : thread, %i_r = 4 : register, %v = 2 : register) {
+// CHECK-NEXT:    %[[I:.*]] = loop.index [%i_t * 4 + %i_r]
+func.func @rows(%x: memref<8x128xf32>, %y: memref<128x1xf32>, %out: memref<8x1xf32>) {
+  tile.launch (%i = 8 : thread, %t = 32 : thread, %v = 2 : register) {
+    %part = loop.reduce {arith.addf} %j = 0 to 2 : f32 {
+      %k = loop.index [%j * 64 + %t * 2 + %v]
+      %a = loop.load %x[%i, %k] : memref<8x128xf32>
+      %b = loop.load %y[%k, 0] : memref<128x1xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    %sum = tile.combine {arith.addf} %part over (%t, %v) : f32
+    loop.store %sum, %out[%i, 0] : memref<8x1xf32>
+  }
+  func.return
+}

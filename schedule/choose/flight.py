@@ -1,0 +1,37 @@
+"""How many steps of its loops a thread has in flight, so that memory moves at its rate while loads wait."""
+
+from __future__ import annotations
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import subscripts_of
+from deplodock.analysis.machine.targets import REGISTER_BYTES
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import row_chain
+from deplodock.analysis.shape.scans import scans_along
+from deplodock.dialects import loop, tile
+from deplodock.schedule.choose.sizes import IN_FLIGHT, ROW_VALUES
+
+
+def steps_in_flight(nest: Nest, shared: int = 1, width: int = 1) -> int:
+    """The steps of its loops that a thread runs at once, so that their loads take `IN_FLIGHT` bytes; 0: one by one.
+
+    A step of a loop is for `shared` of its elements, of which a thread has `width`, or as many outputs. It is 1 where
+    the loops are short enough to be unrolled whole, and 0 where no reduction is in the nest or one that a scan runs
+    along, whose steps wait for each other.
+    """
+    chains = [row_chain(op) for op in nest.row_loops()]
+    if not nest.reductions() or any(scans_along(op.iv) for chain in chains for op in chain):
+        return 0
+    return min(filter(None, (_steps(chain[-1], shared, width) for chain in chains)), default=1)
+
+
+def _steps(op: loop.LoopLike, shared: int, width: int) -> int | None:
+    """The steps of a loop whose loads take `IN_FLIGHT` bytes, a power of two; None where it has hardly more."""
+    if op.trips is None:
+        return None
+    loads = [one for one in op.body.walk() if isinstance(one, loop.LoadOp) and tile.memory_of(one.source) is None]
+    moving = [load for load in loads if any(form.depends_on(op.iv) for form in subscripts_of(load))]
+    step = sum(width * element_bytes(loop.memref_of(load.source).element_type) for load in moving)
+    trips = -(-op.trips // shared)
+    size = 1 << max(IN_FLIGHT // max(step, 1), 1).bit_length() - 1
+    return size if trips * step > max(4 * IN_FLIGHT, ROW_VALUES * REGISTER_BYTES) else None
