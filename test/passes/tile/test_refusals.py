@@ -219,6 +219,12 @@ REFUSED = [
         'tileify,choose-schedule{schedule="tileify"}',
         "the module has no kernel at loop level to write a schedule on",
     ),
+    (ROWS, "tileify,tensor-tile", "the launch has no contraction"),
+    (
+        ROWS,
+        "tileify,permute-register-tile{m=strips}",
+        "the launch has no contraction; n places the outputs of a thread of other kernels",
+    ),
     (ROWS, "tileify,stage-inputs,chunk-reduce{size=16}", "inputs are staged; chunk-reduce runs before stage-inputs"),
     (
         ROWS,
