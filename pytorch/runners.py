@@ -197,7 +197,7 @@ def write_back(inputs: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -
     """Copy new values, from memory of their own, into inputs: those of each dtype at once."""
     dtypes = [*map(_DTYPE, inputs)]
     for dtype in {*dtypes}:
-        chosen = [*map(dtype.__eq__, dtypes)]
+        chosen = [own is dtype for own in dtypes]
         targets, sources = [*compress(inputs, chosen)], [*compress(values, chosen)]
         torch._foreach_copy_(targets, sources)  # pyright: ignore[reportPrivateImportUsage]
 

@@ -128,3 +128,15 @@ def test_other_streams_are_ordered_by_events(current: list[Stream]) -> None:
         current[0] = Stream(name, handle)
         run([x, y])
         assert [*waits, f"launch on {handle}"] == LOG
+
+
+def test_values_of_several_dtypes_are_written_back_in_as_many_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    stock = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
+    monkeypatch.setattr(
+        torch, "_foreach_copy_", lambda targets, values: (copied.append(len(targets)), stock(targets, values))
+    )
+    targets = [torch.zeros(2), torch.zeros(3, dtype=torch.int64), torch.zeros(())]
+    runners.write_back(targets, [torch.ones_like(target) for target in targets])
+    assert all(bool((target == 1).all()) for target in targets)
+    assert sorted(copied) == [1, 2]
