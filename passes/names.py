@@ -24,6 +24,12 @@ class Symbols:
         self._uses[free] = 1
         return free
 
+    def remove(self, name: str) -> None:
+        """Note that a symbol of that name is no more."""
+        self._uses[name] -= 1
+        if not self._uses[name]:
+            del self._uses[name]
+
     def renamed(self, name: str) -> str:
         """The name for what replaces one symbol `name`: the same, unless another symbol has it too."""
         if self._uses[name] == 1:

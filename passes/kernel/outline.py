@@ -15,8 +15,10 @@ that call it, or stays as the host function `@run_<name>` where nobody does.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func, memref
@@ -40,6 +42,9 @@ from deplodock.passes.kernel.workspace import constant_extent
 from deplodock.passes.names import Symbols
 from deplodock.schedule.steps import ATTRIBUTE
 
+Calls: TypeAlias = dict[str, list[func.CallOp]]
+"""The calls of host functions by the name of what they call."""
+
 _HOST_CODE = (memref.AllocOp, func.CallOp, func.ReturnOp)
 """What a host function is made of, beside operations that say so."""
 
@@ -51,12 +56,15 @@ class OutlinePass(ModulePass):
     name = "outline"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        names, calls = Symbols(op), defaultdict[str, list[func.CallOp]](list)
+        for call in _host_calls(op.body):
+            calls[call.callee.root_reference.data].append(call)
         for function in kernels(op):
-            outline(function, op)
+            outline(function, names, calls)
 
 
-def outline(function: func.FuncOp, module: ModuleOp) -> None:
-    """Outline the launches of a kernel function.
+def outline(function: func.FuncOp, names: Symbols, calls: Calls) -> None:
+    """Outline the launches of a kernel function, and keep what its module has up to date.
 
     Raises PassFailedException for one that is not expanded, or holds copies that are not lowered.
     """
@@ -65,13 +73,13 @@ def outline(function: func.FuncOp, module: ModuleOp) -> None:
         require_expanded(launch)
         if (left := next((op for op in launch.body.walk() if op.dialect_name() == tile.Tile.name), None)) is not None:
             raise failure(left, "it cannot stand in a kernel; run lower-copies first")
-        name = base if len(found) == 1 else Symbols(module).fresh(f"{base}_{number}")
+        name = base if len(found) == 1 else names.fresh(f"{base}_{number}")
         buffers = _buffers(function, launch)
         Rewriter.insert_op(_outlined(launch, name, buffers), InsertPoint.before(function))
         call = kernel.LaunchOp(name, buffers)
         call.location = launch.location
         Rewriter.replace_op(launch, call)
-    _become_host(function, module)
+    _become_host(function, len(found) == 1, names, calls)
 
 
 def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:
@@ -111,8 +119,11 @@ def _outlined(launch: tile.LaunchOp, name: str, buffers: Sequence[SSAValue]) -> 
     return outlined
 
 
-def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
-    """Inline a function of launches into its callers, or keep it as a host function of its own."""
+def _become_host(function: func.FuncOp, is_kernel: bool, names: Symbols, calls: Calls) -> None:
+    """Inline a function of launches into its callers, or keep it as a host function of its own.
+
+    `is_kernel` says that its name is that of its kernel now.
+    """
     name = function.sym_name.data
     function.attributes.pop(ATTRIBUTE, None)
     for op in reversed(list(function.body.block.ops)):
@@ -120,17 +131,23 @@ def _become_host(function: func.FuncOp, module: ModuleOp) -> None:
             Rewriter.erase_op(op)
         elif not (isinstance(op, _HOST_CODE) or op.has_trait(HostCode)):
             raise failure(op, "it stands beside a launch, where only calls and allocations can")
-    calls = [call for call in _host_calls(module.body) if call.callee.root_reference.data == name]
-    if not calls:
-        function.properties["sym_name"] = StringAttr(Symbols(module).fresh(f"run_{name}"))
+    if not is_kernel:
+        names.remove(name)
+    if not (callers := calls.pop(name, [])):
+        function.properties["sym_name"] = StringAttr(names.fresh(f"run_{name}"))
         return
-    for call in calls:
+    for call in callers:
         mapping: dict[SSAValue, SSAValue] = dict(zip(function.body.block.args, call.operands, strict=True))
         for op in function.body.block.ops:
             if isinstance(op, func.ReturnOp):
                 Rewriter.replace_op(call, [], [mapping.get(value, value) for value in op.operands])
-            else:
-                Rewriter.insert_op(op.clone(mapping), InsertPoint.before(call))
+                continue
+            copy = op.clone(mapping)
+            Rewriter.insert_op(copy, InsertPoint.before(call))
+            if isinstance(copy, func.CallOp):
+                calls[copy.callee.root_reference.data].append(copy)
+    for call in _host_calls(function.body):
+        calls[call.callee.root_reference.data].remove(call)
     Rewriter.erase_op(function)
 
 
