@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -55,6 +56,7 @@ class Slab:
         contiguous = self.map.results[last_dimension(self.type)].used_dims()
         return [dim for dim in dims if dim not in contiguous] + [dim for dim in dims if dim in contiguous]
 
+    @cached_property
     def copy_width(self) -> int:
         """The elements that a thread copies at once where threads follow `copy_order`."""
         order = self.copy_order()
@@ -62,7 +64,7 @@ class Slab:
 
     def copy_bytes(self) -> int:
         """The bytes that a thread copies at once."""
-        return self.copy_width() * element_bytes(self.type.element_type)
+        return self.copy_width * element_bytes(self.type.element_type)
 
     def width_along(self, along: int) -> int:
         """The elements along a dimension that move together: contiguous, aligned and inside the buffer alike."""
@@ -116,7 +118,7 @@ class Slab:
 
     def copies(self) -> int:
         """How many copies of `copy_width` elements fill the slab."""
-        return math.prod(self.shape) // self.copy_width()
+        return math.prod(self.shape) // self.copy_width
 
     def coordinates(self, copy: Linear, threads: int) -> list[Linear]:
         """The slab coordinates where a copy starts, for its number, whose range is that of all copies.
@@ -135,7 +137,7 @@ class Slab:
 
     def _digits(self, threads: int) -> list[tuple[int, int, int]]:
         """What the number of a copy means: dimension, extent and step of its digits, the fastest first."""
-        order, width, last = self.copy_order(), self.copy_width(), len(self.shape) - 1
+        order, width, last = self.copy_order(), self.copy_width, len(self.shape) - 1
         if not order:
             return []
         *slower, along = order

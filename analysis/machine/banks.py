@@ -206,7 +206,7 @@ class SlabBanks:
 
     def widths(self, type: MemRefType[Attribute]) -> tuple[int, ...]:
         """The elements that the copies, then each reader would take at once."""
-        return (self._slab(type).copy_width(), *(self._vector(load, type)[1] for load in self._readers))
+        return (self._slab(type).copy_width, *(self._vector(load, type)[1] for load in self._readers))
 
     def filling(self, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of the copies that fill the slab once; boxes take none of the threads'."""
@@ -220,7 +220,7 @@ class SlabBanks:
         flat = Linear(((trip, threads), (thread, 1)))
         subscripts = [form.substitute(number, flat) for form in slab.coordinates(Linear.of(number), threads)]
         beyond = (flat - copies,) if copies % threads else ()
-        return Lanes((thread,), tuple(subscripts), beyond, (trip,)).wavefronts(type, slab.copy_width()) or Wavefronts()
+        return Lanes((thread,), tuple(subscripts), beyond, (trip,)).wavefronts(type, slab.copy_width) or Wavefronts()
 
     def reading(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of a reader while the slab holds the same elements; none where they cannot be told."""

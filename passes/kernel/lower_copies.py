@@ -294,4 +294,4 @@ def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
     coordinates = slab.coordinates(Linear.of(chunk), threads)
     beyond: list[Condition] = [flat - total] if total % threads else []
     with builder.guarded(beyond):
-        move_slab(builder, slab, coordinates, slab.copy_width(), is_async, lambda form: form.substitute(chunk, flat))
+        move_slab(builder, slab, coordinates, slab.copy_width, is_async, lambda form: form.substitute(chunk, flat))

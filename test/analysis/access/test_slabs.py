@@ -56,7 +56,7 @@ def starts(found: Slab, threads: int = 32) -> list[tuple[int, ...]]:
 )
 def test_every_element_is_copied_once(source: str, subscripts: str, destination: str) -> None:
     found = slab(source, subscripts, destination)
-    width = found.copy_width()
+    width = found.copy_width
     for threads in (1, 32, 96, 128, 1024):
         copied = starts(found, threads)
         elements = [(*place[:-1], place[-1] + i) if place else () for place in copied for i in range(width)]
@@ -85,10 +85,10 @@ def test_a_warp_transposes_half_sectors() -> None:
 def test_pixels_of_whole_groups_move_together() -> None:
     """Neighbours in rows of images, whose extents are multiples of the width, are copied at once; windows are not."""
     pixels = "d1 floordiv {0}, d0, d1 floordiv {1} mod 4, d1 mod {1}"
-    assert slab("2x3x4x8xf32", pixels.format(32, 8), "3x64xf32").copy_width() == 4
-    assert slab("2x3x4x6xf32", pixels.format(24, 6), "3x48xf32").copy_width() == 2
-    assert slab("2x3x4x7xf32", pixels.format(28, 7), "3x56xf32").copy_width() == 1
-    assert slab("2x3x4x9xf32", "0, d0 floordiv 2, 0, d1 + d0 mod 2", "4x8xf32").copy_width() == 1
+    assert slab("2x3x4x8xf32", pixels.format(32, 8), "3x64xf32").copy_width == 4
+    assert slab("2x3x4x6xf32", pixels.format(24, 6), "3x48xf32").copy_width == 2
+    assert slab("2x3x4x7xf32", pixels.format(28, 7), "3x56xf32").copy_width == 1
+    assert slab("2x3x4x9xf32", "0, d0 floordiv 2, 0, d1 + d0 mod 2", "4x8xf32").copy_width == 1
 
 
 def test_a_thread_copies_the_same_places_of_windows() -> None:
