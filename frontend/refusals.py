@@ -7,16 +7,8 @@ from torch import fx
 from torch.export.graph_signature import InputKind, OutputKind
 
 from deplodock.frontend.importer import node_error, overload_of
+from deplodock.frontend.recurrences import MOST_CELLS, overload_called, steps_and_cells
 from deplodock.frontend.source import Source
-
-_RECURRENCES = (
-    torch.ops.aten.lstm.input,
-    torch.ops.aten.gru.input,
-    torch.ops.aten.rnn_tanh.input,
-    torch.ops.aten.rnn_relu.input,
-)
-_MOST_CELLS = 1024
-"""The cells of a recurrent layer that are compiled: each is some 20 operations, so that 1000 take about a minute."""
 
 
 def refuse_layouts(graph: fx.Graph, source: Source | None) -> None:
@@ -31,17 +23,13 @@ def refuse_layouts(graph: fx.Graph, source: Source | None) -> None:
 def refuse_long_recurrences(graph: fx.Graph, source: Source | None) -> None:
     """Refuse recurrent layers of so many cells, each of which is operations of its own, that nobody waits for them."""
     for node in graph.nodes:
-        if node.target not in _RECURRENCES:
+        if overload_called(node) is None:
             continue
-        given = {
-            argument.name: value for argument, value in zip(node.target._schema.arguments, node.args, strict=False)
-        }
-        steps = given["input"].meta["val"].shape[1 if given["batch_first"] else 0]
-        cells = steps * given["num_layers"] * (2 if given["bidirectional"] else 1)
-        if cells > _MOST_CELLS:
+        steps, cells = steps_and_cells(node, "val")
+        if cells > MOST_CELLS:
             message = (
                 f"{overload_of(node)} over {steps} steps is {cells} cells one after the other, which take too long to "
-                f'compile (the most are {_MOST_CELLS}); torch.compile(.., backend="deplodock") leaves it to PyTorch'
+                f'compile (the most are {MOST_CELLS}); torch.compile(.., backend="deplodock") leaves it to PyTorch'
             )
             raise node_error(node, message, source)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,10 +20,13 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from deplodock.frontend.capture import describe, kept_composites
 from deplodock.frontend.decompositions import without_python_kernels
+from deplodock.frontend.importer import place_of
+from deplodock.frontend.recurrences import overload_called
 from deplodock.frontend.retrace import at_shapes, is_static
 from deplodock.pytorch.artifacts import new_name
 from deplodock.pytorch.options import BackendOptions, read_options
 from deplodock.pytorch.partition import PartsRunner
+from deplodock.pytorch.pieces import in_pieces, long_recurrences
 from deplodock.pytorch.report import GraphReport
 from deplodock.pytorch.runners import overlaps_of
 from deplodock.pytorch.shapes import Shapes
@@ -43,30 +47,44 @@ def backend(
     PyTorch's AOTAutograd makes graphs of ATen operations of it, one of the results and one of the gradients, without
     writes; it sees to aliases, writes into arguments, and the order of memory. Both graphs are compiled on their first
     call with each set of shapes. Operations that deplodock does not support are left to PyTorch, with one warning that
-    names them. `mode` and `options` are those of `torch.compile`; see `read_options`.
+    names them; so are long recurrent layers, at which the graph is split before AOTAutograd sees it. `mode` and
+    `options` are those of `torch.compile`; see `read_options`.
 
     Raises InvalidInputError for a mode or an option that there is not.
     """
-    given, report, name = read_options(mode, options), GraphReport(graph), new_name("graph")
+    given, report = read_options(mode, options), GraphReport(graph)
+    try:
+        if left := long_recurrences(graph):
+            names = {node: str(overload_called(node)) for node in left}
+            places = {names[node]: place for node in left if (place := place_of(node)) is not None}
+            report.left({names[node]: reason for node, reason in left.items()}, places)
+            return in_pieces(graph, left, partial(_compiled, report=report, options=given))
+        return _compiled(graph, example_inputs, report, given)
+    except TorchDynamoException:
+        raise
+    except Exception as error:
+        report.left({"the graph": f"AOTAutograd does not take it: {describe(error)}"}, {})
+        return graph
+
+
+def _compiled(
+    graph: fx.GraphModule, example_inputs: Sequence[Any], report: GraphReport, options: BackendOptions
+) -> Callable[..., Any]:
+    """A graph that AOTAutograd takes, with its gradients, compiled on the first call with each set of shapes."""
+    name = new_name("graph")
 
     def compiler(kind: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
-        return lambda graph, _: make_boxed_func(_ByShapes(graph, report, given, f"{name}/{kind}"))
+        return lambda graph, _: make_boxed_func(_ByShapes(graph, report, options, f"{name}/{kind}"))
 
     compile_graph = aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         partition_fn=min_cut_rematerialization_partition,
     )
-    try:
-        derives = _is_differentiated(graph, example_inputs) or any(map(is_traceable_wrapper_subclass, example_inputs))
-        kept = _steps_of_attention(graph) if derives else kept_composites()
-        with kept, without_python_kernels():
-            compiled = compile_graph(graph, example_inputs)
-    except TorchDynamoException:
-        raise
-    except Exception as error:
-        report.left({"the graph": f"AOTAutograd does not take it: {describe(error)}"}, {})
-        return graph
+    derives = _is_differentiated(graph, example_inputs) or any(map(is_traceable_wrapper_subclass, example_inputs))
+    kept = _steps_of_attention(graph) if derives else kept_composites()
+    with kept, without_python_kernels():
+        compiled = compile_graph(graph, example_inputs)
     return _SameOverlaps(compiled, graph) if _writes() else compiled
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from deplodock.frontend.recurrences import without_cells
 from deplodock.pytorch.compiled import place_of
 from deplodock.pytorch.loading import loaded
 from deplodock.pytorch.saved import ProgramFile
@@ -102,7 +103,11 @@ def _told() -> Iterator[tuple[list[str], list[str]]]:
     logger.addHandler(parts)
     logger.setLevel(logging.INFO)
     try:
-        with warnings.catch_warnings(record=True) as caught, torch._dynamo.config.patch(allow_rnn=True):
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            torch._dynamo.config.patch(allow_rnn=True),
+            without_cells(),
+        ):
             warnings.simplefilter("always")
             yield left, parts.found
         texts = [str(each.message) for each in caught]

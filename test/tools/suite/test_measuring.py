@@ -123,6 +123,16 @@ def test_a_recurrent_layer_is_left_to_pytorch_and_what_follows_is_compiled(tmp_p
     assert checked.parts
 
 
+def test_a_long_recurrent_layer_is_one_operation(tmp_path: Path) -> None:
+    path = tmp_path / "1_long.py"
+    path.write_text(RECURRENT.replace("LSTM", "GRU").replace("rand(5", "rand(1100"), encoding="utf-8")
+    with torch.no_grad():
+        checked = check(subject(path, None, "cpu"))
+    assert checked.reason == ""
+    assert checked.left == ["aten.gru.input (1100 steps are 1100 cells one after the other, the most are 1024)"]
+    assert checked.parts == ["1 of 1 operations, as 1 programs"] * 2
+
+
 def test_a_program_that_writes_into_its_arguments_is_compared_on_fresh_ones(tmp_path: Path) -> None:
     path = tmp_path / "1_add.py"
     path.write_text(ADD, encoding="utf-8")

@@ -1,0 +1,52 @@
+"""Recurrent layers: tracing that leaves out their cells knows the results, and PyTorch's kernels come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from deplodock.frontend.recurrences import without_cells
+
+STEPS = 5
+
+
+def layout(results: Any) -> list[tuple[Any, ...]]:
+    output, states = results
+    states = states if isinstance(states, tuple) else (states,)
+    return [(value.shape, value.stride(), value.dtype) for value in (output, *states)]
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(nn.LSTM, {}), (nn.LSTM, {"proj_size": 2}), (nn.GRU, {}), (nn.RNN, {}), (nn.RNN, {"nonlinearity": "relu"})],
+)
+def test_results_are_known_without_cells(kind: Any, options: dict[str, Any], first: bool, both: bool) -> None:
+    def run() -> Any:
+        layer = kind(3, 4, 2, batch_first=first, bidirectional=both, **options)
+        return layer(torch.ones((2, STEPS, 3) if first else (STEPS, 2, 3)))
+
+    with torch.no_grad():
+        expected = run()
+        with FakeTensorMode() as mode, enable_python_dispatcher(), without_cells():
+            assert layout(run()) == layout(expected)
+        mode.cache_clear()
+
+
+def test_cells_are_there_for_graphs_and_gradients_and_afterwards() -> None:
+    overload, x = torch.ops.aten.gru.input, torch.ones(STEPS, 2, 3)
+    kernels, layer = dict(overload.py_kernels), nn.GRU(3, 4).requires_grad_(False)
+    with without_cells():
+        assert overload.py_kernels != kernels
+        traced = make_fx(lambda x: layer(x)[0], tracing_mode="fake", _allow_non_fake_inputs=True)(x)
+        with FakeTensorMode(), enable_python_dispatcher():
+            assert nn.GRU(3, 4)(torch.ones(STEPS, 2, 3))[0].requires_grad
+    assert overload.py_kernels == kernels
+    torch.testing.assert_close(traced(x), layer(x)[0])
