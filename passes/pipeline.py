@@ -69,6 +69,7 @@ RULES = _listed(
     "stream-tile",
     "tensor-tile",
     "register-tile",
+    "stage-windows",
     "permute-register-tile",
     "double-buffer",
     "tma-copy",

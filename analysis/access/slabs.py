@@ -116,12 +116,14 @@ class Slab:
             return False
         return not type.get_shape()[-1] % width and not address(type, [*outer, base]).divisor() % width
 
-    def copies(self) -> int:
-        """How many copies of `copy_width` elements fill the slab."""
-        return math.prod(self.shape) // self.copy_width
+    def copies(self, threads: int) -> int:
+        """How many copies of `copy_width` elements fill the slab, with those that `coordinates` puts beside it."""
+        return math.prod(extent for _, extent, _ in self._digits(threads))
 
     def coordinates(self, copy: Linear, threads: int) -> list[Linear]:
         """The slab coordinates where a copy starts, for its number, whose range is that of all copies.
+
+        Some of them may be past the end of the slab (`ends`): such a copy is none.
 
         Neighbours follow the source's contiguous dimension. Where the slab's own last dimension is another one, a warp
         takes a sector of the source, or half of one, at each of a few neighbours in the slab: the rows of the slab can
@@ -135,13 +137,18 @@ class Slab:
             copy = copy // extent
         return coordinates
 
+    def ends(self, coordinates: Sequence[Linear]) -> list[Linear]:
+        """The forms that are below 0 where coordinates are those of an element, less those that always are."""
+        ends = [form - extent for form, extent in zip(coordinates, self.shape, strict=True)]
+        return [end for end in ends if (bounds := end.range()) is None or bounds[1] >= 0]
+
     def _digits(self, threads: int) -> list[tuple[int, int, int]]:
         """What the number of a copy means: dimension, extent and step of its digits, the fastest first."""
         order, width, last = self.copy_order(), self.copy_width, len(self.shape) - 1
         if not order:
             return []
         *slower, along = order
-        sector = math.gcd(SECTOR_BYTES // element_bytes(self.type.element_type), self.shape[along])
+        sector = self._sector(along)
         across = WARP // sector
         is_short = sector * element_bytes(self.type.element_type) < ACCESS_BYTES
         if along == last or is_short or self.shape[last] % across:
@@ -156,10 +163,19 @@ class Slab:
             (along, sector, 1),
             (last, across, 1),
             (last, warps, across),
-            (along, self.shape[along] // sector, sector),
+            (along, -(-self.shape[along] // sector), sector),
             (last, rows // warps, across * warps),
             *((dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last),
         ]
+
+    def _sector(self, along: int) -> int:
+        """The neighbours in the source that a warp takes from a row of a transposed slab: a sector of memory, or half.
+
+        A row of windows is copied in sectors whatever its length, the last one in part.
+        """
+        whole = SECTOR_BYTES // element_bytes(self.type.element_type)
+        sector, half = math.gcd(whole, self.shape[along]), ACCESS_BYTES // element_bytes(self.type.element_type)
+        return whole if sector < half < self.shape[along] and self._is_divided(along) else sector
 
     def _rows(self, dim: int, threads: int, row: int) -> list[tuple[int, int, int]]:
         """The digits of a dimension behind rows of `row` copies.
@@ -168,9 +184,9 @@ class Slab:
         thread knows of each of its copies which place of a window it is.
         """
         extent, at_once = self.shape[dim], max(threads // row, 1)
-        if not self._is_divided(dim) or threads % row or extent % at_once:
+        if not self._is_divided(dim) or threads % row or extent < at_once:
             return [(dim, extent, 1)]
-        return [(dim, at_once, extent // at_once), (dim, extent // at_once, 1)]
+        return [(dim, at_once, -(-extent // at_once)), (dim, -(-extent // at_once), 1)]
 
 
 def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:

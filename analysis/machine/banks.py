@@ -213,13 +213,18 @@ class SlabBanks:
         if self._stage.is_tma:
             return Wavefronts()
         slab = self._slab(type)
-        threads, copies = known_points(self._threads), slab.copies()
+        threads = known_points(self._threads)
+        copies = slab.copies(threads)
         if not copies:
             return Wavefronts()
         number, thread, trip = stand_in(copies), stand_in(threads), stand_in(-(-copies // threads))
         flat = Linear(((trip, threads), (thread, 1)))
-        subscripts = [form.substitute(number, flat) for form in slab.coordinates(Linear.of(number), threads)]
-        beyond = (flat - copies,) if copies % threads else ()
+        coordinates = slab.coordinates(Linear.of(number), threads)
+        subscripts = [form.substitute(number, flat) for form in coordinates]
+        beyond = (
+            *((flat - copies,) if copies % threads else ()),
+            *(end.substitute(number, flat) for end in slab.ends(coordinates)),
+        )
         return Lanes((thread,), tuple(subscripts), beyond, (trip,)).wavefronts(type, slab.copy_width) or Wavefronts()
 
     def reading(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> Wavefronts:

@@ -31,7 +31,8 @@ def alike(a: SSAValue, b: SSAValue, variables: Mapping[SSAValue, SSAValue]) -> b
     if one.regions:
         return False
     if isinstance(one, loop.LoadOp) and isinstance(other, loop.LoadOp):
-        return one.source is other.source and _alike_forms(subscripts_of(one), subscripts_of(other), variables)
+        same = one.source is other.source and one.padded == other.padded
+        return same and _alike_forms(subscripts_of(one), subscripts_of(other), variables)
     same = one.properties == other.properties and len(one.operands) == len(other.operands)
     return same and all(alike(x, y, variables) for x, y in zip(one.operands, other.operands, strict=True))
 

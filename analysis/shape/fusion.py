@@ -27,13 +27,14 @@ from deplodock.dialects.tensor import (
     GatherOp,
     IndexMapOp,
     IotaOp,
+    PadOp,
     ReduceOp,
     ScanOp,
     element_of,
     shape_of,
 )
 
-TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | ScanOp | IotaOp | GatherOp | ConcatOp | arith.ConstantOp
+TensorOp = ElementwiseOp | IndexMapOp | ReduceOp | ScanOp | IotaOp | GatherOp | PadOp | ConcatOp | arith.ConstantOp
 """The operations that a kernel is made of."""
 
 Operands: TypeAlias = tuple[tuple[SSAValue, Index], ...]
@@ -144,7 +145,7 @@ class Demand:
         """Each operand of `op` with the index at which the element `index` of its results needs it.
 
         `axes` are those that the reduction runs over, one for each of its `long_axes`. What a gather reads where its
-        index tensors say, and the parts of a concat, are not among them.
+        index tensors say, what a pad reads, and the parts of a concat, are not among them.
         """
         question = op, index, tuple(axes)
         if (known := self._operands.get(question)) is None:
@@ -165,7 +166,7 @@ class Demand:
                 return [(value, self.normal(value, whole)) for value in op.inputs]
             case GatherOp():
                 return [(value, self.normal(value, index)) for value in op.indices]
-            case IotaOp() | ConcatOp() | arith.ConstantOp():
+            case IotaOp() | PadOp() | ConcatOp() | arith.ConstantOp():
                 return []
 
     def axes(self, op: ReduceOp) -> tuple[SSAValue, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -52,25 +53,28 @@ def verify_subscripts(buffer: SSAValue, map: AffineMap, indices: Sequence[SSAVal
 
 @op_definition
 class LoadOp(IRDLOperation, TouchesMemory):
-    """Reads one element.
+    """Reads one element; a `padded` read of one outside the buffer gives 0.
 
     %v = loop.load %x[%i, %k + 1] : memref<32x2048xf32>
+    %p = loop.load padded %x[%i, %k - 1] : memref<32x2048xf32>
     """
 
     name = "loop.load"
     source = operand_def(MemRefType)
     indices = var_operand_def(IndexType)
     map = prop_def(AffineMapAttr)
+    padded = opt_prop_def(UnitAttr)
     result = result_def()
     traits = traits_def(ReadsSource())
     assembly_format = (
-        "$source custom<Subscripts>($indices, $map) attr-dict `:` custom<MemrefOf>(type($source), type($result))"
+        "(`padded` $padded^)? $source custom<Subscripts>($indices, $map) attr-dict `:`"
+        " custom<MemrefOf>(type($source), type($result))"
     )
 
-    def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue]):
+    def __init__(self, source: SSAValue, map: AffineMap, indices: Sequence[SSAValue], *, padded: bool = False):
         super().__init__(
             operands=[source, indices],
-            properties={"map": AffineMapAttr(map)},
+            properties={"map": AffineMapAttr(map), "padded": UnitAttr() if padded else None},
             result_types=[memref_of(source).element_type],
         )
 

@@ -1,8 +1,8 @@
 """The `tensor_ext` dialect: tensor computation as elementwise, reduce, scan and index_map on `tensor` types.
 
-These four, and `iota`, `gather` and `concat`, express every ATen op of the torch dialect, so that other frontends need
-nothing below this level. A kernel, the unit that fusion decides on, is a region of them. (The name `tensor` belongs to
-xDSL's builtin dialect of that name.)
+These four, and `iota`, `gather`, `pad` and `concat`, express every ATen op of the torch dialect, so that other
+frontends need nothing below this level. A kernel, the unit that fusion decides on, is a region of them. (The name
+`tensor` belongs to xDSL's builtin dialect of that name.)
 
     %sq  = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<32x2048xf32>
     %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<32x2048xf32> -> tensor<32xf32>
@@ -10,6 +10,7 @@ xDSL's builtin dialect of that name.)
     %wb  = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<2048xf32> -> tensor<32x2048xf32>
     %col = tensor_ext.iota dim 1 : tensor<4x8xi64>
     %row = tensor_ext.gather %t at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<4xi64> -> tensor<4xf32>
+    %pad = tensor_ext.pad %x affine_map<(d0, d1) -> (d0, d1 - 1)> : tensor<32x2048xf32> -> tensor<32x2050xf32>
     %ab  = tensor_ext.concat %a, %b dim 0 : tensor<2x4xf32>, tensor<3x4xf32> -> tensor<5x4xf32>
 """
 
@@ -42,10 +43,18 @@ from xdsl.traits import IsolatedFromAbove, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
-from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
 from deplodock.dialects.tensor.folds import ReduceOp, ScanOp, YieldOp, element_types
-from deplodock.dialects.tensor.indexing import ConcatOp, GatherOp, IotaOp, element_of, shape_of, tensor_of
+from deplodock.dialects.tensor.indexing import (
+    ConcatOp,
+    GatherOp,
+    IotaOp,
+    PadOp,
+    element_of,
+    shape_of,
+    tensor_of,
+    verify_reads,
+)
 
 
 @op_definition
@@ -169,17 +178,7 @@ class IndexMapOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        map = self.map.data
-        source, result = tensor_of(self.source), tensor_of(self.result)
-        if source.element_type != result.element_type:
-            raise VerifyException(f"index_map keeps the element type, got {source} and {result}")
-        verify_divisors("the map", map)
-        ranks = (len(result.get_shape()), len(source.get_shape()))
-        if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
-            raise VerifyException(
-                f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols;"
-                f" got {map}"
-            )
+        verify_reads(self.map.data, tensor_of(self.source), tensor_of(self.result), "index_map")
 
 
 @op_definition
@@ -267,5 +266,7 @@ def _verify_yield(body: Region, types: Sequence[Attribute]) -> None:
 
 
 TensorExt = Dialect(
-    "tensor_ext", [ElementwiseOp, YieldOp, ReduceOp, ScanOp, IndexMapOp, IotaOp, GatherOp, ConcatOp, KernelOp], []
+    "tensor_ext",
+    [ElementwiseOp, YieldOp, ReduceOp, ScanOp, IndexMapOp, IotaOp, GatherOp, PadOp, ConcatOp, KernelOp],
+    [],
 )

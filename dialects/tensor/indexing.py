@@ -105,6 +105,45 @@ class GatherOp(IRDLOperation):
 
 
 @op_definition
+class PadOp(IRDLOperation):
+    """Reads a tensor through an affine map, and gives 0 where that leads outside: result[d] = source[map(d)], or 0.
+
+    The source is read where it lies in memory.
+
+        %p = tensor_ext.pad %x affine_map<(d0, d1) -> (d0, d1 - 1)> : tensor<4x8xf32> -> tensor<4x10xf32>
+    """
+
+    name = "tensor_ext.pad"
+    source = operand_def(TensorType)
+    map = prop_def(AffineMapAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$source $map attr-dict `:` type($source) `->` type($result)"
+
+    def __init__(self, source: SSAValue, map: AffineMap, shape: Sequence[int]):
+        super().__init__(
+            operands=[source],
+            properties={"map": AffineMapAttr(map)},
+            result_types=[TensorType(element_of(source), shape)],
+        )
+
+    def verify_(self) -> None:
+        verify_reads(self.map.data, tensor_of(self.source), tensor_of(self.result), "pad")
+
+
+def verify_reads(map: AffineMap, source: TensorType[Attribute], result: TensorType[Attribute], name: str) -> None:
+    """Check the map of an operation that reads a tensor through it. Raises VerifyException."""
+    if source.element_type != result.element_type:
+        raise VerifyException(f"{name} keeps the element type, got {source} and {result}")
+    verify_divisors("the map", map)
+    ranks = (len(result.get_shape()), len(source.get_shape()))
+    if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
+        raise VerifyException(
+            f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols; got {map}"
+        )
+
+
+@op_definition
 class ConcatOp(IRDLOperation):
     """Tensors one after the other along a dimension; all other extents are equal.
 

@@ -68,8 +68,8 @@ def _inside(machine: Machine, op: loop.InsideOp, space: Space) -> None:
 
 
 def _load(machine: Machine, op: loop.LoadOp, space: Space) -> None:
-    subscripts = machine.affine(op.map.data, machine.arrays(op.indices))
-    machine.values[op.result] = machine.load(op, machine.buffer(op.source), subscripts, space)
+    buffer, subscripts = machine.buffer(op.source), machine.affine(op.map.data, machine.arrays(op.indices))
+    machine.values[op.result] = machine.load(op, buffer, subscripts, space, padded=op.padded is not None)
 
 
 def _store(machine: Machine, op: loop.StoreOp, space: Space) -> None:

@@ -212,17 +212,20 @@ class Machine:
         """Where all conditions `lhs < rhs` hold."""
         return holds(conditions, self.arrays(indices))
 
-    def load(self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space) -> Array:
-        """The elements at the subscripts; poison at inactive points.
+    def load(
+        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space, *, padded: bool = False
+    ) -> Array:
+        """The elements at the subscripts; poison at inactive points, and 0 outside the buffer where it is `padded`.
 
-        Raises Error if an active point reads outside the buffer, or an element that nobody wrote.
+        Raises Error if an active point reads outside any other buffer, or an element that nobody wrote.
         """
-        value, missing = self.copy(op, buffer, subscripts, space)
+        inside = outside_as_false(subscripts, buffer.shape) if padded else None
+        value, missing = self.copy(op, buffer, subscripts, space if inside is None else space.where(inside))
         if missing is not None and missing.any():
             first, *points = (point.reshape(-1) for point in np.broadcast_arrays(missing, *subscripts))
             where = [int(point[first.argmax()]) for point in points]
             raise Error(f"{describe(op)}: reads element {where}, which nobody wrote")
-        return value
+        return value if inside is None else np.where(inside, value, np.zeros((), value.dtype))
 
     def copy(
         self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space

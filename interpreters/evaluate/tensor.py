@@ -48,8 +48,8 @@ def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
         machine.values[value] = np.broadcast_to(result, shape)
 
 
-def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp, indices: Sequence[Array]) -> None:
-    """Read the source through the map, whose symbols are `indices`."""
+def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp | tensor.PadOp, indices: Sequence[Array]) -> None:
+    """Read the source through the map, whose symbols are `indices`; a pad gives 0 outside."""
     source, shape = machine.array(op.source), shape_of(op.result)
     buffer = PointBuffer(np.array(source, order="C", copy=None), source.ndim)
     if 0 in shape:
@@ -57,7 +57,9 @@ def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp, indices: Se
         return
     dims = [_coordinate(shape, dim) for dim in range(len(shape))]
     subscripts = machine.affine(op.map.data, dims, indices)
-    machine.values[op.result] = np.broadcast_to(machine.load(op, buffer, subscripts, Space()), shape)
+    machine.values[op.result] = np.broadcast_to(
+        machine.load(op, buffer, subscripts, Space(), padded=isinstance(op, tensor.PadOp)), shape
+    )
 
 
 def _coordinate(shape: Sequence[int], dim: int) -> Array:
@@ -70,6 +72,10 @@ def _index_map(machine: Machine, op: tensor.IndexMapOp, space: Space) -> None:
 
 def _gather(machine: Machine, op: tensor.GatherOp, space: Space) -> None:
     _read(machine, op, [index.astype(np.int64) for index in machine.arrays(op.indices)])
+
+
+def _pad(machine: Machine, op: tensor.PadOp, space: Space) -> None:
+    _read(machine, op, [])
 
 
 def _iota(machine: Machine, op: tensor.IotaOp, space: Space) -> None:
@@ -98,6 +104,7 @@ HANDLERS: dict[type[Operation], Handler] = {
     tensor.IndexMapOp: _index_map,
     tensor.IotaOp: _iota,
     tensor.GatherOp: _gather,
+    tensor.PadOp: _pad,
     tensor.ConcatOp: _concat,
     tensor.KernelOp: _kernel,
 }

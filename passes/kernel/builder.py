@@ -108,11 +108,16 @@ def never_fails(condition: Condition) -> bool:
     return bounds is not None and bounds[1] < 0
 
 
-def in_shape(type: MemRefType[Attribute], subscripts: Sequence[Linear]) -> list[Condition]:
-    """When subscripts lie inside a buffer, less the conditions that always hold; an unknown range is trusted."""
+def in_shape(
+    type: MemRefType[Attribute], subscripts: Sequence[Linear], reach: Sequence[Linear] | None = None
+) -> list[Condition]:
+    """When subscripts lie inside a buffer, less the conditions that always hold; an unknown range is trusted.
+
+    `reach` are forms with the values that the subscripts can have, if others than all of theirs.
+    """
     conditions: list[Condition] = []
-    for form, extent in zip(subscripts, type.get_shape(), strict=True):
-        bounds = form.range()
+    for form, values, extent in zip(subscripts, reach or subscripts, type.get_shape(), strict=True):
+        bounds = values.range()
         if bounds is None:
             continue
         if bounds[1] >= extent:

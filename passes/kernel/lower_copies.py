@@ -53,7 +53,7 @@ from deplodock.passes.kernel.split_roles import PRODUCER, split_roles
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together."""
 
-UNROLLED_ASYNC_COPIES = 40
+UNROLLED_ASYNC_COPIES = 56
 """The most asynchronous copies of a thread that are unrolled: they take no registers, only instructions."""
 
 COPIES = (tile.StageOp, tile.AllocOp, tile.RingOp, tile.CopyOp, tile.WaitOp, tile.ReleaseOp)
@@ -282,7 +282,7 @@ def _fill(builder: CopyBuilder, op: tile.StageOp | tile.CopyOp, slab: Slab) -> N
 
 def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
     """The threads of the CTA take turns over the slab, in the order of `Slab.coordinates`."""
-    total, threads = slab.copies(), builder.threads
+    total, threads = slab.copies(builder.threads), builder.threads
     if not total:
         return
     trips = -(-total // threads)
@@ -293,5 +293,6 @@ def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
     chunk = stand_in(total)
     coordinates = slab.coordinates(Linear.of(chunk), threads)
     beyond: list[Condition] = [flat - total] if total % threads else []
+    beyond += [end.substitute(chunk, flat) for end in slab.ends(coordinates)]
     with builder.guarded(beyond):
         move_slab(builder, slab, coordinates, slab.copy_width, is_async, lambda form: form.substitute(chunk, flat))

@@ -60,14 +60,11 @@ def move_slab(
 
 
 def _outside(slab: Slab, subscripts: Sequence[Linear]) -> list[Condition]:
-    """When subscripts lie inside the source, less what always holds under the slab's facts."""
-    narrowed = _narrowed(slab.facts)
-    for root, other in narrowed:
-        subscripts = [form.substitute(root, Linear.of(other)) for form in subscripts]
-    conditions = in_shape(slab.type, subscripts)
-    for root, other in narrowed:
-        conditions = [form.substitute(other, Linear.of(root)) for form in conditions]
-    return conditions
+    """When subscripts lie inside the source, less what always holds for elements of the slab, under its facts."""
+    reach = slab.subscripts([Linear.of(stand_in(extent)) for extent in slab.shape])
+    for root, other in _narrowed(slab.facts):
+        reach = [form.substitute(root, Linear.of(other)) for form in reach]
+    return in_shape(slab.type, subscripts, reach)
 
 
 def _narrowed(facts: Sequence[Condition]) -> list[tuple[SSAValue, SSAValue]]:

@@ -102,7 +102,7 @@ class Masks:
                 return 0.0 if self.constant(op.operand, mask) == -math.inf else None
             case arith.ExtFOp() | arith.TruncFOp() as op:
                 return self.constant(op.input, mask)
-            case loop.LoadOp() as op:
+            case loop.LoadOp(padded=None) as op:
                 subscripts = subscripts_of(op)
                 known = (fact for fact in self._facts(op.source) if fact.is_along(mask.along, subscripts))
                 return next((fact.value for fact in known if mask.hides(fact.at(subscripts))), None)

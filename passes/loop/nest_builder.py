@@ -18,6 +18,7 @@ from deplodock.analysis.shape.fusion_index import (
     Index,
     axes_in,
     axis_of,
+    compose,
     is_permutation,
     new_loop,
     substitute,
@@ -30,6 +31,7 @@ from deplodock.dialects.tensor import (
     GatherOp,
     IndexMapOp,
     IotaOp,
+    PadOp,
     ReduceOp,
     ScanOp,
     element_of,
@@ -297,6 +299,8 @@ class NestBuilder:
                 results = [self._count(op, index, scope.block, constants)]
             case GatherOp():
                 results = [self._gather(op, index)]
+            case PadOp():
+                results = [self._pad(op, index, scope.block)]
             case ConcatOp():
                 raise failure(op, "a kernel yields a concat and does nothing else with it; store it for its readers")
         for result, value in zip(op.results, results, strict=True):
@@ -371,6 +375,15 @@ class NestBuilder:
         if source not in self._buffers:
             raise failure(op, "a gather reads an argument of its kernel, or an index map of one; store its source")
         return self._read(source, place)
+
+    def _pad(self, op: PadOp, index: Index, block: Block) -> SSAValue:
+        """Read the source, or zero outside."""
+        if op.source not in self._buffers:
+            raise failure(op, "a pad reads an argument of its kernel; store its source")
+        load = loop.LoadOp(self._buffers[op.source], *to_map(compose(op.map.data, index)), padded=True)
+        load.result.name_hint = "in"
+        block.add_op(load)
+        return load.result
 
     def _subscript(self, value: SSAValue, index: Index) -> SSAValue:
         """An element of an index tensor as a subscript."""

@@ -16,7 +16,7 @@ it. A kernel keeps to these limits:
   contraction then;
 * it holds one contraction, or several that share a factor and run through the same k;
 * its outputs have all the axes of its space or the rows;
-* a concat is stored, its parts computed in place, and what a gather reads is in memory;
+* a concat is stored, its parts computed in place, and what a gather or a pad reads is in memory;
 * its parameters fit in 4096 bytes, and its text has at most 2048 instructions for an element, so that nvcc ends soon;
 * the kernels of a function do not wait for each other in a circle.
 

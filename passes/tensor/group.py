@@ -25,7 +25,7 @@ from deplodock.analysis.shape.fusion_index import (
     walked_axes,
 )
 from deplodock.dialects.engines import engine
-from deplodock.dialects.tensor import ConcatOp, GatherOp, ReduceOp, ScanOp, element_of, shape_of
+from deplodock.dialects.tensor import ConcatOp, GatherOp, PadOp, ReduceOp, ScanOp, element_of, shape_of
 from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, ROW_VALUES, THREAD_VALUES, WARPS
 
 MAX_INDICES = 8
@@ -130,7 +130,7 @@ class Group:
         """All operands with an index that has the axes along which they are read."""
         if isinstance(op, ConcatOp):
             return list(zip(op.inputs, self.parts, strict=True))
-        source = [(op.source, index)] if isinstance(op, GatherOp) else []
+        source = [(op.source, index)] if isinstance(op, GatherOp | PadOp) else []
         return [*source, *demand.operands(op, index, self.reduction_axes.get(op, ()))]
 
     def fork(self) -> Group:

@@ -15,7 +15,7 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, narrows, reducing, widens
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.analysis.shape.masking import masks, pads_reductions
-from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, IotaOp, KernelOp, ReduceOp, shape_of
+from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, IotaOp, KernelOp, PadOp, ReduceOp, shape_of
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
 from deplodock.passes.tensor.pricing import Pricing
@@ -121,8 +121,11 @@ class Grouping:
             return self._join_constant(op, needs, kept)
         if not needs:
             return "it is returned"
-        if any(_gathers_from(use.operation, result) for result in op.results for use in result.uses):
+        uses = [(use.operation, result) for result in op.results for use in result.uses]
+        if any(isinstance(user, GatherOp) and user.source is result for user, result in uses):
             return "a gather reads it where an index tensor says"
+        if any(isinstance(user, PadOp) for user, _ in uses):
+            return "a pad reads it, or zeros beyond its ends"
         refusal = self._kept_refusal(op, needs) if kept else None
         if isinstance(op, ReduceOp) and len(needs) > 1:
             refusal = refusal or "several kernels need the reduction"
@@ -169,10 +172,10 @@ class Grouping:
     def _is_free(self, op: TensorOp, needs: Needs) -> bool:
         """Whether computing `op` where it is needed surely costs less than storing it.
 
-        That holds where fewer bytes are read then, for a mask that is known from coordinates alone, and for padding
-        that a reduction leaves out.
+        That holds where fewer bytes are read then, for a mask that is known from coordinates alone, for padding that a
+        reduction leaves out, and for zeros around what is read.
         """
-        if widens(op) or masks(op) or pads_reductions(op):
+        if widens(op) or masks(op) or pads_reductions(op) or isinstance(op, PadOp):
             return True
         if isinstance(op, ReduceOp) or len(needs) > 1:
             return isinstance(op, IndexMapOp | IotaOp)
@@ -280,10 +283,6 @@ def _too_large(base: Group, other: Group) -> bool:
         or base.instructions + other.instructions > MAX_INSTRUCTIONS
         or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)
     )
-
-
-def _gathers_from(op: Operation, value: SSAValue) -> bool:
-    return isinstance(op, GatherOp) and op.source is value
 
 
 def _fuse_mode(op: Operation) -> str | None:

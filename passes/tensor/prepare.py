@@ -1,6 +1,8 @@
 """Rewrites before fusion, after which more operations can share a kernel.
 
 * A gather from an index map reads through both maps at once.
+* A pad of a tensor whose dimensions an index map puts in another order is one of the tensor itself, and one of a cast
+  to a wider type becomes a cast of a pad: the tensor is there, and fewer bytes are read.
 * A gather from a tensor whose elements are equal is an index map of it: its index tensors say nothing.
 * A concat of concats along one dimension is one concat.
 * An elementwise operation on a concat becomes a concat of elementwise operations on its parts: a concat is stored, and
@@ -15,11 +17,11 @@ from collections.abc import Sequence
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.shape.fusion import splat_of, widens
-from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, element_of, shape_of
+from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, GatherOp, IndexMapOp, PadOp, element_of, shape_of
 
 MAX_PARTS = 4
 """The most parts of a concat for which operations are repeated."""
@@ -31,6 +33,8 @@ def prepare(block: Block) -> None:
         match op:
             case GatherOp():
                 _fold_maps(op)
+            case PadOp():
+                _pad_source(op)
             case ConcatOp() if not op.attributes:
                 _flatten(op)
             case ElementwiseOp() if not op.attributes and (concat := _sinkable(op)) is not None:
@@ -59,6 +63,42 @@ def _fold_maps(op: GatherOp) -> None:
         return
     folded.attributes |= op.attributes
     _replace(op, [folded], [folded.result])
+
+
+def _pad_source(op: PadOp) -> None:
+    """`pad(index_map(x, f), g)` is `pad(x, f . g)` if f is an order of dimensions, `pad(cast(x))` is `cast(pad(x))`."""
+    source, map, casts = op.source, op.map.data, list[ElementwiseOp]()
+    while True:
+        match source.owner:
+            case IndexMapOp() as outer if _reorders(outer):
+                exprs = tuple(expr.replace_dims_and_symbols(map.results, ()) for expr in outer.map.data.results)
+                source, map = outer.source, AffineMap(map.num_dims, 0, exprs)
+            case ElementwiseOp() as cast if widens(cast) and not cast.attributes:
+                source, casts = cast.inputs[0], [*casts, cast]
+            case _:
+                break
+    if source is op.source:
+        return
+    made: list[PadOp | ElementwiseOp] = [PadOp(source, map, shape_of(op.result))]
+    made[0].attributes |= op.attributes
+    for cast in reversed(casts):
+        type = TensorType(element_of(cast.outputs[0]), shape_of(op.result))
+        made.append(ElementwiseOp([made[-1].results[0]], [type], cast.body.clone()))
+    _replace(op, made, [made[-1].results[0]])
+
+
+def _reorders(op: IndexMapOp) -> bool:
+    """Whether an index map gives the dimensions of its source in another order, or leaves out or adds some of one."""
+    given, wanted, dims = shape_of(op.source), shape_of(op.result), list[int]()
+    for expr, extent in zip(op.map.data.results, given, strict=True):
+        match expr:
+            case AffineDimExpr(position) if wanted[position] == extent:
+                dims.append(position)
+            case AffineConstantExpr(0) if extent == 1:
+                pass
+            case _:
+                return False
+    return len(set(dims)) == len(dims) and all(wanted[d] == 1 for d in range(len(wanted)) if d not in dims)
 
 
 def _flatten(op: ConcatOp) -> None:

@@ -50,7 +50,7 @@ from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, st
 from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
 
-_SIDES = Integers((16, 32, 64, 128, 256))
+_SIDES = Integers((16, 32, 64, 96, 128, 256))
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class BlockifyLaunchPass(LaunchRule):
     n: int = option(CONTRACTION_TILE, _SIDES, "columns of a contraction's CTA tile", kind=Kind.CONTRACTION)
     threads: int = option(
         CTA_THREADS,
-        Integers((32, 64, 128, 256, 512, 1024)),
-        "threads of a CTA of any other kernel",
+        Integers((32, 64, 128, 256, 512, 1024, 2048, 4096)),
+        "threads of a CTA of any other kernel, before they get several outputs",
         kind=Kind.OTHER,
     )
     occupancy: int | None = option(

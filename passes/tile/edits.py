@@ -212,8 +212,9 @@ def total_of(parts: Iterable[Part]) -> Linear:
 
 
 def read_at(load: loop.LoadOp, forms: Sequence[Linear], source: SSAValue | None = None) -> loop.LoadOp:
-    """The same read at other subscripts, of another buffer if one is given."""
-    read = loop.LoadOp(load.source if source is None else source, *to_map(forms))
+    """The same read at other subscripts, or of what another buffer, if one is given, has at them."""
+    source = load.source if source is None else source
+    read = loop.LoadOp(source, *to_map(forms), padded=load.padded is not None and source is load.source)
     read.location = load.location
     read.result.name_hint = load.result.name_hint
     return read

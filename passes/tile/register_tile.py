@@ -7,12 +7,14 @@
       ..                                                     %m = loop.index [%m_b * 128 + %m_c] ..
 
 A contraction gets a register tile of m x n by the roles of its axes, so that each value read is used many times. Any
-other kernel gets a register axis along the dimension that its stores walk, so that accesses are wide. Neighbouring
-outputs belong to one thread; permute-register-tile places them otherwise.
+other kernel gets a register axis along the dimension that its stores walk, so that accesses are wide, and one along
+another whose windows overlap, so that a thread reads what they share once. Neighbouring outputs belong to one thread;
+permute-register-tile places them otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -21,7 +23,9 @@ from deplodock.analysis.access.alignment import address
 from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence, bound_along
+from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of
+from deplodock.analysis.shape.windows import window_axes
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, Kind, option
@@ -29,7 +33,7 @@ from deplodock.passes.tile.edits import rebind, reorder, split_axis
 from deplodock.passes.tile.rule import LaunchRule, Skip, folded
 from deplodock.schedule.choose.sizes import CELLS, VECTOR
 
-_SIDES = Integers((1, 2, 4, 8, 16))
+_SIDES = Integers((1, 2, 4, 8, 12, 16))
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,12 @@ class RegisterTilePass(LaunchRule):
         VECTOR,
         Integers((1, 2, 4)),
         "neighbouring outputs that one thread of any other kernel computes",
+        kind=Kind.OTHER,
+    )
+    rows: int = option(
+        1,
+        Integers((1, 2, 4, 8)),
+        "for how many outputs along another axis whose windows overlap, as the rows of an image",
         kind=Kind.OTHER,
     )
 
@@ -75,7 +85,7 @@ def _tile(launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
 def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue, int]]:
     """The thread axes to split and the coordinates of each that one thread takes, more than one."""
     roles = contraction_of(launch)
-    wanted = [([_contiguous_axis(launch)], rule.vector)] if roles is None else [(roles.m, rule.m), (roles.n, rule.n)]
+    wanted = _neighbours(launch, rule) if roles is None else [(roles.m, rule.m), (roles.n, rule.n)]
     cells: list[tuple[SSAValue, int]] = []
     for axes, size in wanted:
         threads = [axis for axis in axes if launch.binding(axis) is Binding.THREAD]
@@ -88,6 +98,13 @@ def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue
                 )
             cells.append((threads[-1], taken))
     return cells
+
+
+def _neighbours(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[Sequence[SSAValue], int]]:
+    """The axes to split in a kernel without a contraction: that of contiguous memory, and one of windows before it."""
+    contiguous = _contiguous_axis(launch)
+    rows = [axis for axis in window_axes(launch_nest(launch)) if axis is not contiguous]
+    return [(rows[-1:], rule.rows), ([contiguous], rule.vector)]
 
 
 def _private_slab(launch: tile.LaunchOp, axis: SSAValue) -> str | None:

@@ -60,7 +60,7 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def slice_scatter(self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
     """`self` with `src` in the place of a slice along a dimension."""
     dim = existing_dim(dim, self.rank)
-    return _scattered(self, src, dim, range(self.shape[dim])[start:end:step])
+    return scattered(self, src, dim, range(self.shape[dim])[start:end:step])
 
 
 @lowers("select_scatter", widens=False)
@@ -68,10 +68,11 @@ def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`self` with `src` in the place of one position along a dimension."""
     dim = existing_dim(dim, self.rank)
     position = index % self.shape[dim]
-    return _scattered(self, with_unit(src, dim), dim, range(position, position + 1))
+    return scattered(self, with_unit(src, dim), dim, range(position, position + 1))
 
 
-def _scattered(x: Tensor, src: Tensor, dim: int, positions: range) -> Tensor:
+def scattered(x: Tensor, src: Tensor, dim: int, positions: range) -> Tensor:
+    """`x` with the slices of `src` at these positions of a dimension."""
     if not len(positions):
         return x
     read = src.along(dim, _place(dim, positions), x.shape[dim])

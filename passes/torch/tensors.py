@@ -284,6 +284,14 @@ class Tensor:
         """Undo a reduction of `dims`: the tensor repeated along them."""
         return self.read([AffineExpr.dimension(d) for d in range(len(shape)) if d not in dims], shape)
 
+    def padded(self, map: AffineMap, shape: Sequence[int]) -> Tensor:
+        """Read the tensor through a map, with 0 where that leads outside; the tensor itself if it changes nothing."""
+        if tuple(shape) == self.shape and map == AffineMap.identity(len(shape)):
+            return self
+        op = tensor.PadOp(self.ssa, map, shape)
+        op.result.name_hint = self.ssa.name_hint
+        return self.build.insert(op)[0]
+
     def gather(self, indices: Sequence[Tensor], map: AffineMap) -> Tensor:
         """Read the tensor through a map whose symbols are the elements of `indices`."""
         return self.build.insert(tensor.GatherOp(self.ssa, [index.ssa for index in indices], map))[0]

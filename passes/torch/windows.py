@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.ir.affine import AffineExpr
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.passes.torch.indexing import padded
 from deplodock.passes.torch.tensors import Tensor
@@ -62,6 +62,17 @@ def padded_for(x: Tensor, windows: Sequence[Window], counts: Sequence[int], valu
         if window.padding or after:
             pads[dim] = (window.padding, after)
     return padded(x, pads, value) if pads else x
+
+
+def with_zeros(x: Tensor, edges: Sequence[tuple[int, int]]) -> Tensor:
+    """`x` with so many zeros before and after the elements of the last dimensions; negative amounts cut off."""
+    first = x.rank - len(edges)
+    places = [AffineExpr.dimension(d) for d in range(x.rank)]
+    shape = list(x.shape)
+    for dim, (before, after) in enumerate(edges, first):
+        places[dim] = places[dim] - before if before else places[dim]
+        shape[dim] += before + after
+    return x.padded(AffineMap(x.rank, 0, tuple(places)), shape)
 
 
 def read_windows(

@@ -1,4 +1,4 @@
-"""The heuristic schedule of a kernel, by its kind: a contraction, rows, columns, or points."""
+"""The heuristic schedule of a kernel, by its kind: a contraction, windows, rows, columns, or points."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from deplodock.analysis.shape.streaming import streamed_product
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.columns import column_options, column_schedule
 from deplodock.schedule.choose.contraction import contraction_options
+from deplodock.schedule.choose.depthwise import depthwise_schedule
 from deplodock.schedule.choose.flight import steps_in_flight
 from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options, rows_together
@@ -65,6 +66,8 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
     streamed = streamed_product(nest)
     if streamed is not None and (options := stream_options(streamed, nest, target_at(function))) is not None:
         return options
+    if (depthwise := depthwise_schedule(nest, target_at(function).fact("sms"))) is not None:
+        return depthwise
     if (windows := window_schedule(nest, target_at(function).fact("sms"))) is not None:
         return windows
     if (rows := row_options(nest, target_at(function))) is not None:

@@ -19,6 +19,12 @@ NEAR = 4
 ROW_VALUES = 32
 """The most 4-byte values of a row that a thread keeps in registers."""
 
+WINDOW_VALUES = 64
+"""The most 4-byte values of overlapping windows that a thread keeps in registers, beside the outputs that it folds."""
+
+WINDOW_ROWS = (1, 2, 4)
+"""For how many rows of neighbouring outputs with overlapping windows a thread may compute them."""
+
 CONTRACTION_TILE = 16
 """The tile of a contraction's output, m and n, before register tiling."""
 

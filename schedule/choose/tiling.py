@@ -30,8 +30,11 @@ from deplodock.schedule.choose.uneven_tiles import work_share
 CHUNK = 32
 """Elements of k in a slab: fewer spend more on the ring's steps (16 lost to 32, measured on an H100)."""
 
-MAX_CHUNK = 40
-"""The most elements of k in a slab of windows: three of 128 x 128 outputs leave room for two CTAs on an SM."""
+MAX_CHUNK = 44
+"""The most elements of k in a slab of several windows: two of 64 x 128 outputs leave room for three CTAs on an SM."""
+
+MAX_WINDOW = 49
+"""The most elements of k in a slab of one window, which is 7 x 7 then."""
 
 STEP_ELEMENTS = 2
 """What the wait and the first copies of a step take, in elements of k: chunks of 16 are 6 percent slower than of 32."""
@@ -75,8 +78,13 @@ class CtaTile:
     is_boxed: bool = False
 
 
+ODD_ROWS = 96
+"""The rows of a tile for outputs that it divides and the largest one does not: its rate was measured there alone, on 96
+rows of 131072 columns and 4096 products (2,053 us on an H200, 2,746 in tiles of 64 rows)."""
+
 TILES = (
     CtaTile(128, 128, 16, 8, 2, 3, 1.0),
+    CtaTile(ODD_ROWS, 128, 12, 8, 3, 2, 0.97),
     CtaTile(64, 128, 8, 8, 3, 2, 0.88),
     CtaTile(64, 64, 8, 4, 4, 2, 0.82),
     CtaTile(32, 128, 4, 8, 4, 3, 0.585),
@@ -114,19 +122,25 @@ def needs_flattening(found: Contraction) -> bool:
 
 
 def chunk_of(found: Contraction) -> int:
-    """Elements of k in a slab: `CHUNK`, or about as many in whole rows of windows, or in whole windows.
+    """Elements of k in a slab: `CHUNK`, or about as many in whole windows or, where those are larger, in whole rows.
 
-    Then the place of an element in its window is the same in each step. They are whole accesses too, so that threads
-    share the rows of a slab evenly, and take the least time, a step that of `STEP_ELEMENTS` more.
+    In whole windows the place of an element is the same in each step: to follow it takes 100 instructions for each row
+    of a window (read off the code for sm_90). They take the least time, a step that of `STEP_ELEMENTS` more, and of one
+    more each where they are no whole accesses, so that threads share the rows of a slab unevenly, or k is no whole
+    number of them, so that each copy looks for its end.
     """
     trips = [op.trips or 0 for op in accumulating_loops(found.reduction)]
     if len(trips) == 1 or 0 in trips or not needs_flattening(found):
         return CHUNK
     windows = [math.prod(trips[place:]) for place in range(len(trips))]
-    units = (math.lcm(size, READ_ALONG_K) for size in windows)
-    unit = next((size for size in units if size <= MAX_CHUNK), CHUNK)
+    unit = next((size for size in windows if size <= MAX_WINDOW), CHUNK)
     sizes = [size for size in range(unit, MAX_CHUNK + 1, unit) if size > CHUNK // 2] or [unit]
-    return min(sizes, key=lambda size: (-(-windows[0] // size) * (size + STEP_ELEMENTS), size))
+    return min(sizes, key=lambda size: (_steps_of(windows[0], size), size))
+
+
+def _steps_of(k: int, size: int) -> int:
+    """The time of all steps over chunks of this size, in elements of k."""
+    return -(-k // size) * (size + STEP_ELEMENTS + (size % READ_ALONG_K > 0) + (k % size > 0))
 
 
 def elements_of_k(found: Contraction) -> int | None:
@@ -143,6 +157,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
     boxed = capability(target) >= FIRST_BOXES and takes_boxes(found)
     cells = 512 // size // len(found.products) if has_registers else 1
     tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
+    tiles = [tile for tile in tiles if tile.m != ODD_ROWS or (problem.m % tile.m == 0 and problem.m % TILES[0].m)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
     options += [Tiling(tile, shares.most_parts, "stream") for tile in tiles if (shares := problem.shares(tile))]
     times = {option: problem.time(option) for option in options}

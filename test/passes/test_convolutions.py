@@ -38,8 +38,11 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...], tuple[int, ..
     "dilated": (lambda x, w: F.conv2d(x, w, padding=(1, 2), dilation=(1, 2)), (1, 3, 8, 9), (20, 3, 3, 3)),
     "pixels": (lambda x, w: F.conv2d(x, w), (3, 14, 5, 4), (18, 14, 1, 1)),
     "line": (lambda x, w: F.conv1d(x, w, stride=3, dilation=2), (2, 6, 90), (17, 6, 3)),
+    "large windows": (lambda x, w: F.conv2d(x, w, padding=2), (2, 3, 6, 7), (20, 3, 5, 5)),
     "volume": (lambda x, w: F.conv3d(x, w), (1, 2, 5, 6, 6), (19, 2, 3, 3, 3)),
     "groups": (lambda x, w: F.conv2d(x, w, padding=1, groups=3), (2, 6, 6, 7), (15, 2, 3, 3)),
+    "depthwise": (lambda x, w: F.conv2d(x, w, padding=1, groups=7), (2, 7, 9, 11), (7, 1, 3, 3)),
+    "strided depthwise": (lambda x, w: F.conv2d(x, w, None, (1, 2), 2, groups=3), (1, 3, 9, 12), (3, 1, 5, 4)),
     "phases": (lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1), (2, 6, 5, 6), (6, 5, 4, 4)),
     "uneven phases": (
         lambda x, w: F.conv_transpose2d(x, w, None, (3, 2), (2, 1), (1, 0)),
@@ -54,6 +57,13 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...], tuple[int, ..
 }
 
 
+WINDOWS = "tileify,blockify-launch{threads=128},register-tile{vector=4 rows=2},stage-windows"
+"""What the heuristics choose for large depthwise convolutions."""
+
+WHOLE = TILES.replace("bk=12", "bk=25").replace("m=16 n=64", "m=96 n=32").replace("m=4 n=4", "m=12 n=4")
+"""Slabs of whole windows of 5 x 5, whose rows are no whole accesses, and threads with 12 rows."""
+
+
 @pytest.fixture(scope="module")
 def lowered() -> Callable[..., ModuleOp]:
     """Lower `function(x, w)` by a schedule for its contraction, or by those chosen."""
@@ -63,7 +73,8 @@ def lowered() -> Callable[..., ModuleOp]:
         module = export(function, inputs).module
         lower(module, new_context(), Level.LOOP)
         for kernel in kernels(module):
-            if schedule is not None and any(contraction(nest) is not None for nest in side_by_side(kernel)):
+            is_for_all = schedule == WINDOWS
+            if schedule and (is_for_all or any(contraction(nest) is not None for nest in side_by_side(kernel))):
                 write_schedule(kernel, parse_schedule(schedule))
         lower(module, new_context(), Level.KERNEL)
         return module
@@ -71,11 +82,18 @@ def lowered() -> Callable[..., ModuleOp]:
     return lower_by
 
 
-CHOSEN = ("padded", "phases of groups")
+CHOSEN = ("padded", "phases of groups", "depthwise")
 """The cases that are run with the schedules chosen for them, too."""
 
 
-@pytest.mark.parametrize(("case", "schedule"), [*((case, TILES) for case in CASES), *((case, None) for case in CHOSEN)])
+RUNS = (
+    *((case, WINDOWS if "depthwise" in case else TILES) for case in CASES),
+    *((case, None) for case in CHOSEN),
+    ("large windows", WHOLE),
+)
+
+
+@pytest.mark.parametrize(("case", "schedule"), RUNS)
 def test_convolutions(lowered: Callable[..., ModuleOp], case: str, schedule: str | None) -> None:
     function, *shapes = CASES[case]
     x, w = (randn(*shape) for shape in shapes)

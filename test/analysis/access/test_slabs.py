@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import pytest
@@ -29,8 +30,9 @@ def slab(source: str, subscripts: str, destination: str) -> Slab:
 
 def starts(found: Slab, threads: int = 32) -> list[tuple[int, ...]]:
     """Where each copy starts, by number."""
-    numbers = range(found.copies())
-    return [tuple(form.constant for form in found.coordinates(Linear(constant=n), threads)) for n in numbers]
+    numbers = map(partial(Linear, ()), range(found.copies(threads)))
+    copies = [found.coordinates(number, threads) for number in numbers]
+    return [tuple(form.constant for form in copy) for copy in copies if not found.ends(copy)]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,8 @@ def starts(found: Slab, threads: int = 32) -> list[tuple[int, ...]]:
         ("2x3x4x8xf32", "d1 floordiv 32, d0, d1 floordiv 8 mod 4, d1 mod 8", "3x64xf32"),
         ("2x3x4x6xf32", "d1 floordiv 24, d0, d1 floordiv 6 mod 4, d1 mod 6", "3x48xf32"),
         ("16x3x4xf32", "d1, d0 floordiv 4, d0 mod 4", "12x16xf32"),
+        ("16x2x5x5xf32", "d1, d0 floordiv 25, d0 floordiv 5 mod 5, d0 mod 5", "25x16xf32"),
+        ("2x3x20x9xf32", "d1 floordiv 128, d0 floordiv 5, d1 floordiv 8 mod 16 + d0 mod 5, d1 mod 8", "15x128xf32"),
     ],
 )
 def test_every_element_is_copied_once(source: str, subscripts: str, destination: str) -> None:

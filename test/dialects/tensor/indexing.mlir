@@ -1,4 +1,4 @@
-// iota, gather and concat survive custom -> generic -> custom.
+// iota, gather, pad and concat survive custom -> generic -> custom.
 // RUN: %roundtrip
 
 // CHECK-LABEL: func.func @forms
@@ -11,6 +11,8 @@ func.func @forms(%t: tensor<9x4xf32>, %i: tensor<3x4xi64>, %j: tensor<3x4xi32>, 
   %rows = tensor_ext.gather %t at %i affine_map<(d0, d1)[s0] -> (s0, d1)> : tensor<9x4xf32> at tensor<3x4xi64> -> tensor<3x4xf32>
   // CHECK-NEXT: %both = tensor_ext.gather %t at %i, %j affine_map<(d0, d1)[s0, s1] -> (s0, s1)> {note} : tensor<9x4xf32> at tensor<3x4xi64>, tensor<3x4xi32> -> tensor<3x4xf32>
   %both = tensor_ext.gather %t at %i, %j affine_map<(d0, d1)[s0, s1] -> (s0, s1)> {note} : tensor<9x4xf32> at tensor<3x4xi64>, tensor<3x4xi32> -> tensor<3x4xf32>
+  // CHECK-NEXT: %around = tensor_ext.pad %t affine_map<(d0, d1) -> ((d0 + -1), d1)> {note} : tensor<9x4xf32> -> tensor<11x4xf32>
+  %around = tensor_ext.pad %t affine_map<(d0, d1) -> (d0 - 1, d1)> {note} : tensor<9x4xf32> -> tensor<11x4xf32>
   // CHECK-NEXT: %ab = tensor_ext.concat %a, %b, %a dim 0 {note} : tensor<2x4xf32>, tensor<0x4xf32>, tensor<2x4xf32> -> tensor<4x4xf32>
   %ab = tensor_ext.concat %a, %b, %a dim 0 {note} : tensor<2x4xf32>, tensor<0x4xf32>, tensor<2x4xf32> -> tensor<4x4xf32>
   func.return

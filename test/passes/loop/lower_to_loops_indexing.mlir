@@ -56,3 +56,18 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<2xf32>) -> tensor<10xf32> {
   }
   func.return %0 : tensor<10xf32>
 }
+
+// -----
+
+// A pad reads its source, or 0 outside.
+// CHECK-LABEL: func.func @k_pad
+// CHECK:         loop.for %[[I:.*]] = 0 to 6 {
+// CHECK-NEXT:      %[[V:.*]] = loop.load padded %x0[%[[I]] - 1] : memref<4xf32>
+// CHECK-NEXT:      loop.store %[[V]], %out[%[[I]]] : memref<6xf32>
+func.func @main(%x: tensor<4xf32>) -> tensor<6xf32> {
+  %0 = tensor_ext.kernel @k_pad(%x0 = %x : tensor<4xf32>) -> tensor<6xf32> {
+    %p = tensor_ext.pad %x0 affine_map<(d0) -> (d0 - 1)> : tensor<4xf32> -> tensor<6xf32>
+    tensor_ext.yield %p : tensor<6xf32>
+  }
+  func.return %0 : tensor<6xf32>
+}

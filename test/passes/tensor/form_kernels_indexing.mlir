@@ -112,3 +112,38 @@ func.func @gathered_sum(%x: tensor<16x17xf32>, %at: tensor<16x2xi64>, %y: tensor
   %cat = tensor_ext.concat %rows, %y, %rows dim 0 : tensor<16x2xf32>, tensor<16x2xf32>, tensor<16x2xf32> -> tensor<48x2xf32>
   func.return %cat : tensor<48x2xf32>
 }
+
+// -----
+
+// A pad is computed where it is needed, and reads memory: the tensor itself, in the order and the type that it has.
+// CHECK-LABEL: func.func @padded_windows
+// CHECK-NEXT:    tensor_ext.kernel @k_sum(%{{.*}} = %x : tensor<6x5xbf16>, %{{.*}} = %w : tensor<4x3xf32>)
+// CHECK:           %[[P:.*]] = tensor_ext.pad %{{.*}} affine_map<(d0, d1) -> ((d1 + -1), d0)> : tensor<6x5xbf16> -> tensor<5x8xbf16>
+// CHECK-NEXT:      tensor_ext.elementwise {arith.extf} %[[P]] : tensor<5x8xbf16> -> tensor<5x8xf32>
+func.func @padded_windows(%x: tensor<6x5xbf16>, %w: tensor<4x3xf32>) -> tensor<4x5x6xf32> {
+  %t = tensor_ext.index_map %x affine_map<(d0, d1) -> (d1, d0)> : tensor<6x5xbf16> -> tensor<5x6xbf16>
+  %f = tensor_ext.elementwise {arith.extf} %t : tensor<5x6xbf16> -> tensor<5x6xf32>
+  %p = tensor_ext.pad %f affine_map<(d0, d1) -> (d0, d1 - 1)> : tensor<5x6xf32> -> tensor<5x8xf32>
+  %a = tensor_ext.index_map %p affine_map<(d0, d1, d2, d3) -> (d1, d2 + d3)> : tensor<5x8xf32> -> tensor<4x5x6x3xf32>
+  %b = tensor_ext.index_map %w affine_map<(d0, d1, d2, d3) -> (d0, d3)> : tensor<4x3xf32> -> tensor<4x5x6x3xf32>
+  %product = tensor_ext.elementwise {arith.mulf} %a, %b : tensor<4x5x6x3xf32>
+  %sum = tensor_ext.reduce {arith.addf} %product dims [3] : tensor<4x5x6x3xf32> -> tensor<4x5x6xf32>
+  func.return %sum : tensor<4x5x6xf32>
+}
+
+// -----
+
+// What is computed is stored without zeros. A slice has elements of its source beside it, not zeros, and is stored, too.
+// REMARK: at @k_sum: %s is stored, not fused: a pad reads it, or zeros beyond its ends
+// CHECK-LABEL: func.func @padded_results
+// CHECK-NEXT:    %[[E:.*]] = tensor_ext.kernel @k_e
+// CHECK:         %[[S:.*]] = tensor_ext.kernel @k_s
+// CHECK:         tensor_ext.kernel @k_sum({{.*}} = %[[E]] : tensor<6xf32>, {{.*}} = %[[S]] : tensor<6xf32>)
+func.func @padded_results(%x: tensor<6xf32>, %y: tensor<9xf32>) -> tensor<8xf32> {
+  %e = tensor_ext.elementwise {math.exp} %x : tensor<6xf32>
+  %s = tensor_ext.index_map %y affine_map<(d0) -> (d0 + 2)> : tensor<9xf32> -> tensor<6xf32>
+  %p = tensor_ext.pad %e affine_map<(d0) -> (d0 - 1)> : tensor<6xf32> -> tensor<8xf32>
+  %q = tensor_ext.pad %s affine_map<(d0) -> (d0 - 1)> : tensor<6xf32> -> tensor<8xf32>
+  %sum = tensor_ext.elementwise {arith.addf} %p, %q : tensor<8xf32>
+  func.return %sum : tensor<8xf32>
+}

@@ -30,6 +30,16 @@ CONVOLUTIONS = {
         (2, 3, 4, 5),
         (3, 2, 3, 2),
     ),
+    "convolution transposed between zeros": (
+        lambda x, w: F.conv_transpose2d(x, w, w.sum((0, 2, 3)), (4, 2), (3, 1), (3, 0), dilation=(2, 4)),
+        (2, 3, 4, 5),
+        (3, 2, 3, 2),
+    ),
+    "convolution transposed out of reach": (
+        lambda x, w: F.conv_transpose1d(x, w, None, 2, 1, 0, dilation=2),
+        (1, 3, 1),
+        (3, 2, 2),
+    ),
     "convolution transposed groups": (lambda x, w: F.conv_transpose1d(x, w, groups=2), (4, 6), (4, 3, 2)),
     "convolution unbatched": (lambda x, w: F.conv2d(x, w), (3, 5, 5), (2, 3, 2, 2)),
     "convolution volume": (lambda x, w: F.conv3d(x, w, stride=2), (1, 2, 4, 4, 4), (3, 2, 2, 2, 2)),

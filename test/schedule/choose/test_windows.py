@@ -51,9 +51,17 @@ def convolution(channels: int, inside: int, window: tuple[int, int], image: tupl
 
 @pytest.mark.parametrize(
     ("window", "inside", "chunk"),
-    [((3, 3), 64, 36), ((5, 5), 96, 40), ((7, 7), 3, 28), ((1, 3), 64, 24), ((11, 11), 3, 32)],
+    [
+        ((3, 3), 64, 36),
+        ((5, 5), 96, 25),
+        ((3, 7), 64, 42),
+        ((7, 7), 3, 49),
+        ((1, 3), 64, 24),
+        ((11, 11), 3, 33),
+        ((1, 50), 2, 32),
+    ],
 )
-def test_chunks_are_whole_rows_of_windows(window: tuple[int, int], inside: int, chunk: int) -> None:
+def test_chunks_are_whole_windows_or_rows_of_them(window: tuple[int, int], inside: int, chunk: int) -> None:
     found = convolution(64, inside, window, (16, 16))
     assert needs_flattening(found)
     assert elements_of_k(found) == inside * window[0] * window[1]

@@ -1,0 +1,65 @@
+"""The heuristic schedule of a kernel that adds up products of small windows which neighbouring outputs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from deplodock.analysis.access.alignment import address
+from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import accumulating_loops, summed_products
+from deplodock.analysis.shape.windows import reach, window_axes
+from deplodock.dialects import loop
+from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR, WINDOW_ROWS, WINDOW_VALUES
+from deplodock.schedule.steps import Options
+
+
+def depthwise_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
+    """The schedule of a nest that multiplies windows which overlap, as a depthwise convolution, or None for any other.
+
+    A thread computes as many neighbours as have their windows in its registers and leave every SM a CTA: `VECTOR` along
+    contiguous memory, and rows of them.
+    """
+    chains = [accumulating_loops(op) for op in nest.reductions()]
+    if not chains or not all(map(summed_products, nest.reductions())):
+        return None
+    if any(op.trips is None for chain in chains for op in chain):
+        return None
+    axes, values = window_axes(nest), max(prod(op.trips or 1 for op in chain) for chain in chains)
+    if not axes or values > WINDOW_VALUES or not _stores_along(nest, nest.axes[-1]):
+        return None
+    fill = known_points(nest.axes) // (sms * CTA_THREADS)
+    vector = next((size for size in (VECTOR, VECTOR // 2) if size <= fill), 1)
+    others = [axis for axis in axes if axis is not nest.axes[-1]]
+    rows = 1
+    for size in WINDOW_ROWS if others else ():
+        cells = {nest.axes[-1]: vector, others[-1]: min(size, extent_or_one(others[-1]))}
+        if size * vector <= fill and _held(nest, cells) <= WINDOW_VALUES:
+            rows = size
+    return {
+        "tileify": {},
+        "blockify-launch": {"threads": CTA_THREADS * vector * rows},
+        "register-tile": {"vector": vector, "rows": rows},
+        "stage-windows": {},
+    }
+
+
+def _stores_along(nest: Nest, axis: SSAValue) -> bool:
+    """Whether all stores walk contiguous memory along an axis."""
+    stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
+    return all(address(loop.memref_of(op.destination), subscripts_of(op)).coefficient(axis) == 1 for op in stores)
+
+
+def _held(nest: Nest, cells: Mapping[SSAValue, int]) -> int:
+    """The most elements of a buffer that the windows of so many neighbours along some axes have."""
+    reads = [op for op in nest.body.walk() if isinstance(op, loop.LoadOp)]
+    return max(
+        prod(
+            1 + reach(form) + sum((count - 1) * abs(form.coefficient(axis)) for axis, count in cells.items())
+            for form in subscripts_of(op)
+        )
+        for op in reads
+    )
