@@ -148,20 +148,10 @@ def _reduction(launch: tile.LaunchOp, group: LoadGroup) -> Operation | None:
     return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
 
 
-def _is_chunk(launch: tile.LaunchOp, group: LoadGroup) -> bool:
-    """Whether a group is read in a chunk of a loop of a kernel that is no contraction: a stretch of what that walks."""
-    outer = group.block.parent_op()
-    if not isinstance(outer, loop.LoopLike) or contraction_of(launch) is not None:
-        return False
-    inner = [(_loops_inside(load)[-1], form) for load in group.loads for form in subscripts_of(load)]
-    return all(form.coefficient(outer.iv) == form.coefficient(op.iv) * (op.trips or 0) for op, form in inner)
-
-
 def _stage(launch: tile.LaunchOp, group: LoadGroup, rule: StageInputsPass) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
     reduction = _reduction(launch, group)
-    is_ahead = reduction is not None or _is_chunk(launch, group)
-    registers, reason = _in_registers(launch, group, rule.values, is_ahead)
+    registers, reason = _in_registers(launch, group, rule.values, is_late=reduction is not None)
     if registers is not None and rule.memory != "shared":
         for load in group.loads:
             for around in _loops_inside(load):
@@ -177,7 +167,7 @@ def _stage(launch: tile.LaunchOp, group: LoadGroup, rule: StageInputsPass) -> st
     return f"{group.name}: {'; '.join(dict.fromkeys(filter(None, (reason, shared_reason))))}"
 
 
-def _in_registers(launch: tile.LaunchOp, group: LoadGroup, most: int, is_ahead: bool) -> tuple[Footprint | None, str]:
+def _in_registers(launch: tile.LaunchOp, group: LoadGroup, most: int, *, is_late: bool) -> tuple[Footprint | None, str]:
     """The slab of one thread, or why registers do not serve ("" where a thread reads nothing twice or late)."""
     footprints: list[Footprint] = []
     for load in group.loads:
@@ -186,12 +176,12 @@ def _in_registers(launch: tile.LaunchOp, group: LoadGroup, most: int, is_ahead: 
             return None, "its subscripts are not affine in the axes"
         footprints.append(footprint)
     merged = _merge(footprints)
-    if merged is None or not merged.elements or (len(merged.readers) < 2 and not is_ahead):
+    if merged is None or not merged.elements or (len(merged.readers) < 2 and not is_late):
         return None, ""
     values = merged.elements * element_bytes(loop.memref_of(group.loads[0].source).element_type) // 4
     if values > most:
         return None, f"{values} values of a thread exceed {most} registers"
-    if is_ahead:
+    if is_late:
         return merged, ""
     box = shared_footprint(group.loads[0], _inner_axes(launch, group.loads[0], Binding.THREAD, Binding.REGISTER))
     threads = known_points(launch.bound_to(Binding.THREAD))

@@ -39,3 +39,25 @@ func.func @weighted(%x: memref<8x100xf32>, %v: memref<100x4xf32>, %out: memref<8
   }
   func.return
 }
+
+// Chunks share the accumulators of results along unlike axes: the outer loop folds nothing.
+// CHECK-LABEL: kernel.func @chunked
+// CHECK:         loop.for %{{.*}} = 0 to 25 {
+// CHECK-NEXT:      loop.for %{{.*}} = 0 to 4 {
+// CHECK-COUNT-2:     arith.addf
+// CHECK-NOT:         arith.addf
+func.func @chunked(%x: memref<8x100x4xf32>, %out: memref<8x4xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%t = 8 : thread, %d = 4 : register) {
+    %n, %s = loop.reduce {arith.addf, arith.addf} %i = 0 to 25 : f32, f32 {
+      %m, %r = loop.reduce {arith.addf, arith.addf} %j = 0 to 4 : f32, f32 {
+        %a = loop.load %x[%t, %i * 4 + %j, %d] : memref<8x100x4xf32>
+        loop.yield %one, %a : f32, f32
+      }
+      loop.yield %m, %r : f32, f32
+    }
+    %v = arith.mulf %s, %n : f32
+    loop.store %v, %out[%t, %d] : memref<8x4xf32>
+  }
+  func.return
+}

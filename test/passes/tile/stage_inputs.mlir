@@ -278,25 +278,3 @@ func.func @bias(%x: memref<32x64xf32>, %w: memref<64x32xf32>, %bias: memref<32xf
   }
   func.return
 }
-
-// -----
-
-// What a chunk of a loop reads is on its way to registers before any of it is used.
-// CHECK-LABEL: func.func @chunks
-// CHECK:         loop.reduce {arith.maximumf} %[[O:.*]] = 0 to 16 : f32 {
-// CHECK-NEXT:      %[[REG:.*]] = tile.stage %x[%i, %[[O]] * 4 + d0] : memref<64x64xf32> to memref<4xf32, #tile.memory<register>>
-// CHECK-NEXT:      loop.reduce {arith.maximumf} %[[I:.*]] = 0 to 4 unroll : f32 {
-// CHECK-NEXT:        loop.load %[[REG]][%[[I]]]
-func.func @chunks(%x: memref<64x64xf32>, %out: memref<64xf32>) attributes {deplodock.schedule = "tileify,stage-inputs"} {
-  loop.for %i = 0 to 64 {
-    %max = loop.reduce {arith.maximumf} %j = 0 to 16 : f32 {
-      %part = loop.reduce {arith.maximumf} %k = 0 to 4 : f32 {
-        %a = loop.load %x[%i, %j * 4 + %k] : memref<64x64xf32>
-        loop.yield %a : f32
-      }
-      loop.yield %part : f32
-    }
-    loop.store %max, %out[%i] : memref<64xf32>
-  }
-  func.return
-}
