@@ -159,6 +159,8 @@ class StreamTiling(ABC):
         left: list[Linear] = []
         for form in conditions:
             limit = Linear.of(key) - form
+            for axis in (axis for axis, size in sizes.items() if size == 1):
+                limit = limit.substitute(axis, Linear())
             most = greatest(limit, sizes)
             is_bound = not limit.depends_on(key) and inside.isdisjoint(most.roots())
             if is_bound:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xdsl.ir import SSAValue
+
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import extent_or_one, known_points
+from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
 from deplodock.analysis.machine.targets import ACCESS_BYTES, RESERVED, has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest
-from deplodock.analysis.shape.roles import factors_of, summed_products
+from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, weighing
 from deplodock.dialects import loop
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.tma import MAX_RANK
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.loop import memref_of
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
@@ -117,9 +120,21 @@ def _takes_boxes(found: StreamedProduct) -> bool:
     except NoAtomError:
         return False
     (product,) = summed_products(found.scores)
-    features = all(boxes_take(factor, found.scores.iv) for factor in factors_of(product)[0])
     values = [value for value, _ in weighing(found.reduction) if found.columns in Dependence().of(value)]
-    return features and all(boxes_take(value, found.columns) for value in values)
+    reads = [*((factor, found.scores.iv) for factor in factors_of(product)[0]), *((v, found.columns) for v in values)]
+    return all(boxes_take(value, along) and _steps_through_rows(found, value) for value, along in reads)
+
+
+def _steps_through_rows(found: StreamedProduct, value: SSAValue) -> bool:
+    """Whether rows or elements of the row walk one dimension of what a value is read of, as a box has it."""
+    load, axes = read_of(value), (found.rows, found.reduction.iv)
+    assert load is not None, "boxes take what is read"
+    forms = subscripts_of(load)
+    walked = [(form, axis) for form in forms for axis in axes if axis is not None and form.depends_on(axis)]
+    if len(walked) != 1 or len(forms) > MAX_RANK:
+        return False
+    ((form, axis),) = walked
+    return form is not forms[-1] and list(form.roots()).count(axis) == form.coefficient(axis) == 1
 
 
 def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:

@@ -5,6 +5,10 @@
 
 // ROWS: the 48 rows of a CTA are no multiple of the 64 of a warpgroup
 
+// A CTA of a single warpgroup has steps up to its own last row, too.
+// RUN: sed 's/1x37x/1x1024x/g;s/%i = 0 to 37/%i = 0 to 1024/' %s | deplodock-opt -p 'tileify,stream-tile{m=64 n=32 engine=wgmma}' | filecheck %s --check-prefix BOUND
+// BOUND: loop.reduce %i_o = 0 to %m_b * -2 + 4 : f32, f32, f32 {
+
 // The engine reads rows, keys and values from their slabs; the weights are the left factor of the second product, as
 // their threads hold them.
 // CHECK-LABEL: func.func @attention

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -70,6 +72,22 @@ def test_engines(card: str, heads: int, rows: int, size: int, expected: dict[str
     options = stream_options(found, nest, target(card))
     assert options is not None
     assert options["stream-tile"] == expected
+
+
+@pytest.mark.parametrize(
+    ("program", "shape", "engine"),
+    [
+        (lambda x: F.scaled_dot_product_attention(*x.transpose(1, 2).unbind(3)), (2, 64, 4, 3, 64), "wgmma"),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), (2, 2, 2, 2, 64, 64), "mma"),
+        (lambda x: F.scaled_dot_product_attention(x, x.transpose(-1, -2), x), (2, 4, 64, 64), "mma"),
+    ],
+)
+def test_warpgroups_read_what_boxes_take(program: Callable[..., object], shape: tuple[int, ...], engine: str) -> None:
+    """Parts of one tensor are boxes of it; more than 5 dimensions are none, and features must be neighbours."""
+    captured = export(program, (torch.empty(shape, dtype=torch.bfloat16),))
+    lower(captured.module, new_context(), Level.KERNEL, target="sm_90")
+    names = {op.name for op in captured.module.walk()}
+    assert f"kernel.{engine}" in names
 
 
 def test_heads_that_no_tile_holds_have_other_schedules() -> None:
