@@ -45,6 +45,10 @@ OPERATIONS = {
           : tensor<8xf32> at tensor<8xi64> -> tensor<8xf32>""",
         (),
     ),
+    "tensor_ext.pad": (
+        "%r = tensor_ext.pad %t affine_map<(d0) -> (d0 + -1)> : tensor<8xf32> -> tensor<9xf32>",
+        (),
+    ),
     "tensor_ext.concat": (
         "%r = tensor_ext.concat %t, %t dim 0 : tensor<8xf32>, tensor<8xf32> -> tensor<16xf32>",
         (),
@@ -276,6 +280,7 @@ UNUSED_DIE = [
     "tensor_ext.index_map",
     "tensor_ext.iota",
     "tensor_ext.gather",
+    "tensor_ext.pad",
     "tensor_ext.concat",
     "tensor_ext.kernel",
     "loop.reduce",
