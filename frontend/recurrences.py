@@ -42,7 +42,7 @@ def steps_and_cells(node: fx.Node, key: str) -> tuple[int, int]:
     """The steps of a recurrent layer that a node calls, and its cells; `key` of a node's `meta` has its value."""
     overload = overload_called(node)
     names = (argument.name for argument in overload._schema.arguments)
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     if "batch_sizes" in given:
         steps = given["batch_sizes"].meta[key].shape[0]
     else:
