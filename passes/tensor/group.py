@@ -26,7 +26,7 @@ from deplodock.analysis.shape.fusion_index import (
 )
 from deplodock.dialects.engines import engine
 from deplodock.dialects.tensor import ConcatOp, GatherOp, PadOp, ReduceOp, ScanOp, element_of, shape_of
-from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, ROW_VALUES, THREAD_VALUES, WARPS
+from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, IN_FLIGHT, ROW_VALUES, THREAD_VALUES, WARPS
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
@@ -374,14 +374,14 @@ def row_threads(shape: Sequence[int], reduced: Sequence[int]) -> int:
 def bytes_in_flight(shape: Sequence[int], reduced: Sequence[int]) -> int:
     """The bytes that a CTA which reduces `shape` loads before it waits for them.
 
-    A row that its threads can hold is loaded at once, a longer one in steps of two wide accesses; along contiguous
+    A row that its threads can hold is loaded at once, a longer one in steps of `IN_FLIGHT`; along contiguous
     memory it may have all threads of a CTA. In loops within each other a thread waits for each access.
     """
     if sum(shape[d] != 1 for d in reduced) > 1:
         return CTA_THREADS * ACCESS_BYTES
     threads = row_threads(shape, reduced)
     values, most = prod(shape[d] for d in reduced) // threads, LONG_ROW if threads == CTA_THREADS else 1
-    return CTA_THREADS * (WORD * max(1, values) if values <= ROW_VALUES * most else 2 * ACCESS_BYTES * most)
+    return CTA_THREADS * (WORD * max(1, values) if values <= ROW_VALUES * most else IN_FLIGHT * most)
 
 
 def reduction_ns(

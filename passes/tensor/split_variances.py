@@ -90,7 +90,7 @@ def _split_all(block: Block, target: TargetAttr, length: int | None) -> None:
     rates = Rates.of(target)
     positions = {op: position for position, op in enumerate(block.ops)}
     pricing = Pricing(Demand(dependence(block)), rates, positions)
-    plans = [_Plan.of(variance, pricing, target) for variance in found]
+    plans = [_Statistics.of(variance, pricing, target) for variance in found]
     splits = [length is not None or cut_of(variance.total, pricing, target) is not None for variance in found]
     for variance, plan, is_split in zip(found, plans, splits, strict=True):
         cut = min(plan.cuts(length), key=lambda cut: (plan.left(cut), plan.nanoseconds(cut)), default=None)
@@ -146,14 +146,14 @@ def _operands(value: SSAValue, of: type[arith.MulfOp | arith.SubfOp]) -> tuple[S
 
 @dataclass(frozen=True)
 class _Cut:
-    """`count` parts of `length` elements along the last dimension of `_Plan.shape` that is reduced."""
+    """`count` parts of `length` elements along the last dimension of `_Statistics.shape` that is reduced."""
 
     length: int
     count: int
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Statistics:
     """What a variance of elements costs in one kernel (`uncut`), and in parts.
 
     `shape` is that of the elements, where those of the last dimensions that are reduced are one, `dim`, and `before`
@@ -174,7 +174,7 @@ class _Plan:
     uncut: float
 
     @staticmethod
-    def of(variance: _Variance, pricing: Pricing, target: TargetAttr) -> _Plan:
+    def of(variance: _Variance, pricing: Pricing, target: TargetAttr) -> _Statistics:
         """The plan of a variance together with what its kernel computes before it."""
         rates, reduced = Rates.of(target), variance.squares.reduced
         whole, dim = shape_of(variance.x), reduced[-1]
@@ -186,7 +186,7 @@ class _Plan:
         group = pricing.together(variance.squares, variance.total)
         overflows, (_, work) = group.rows_overflow(rates), group.traffic(rates)
         widest = max((element_bytes(element_of(value)) for value in group.reads), default=ACCESS_BYTES)
-        return _Plan(
+        return _Statistics(
             shape,
             dim,
             tuple(d for d in reduced if d < dim),
