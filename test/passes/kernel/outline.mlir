@@ -45,3 +45,33 @@ func.func @two(%x: memref<8xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A function of launches may call another one: what it calls is inlined where it is.
+// CHECK-LABEL: func.func @main(%x: memref<8xf32>) {
+// CHECK-NEXT:    kernel.launch @outer(%x) : memref<8xf32>
+// CHECK-NEXT:    kernel.launch @inner(%x) : memref<8xf32>
+// CHECK-NEXT:    kernel.launch @inner(%x) : memref<8xf32>
+// CHECK-NEXT:    func.return
+// CHECK-NOT:     func.func
+func.func @main(%x: memref<8xf32>) {
+  func.call @outer(%x) : (memref<8xf32>) -> ()
+  func.call @inner(%x) : (memref<8xf32>) -> ()
+  func.return
+}
+func.func @outer(%x: memref<8xf32>) {
+  tile.launch (%thread = 8 : thread) attributes {expanded} {
+    %one = arith.constant 1.0 : f32
+    loop.store %one, %x[%thread] : memref<8xf32>
+  }
+  func.call @inner(%x) : (memref<8xf32>) -> ()
+  func.return
+}
+func.func @inner(%x: memref<8xf32>) {
+  tile.launch (%thread = 8 : thread) attributes {expanded} {
+    %two = arith.constant 2.0 : f32
+    loop.store %two, %x[%thread] : memref<8xf32>
+  }
+  func.return
+}
