@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from deplodock.analysis.access.alignment import address, element_bytes, lanes_along
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
 from deplodock.analysis.machine.targets import ACCESS_BYTES, REGISTER_BYTES, WARP
-from deplodock.analysis.shape.dependence import varying_bound, wheres
+from deplodock.analysis.shape.dependence import is_coordinate, varying_bound, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import row_chain
 from deplodock.dialects import loop
@@ -22,18 +22,19 @@ from deplodock.schedule.choose.sizes import CTA_THREADS, ROW_VALUES, THREAD_VALU
 def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     """Threads and vector for a kernel that reduces or scans rows along contiguous memory, or None if it does not.
 
-    The threads are a power of two from one warp, which reduces without shared memory, to `CTA_THREADS`, so that each
-    has about `THREAD_VALUES` values; more only where each would hold over `ROW_VALUES`. Masked rows get the fewest
-    threads that can hold one, so that they skip more steps of which the mask leaves nothing. Rows that are scanned get
-    at most `CTA_THREADS` where they fill the SMs, as each thread folds the totals of all warps. Where a row has several
-    loops, the innermost walks memory, and the threads that it leaves of a CTA share the outermost.
+    A kernel of one row shares it among threads wherever its elements lie. The threads are a power of two from one warp,
+    which reduces without shared memory, to `CTA_THREADS`, so that each has about `THREAD_VALUES` values; more only
+    where each would hold over `ROW_VALUES`. Masked rows get the fewest threads that can hold one, so that they skip
+    more steps of which the mask leaves nothing. Rows that are scanned get at most `CTA_THREADS` where they fill the
+    SMs, as each thread folds the totals of all warps. Where a row has several loops, the innermost walks memory, and
+    the threads that it leaves of a CTA share the outermost.
     """
     chains = [row_chain(op) for op in nest.folds()]
     if not chains or any(op.trips is None for chain in chains for op in chain):
         return None
     extent = max(chain[-1].trips or 0 for chain in chains)
     outer = max(chain[0].trips or 0 if len(chain) > 1 else 1 for chain in chains)
-    if extent * outer < WARP or not all(_walks_memory(chain[-1]) for chain in chains):
+    if extent * outer < WARP or (nest.axes and not all(_walks_memory(chain[-1]) for chain in chains)):
         return None
     rows = [row_chain(op)[-1] for op in nest.row_loops() if op.trips is not None]
     size = max((element_bytes(type.element_type) for op in rows for type, _ in _accesses(op)), default=REGISTER_BYTES)
@@ -99,10 +100,10 @@ def _accesses(op: loop.LoopLike) -> list[tuple[MemRefType[Attribute], Sequence[L
 def _walks_memory(op: loop.LoopLike) -> bool:
     """Whether a loop's accesses step through contiguous memory, forwards or backwards, or it has none.
 
-    Those that come back to the same elements, as to a table, do not count.
+    Those that come back to the same elements, as to a table, do not count, nor those at indices that are read.
     """
     places = [address(type, forms) for type, forms in _accesses(op)]
-    once = [place for place in places if not _comes_back(place, op)]
+    once = [place for place in places if not _comes_back(place, op) and all(map(is_coordinate, place.roots()))]
     return all(abs(place.coefficient(op.iv)) == 1 for place in once) and (bool(once) or not places)
 
 

@@ -35,7 +35,7 @@ def window_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
         while outputs < min(fill, IN_FLIGHT // REGISTER_BYTES) and 2 * outputs * WARP <= extent_or_one(nest.axes[-1]):
             outputs *= 2
     schedule: dict[str, Options] = {"tileify": {}, "blockify-launch": {"threads": CTA_THREADS * outputs}}
-    schedule["stage-inputs"] = {}
+    schedule["stage-inputs"] = {"memory": "shared"}
     if outputs > 1:
         schedule["register-tile"] = {"vector": outputs}
         schedule["permute-register-tile"] = {"n": "strided"}

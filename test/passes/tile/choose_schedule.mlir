@@ -338,3 +338,35 @@ func.func @table(%x: memref<64x1024xf32>, %w: memref<64x32xf32>, %out: memref<64
   }
   func.return
 }
+
+// -----
+
+// So does one that reads elements where other ones say.
+// CHECK-LABEL: func.func @gathered
+// CHECK-SAME:    cooperative-reduce{threads=256 vector=1},
+func.func @gathered(%x: memref<64x1024xi64>, %y: memref<64x1024x5000xf32>, %out: memref<64xf32>) {
+  loop.for %m = 0 to 64 {
+    %sum = loop.reduce {arith.addf} %k = 0 to 1024 : f32 {
+      %i = loop.load %x[%m, %k] : memref<64x1024xi64>
+      %j = arith.index_cast %i : i64 to index
+      %a = loop.load %y[%m, %k, %j] : memref<64x1024x5000xf32>
+      loop.yield %a : f32
+    }
+    loop.store %sum, %out[%m] : memref<64xf32>
+  }
+  func.return
+}
+
+// -----
+
+// A kernel of one row has no other threads than those that share it, wherever its elements lie.
+// CHECK-LABEL: func.func @one_row
+// CHECK-SAME:    cooperative-reduce{threads=128 vector=1},
+func.func @one_row(%x: memref<3072xf32>, %out: memref<f32>) {
+  %sum = loop.reduce {arith.addf} %k = 0 to 1024 : f32 {
+    %a = loop.load %x[%k * 3] : memref<3072xf32>
+    loop.yield %a : f32
+  }
+  loop.store %sum, %out[] : memref<f32>
+  func.return
+}

@@ -8,7 +8,8 @@ from xdsl.parser import Parser
 
 from deplodock.analysis.shape.nest import kernels, side_by_side
 from deplodock.analysis.shape.roles import Contraction, contraction
-from deplodock.passes.driver import new_context
+from deplodock.dialects import kernel
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.schedule.choose.tiling import chunk_of, elements_of_k, needs_flattening
 
 ALIVE: list[ModuleOp] = []
@@ -73,3 +74,29 @@ def test_few_rows_are_read_in_windows() -> None:
     found = convolution(16, 64, (3, 3), (16, 16))
     assert not needs_flattening(found)
     assert elements_of_k(found) is None
+
+
+def test_windows_that_are_read_twice_have_few_threads() -> None:
+    """A slab of the windows of one output, in registers, would leave 2048 outputs to as many threads."""
+    text = """
+    func.func @k(%x: memref<1024x8192xf32>, %out: memref<1024x512xf32>) {
+      loop.for %i = 0 to 1024 { loop.for %j = 0 to 512 {
+        %sum = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+          %a = loop.load %x[%i, %j * 16 + %k] : memref<1024x8192xf32>
+          loop.yield %a : f32
+        }
+        %squares = loop.reduce {arith.addf} %l = 0 to 16 : f32 {
+          %b = loop.load %x[%i, %j * 16 + %l] : memref<1024x8192xf32>
+          %c = arith.subf %b, %sum : f32
+          %d = arith.mulf %c, %c : f32
+          loop.yield %d : f32
+        }
+        loop.store %squares, %out[%i, %j] : memref<1024x512xf32>
+      } }
+      func.return
+    }"""
+    context = new_context()
+    module = Parser(context, text).parse_module()
+    lower(module, context, Level.KERNEL, target="h100")
+    (function,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
+    assert function.num_threads == 256
