@@ -92,6 +92,7 @@ STAGES = (
         "stream-reductions",
         "skip-masked",
         "skip-padding",
+        "coalesce-loops",
         "split-quotients",
         "join-contractions",
     ),
