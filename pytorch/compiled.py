@@ -59,7 +59,7 @@ def compiled_program(
     entries = [
         value if owner is None or path is None else path for value, path in zip(values, signature.paths, strict=True)
     ]
-    state = State(owner, entries)
+    state = ProgramState(owner, entries)
     file = cache(partial(program_file, source, captured.module, signature, place.type))
     return CompiledProgram(signature, state, runner, file, learns=learns(owner))
 
@@ -140,7 +140,7 @@ class CompiledProgram:
     def __init__(
         self,
         signature: CallSignature,
-        state: State,
+        state: ProgramState,
         runner: Runner,
         file: Callable[[], ProgramFile],
         *,
@@ -248,7 +248,7 @@ class CompiledProgram:
         return ""
 
 
-class State:
+class ProgramState:
     """What a program reads beside its arguments: parameters and buffers of a module by path, or tensors.
 
     Those of a module are the tensors that are there when they are asked for.

@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import ParseError
 
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level
-from deplodock.pytorch.compiled import CompiledProgram, State, learns, place_of
+from deplodock.pytorch.compiled import CompiledProgram, ProgramState, learns, place_of
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
 from deplodock.pytorch.saved import ProgramFile, read_file, state_names
 
@@ -67,7 +67,7 @@ def _runner(path: str, file: ProgramFile, place: torch.device) -> Runner:
 
 def _state(
     path: str, file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device
-) -> State:
+) -> ProgramState:
     """What the program reads that no call gives."""
     owner = weights if isinstance(weights, nn.Module) else None
     names = state_names(file.signature)
@@ -75,7 +75,7 @@ def _state(
         own if owner is not None and own is not None else _given(file, weights, place, name, own)
         for name, own in zip(names, file.signature.paths, strict=True)
     ]
-    state = State(owner, [entry for entry in entries if entry is not None])
+    state = ProgramState(owner, [entry for entry in entries if entry is not None])
     values, missing = iter(state.find()), list[str]()
     for name, (facts, _), entry in zip(names, file.signature.state, entries, strict=True):
         value = None if entry is None else next(values)

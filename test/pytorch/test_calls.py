@@ -13,7 +13,7 @@ from torch import nn
 from deplodock.frontend.capture import export
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch import runners
-from deplodock.pytorch.compiled import CompiledProgram, State
+from deplodock.pytorch.compiled import CompiledProgram, ProgramState
 from deplodock.pytorch.signature import signature_of
 from deplodock.runtime.plan import program_plan
 
@@ -56,7 +56,7 @@ def program(function: Callable[..., Any], *args: Any) -> CompiledProgram:
     lower(captured.module, new_context(), Level.KERNEL)
     runner = runners.CudaRunner(captured.module, signature.outputs, len(signature.writes))
     paths = [path for path in signature.paths if path is not None]
-    return CompiledProgram(signature, State(owner, paths), runner, lambda: pytest.fail("saved"), learns=False)
+    return CompiledProgram(signature, ProgramState(owner, paths), runner, lambda: pytest.fail("saved"), learns=False)
 
 
 def calls(run: Callable[..., Any], *args: Any) -> int:

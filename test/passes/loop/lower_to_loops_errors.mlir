@@ -66,6 +66,18 @@ func.func @gather(%x: tensor<4xf32>, %i: tensor<2xi64>) -> tensor<2xf32> {
 
 // -----
 
+// CHECK: tensor_ext.pad: a pad reads an argument of its kernel; store its source
+func.func @pad(%x: tensor<4xf32>) -> tensor<6xf32> {
+  %0 = tensor_ext.kernel @k(%x0 = %x : tensor<4xf32>) -> tensor<6xf32> {
+    %e = tensor_ext.elementwise {arith.negf} %x0 : tensor<4xf32>
+    %p = tensor_ext.pad %e affine_map<(d0) -> (d0 - 1)> : tensor<4xf32> -> tensor<6xf32>
+    tensor_ext.yield %p : tensor<6xf32>
+  }
+  func.return %0 : tensor<6xf32>
+}
+
+// -----
+
 // CHECK: func.func: dynamic shapes are not supported, got tensor<?xf32>; give every dimension an extent
 func.func @dynamic(%x: tensor<?xf32>) -> tensor<?xf32> {
   func.return %x : tensor<?xf32>

@@ -28,6 +28,20 @@ MATMUL = """func.func @k(%x: memref<64x64xf32>, %w: memref<64x64xf32>, %out: mem
   func.return
 }
 """
+BIAS = MATMUL.replace("%out: memref", "%bias: memref<64xf32>, %out: memref").replace(
+    "      loop.store %acc",
+    """      %c = loop.load %bias[%j] : memref<64xf32>
+      %s = arith.addf %acc, %c : f32
+      loop.store %s""",
+)
+COPY = """func.func @k(%x: memref<64xf32>, %out: memref<64xf32>) {
+  loop.for %i = 0 to 64 {
+    %v = loop.load %x[%i] : memref<64xf32>
+    loop.store %v, %out[%i] : memref<64xf32>
+  }
+  func.return
+}
+"""
 ROWS = """func.func @k(%x: memref<64x64xf32>, %out: memref<64x64xf32>) {
   loop.for %i = 0 to 64 {
     %sum = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
@@ -220,6 +234,13 @@ REFUSED = [
         "the module has no kernel at loop level to write a schedule on",
     ),
     (ROWS, "tileify,tensor-tile", "the launch has no contraction"),
+    (
+        BIAS,
+        "tileify,stage-inputs,stage-inputs",
+        "each thread reads it once beside the contraction, so the L1 cache serves it",
+    ),
+    (MATMUL, "tileify,stage-windows", "it is a contraction, whose slabs all threads of a CTA share"),
+    (COPY, "tileify,stage-windows", "no reduction reads it"),
     (
         ROWS,
         "tileify,permute-register-tile{m=strips}",
