@@ -40,14 +40,13 @@ __device__ __forceinline__ unsigned long long tile_descriptor(const void* tile, 
 """
 
 
-_TILE, _TRANSPOSED, _HELD = "", "_left", "_held"
+_TILE, _TRANSPOSED, _HELD = "", "_left_transposed", "_held"
 """How a left factor is given, as names say it."""
 
 
 def _name(columns: int, type: str, left: str, right: bool) -> str:
     """The device function of a product, whose tiles may be transposed, and whose left factor be held."""
-    is_transposed = right or left == _TRANSPOSED
-    return f"wgmma_m{ROWS}n{columns}k{DEPTH}_{type}{left}{'_right' * right}{'_transposed' * is_transposed}"
+    return f"wgmma_m{ROWS}n{columns}k{DEPTH}_{type}{left}{'_right_transposed' * right}"
 
 
 class _Helpers(Mapping[str, str]):

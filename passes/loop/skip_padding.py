@@ -10,7 +10,8 @@
 
 Padding is a comparison of coordinates and a select of the identity of the reduction, -inf of a maximum or 0 of a sum,
 around a read that a remainder keeps inside of the buffer. Where such a point does not count, neither the select nor the
-remainder is needed. A condition stands in the outermost loop of the reduction that knows its coordinates.
+remainder is needed. Masks of reads without a remainder stay. A condition stands in the outermost loop of the reduction
+that knows its coordinates.
 """
 
 from __future__ import annotations
@@ -56,11 +57,15 @@ def _skip(op: loop.ReduceOp) -> None:
     known = [form for form in conditions if form is not None]
     if len(known) < len(conditions) or not _is_constant(chosen.rhs, op.identities.data[0]):
         return
+    loads = [inner for inner in op.body.block.ops if isinstance(inner, loop.LoadOp)]
+    places = {load: [_inside(form, known) for form in subscripts_of(load)] for load in loads}
+    if all(places[load] == list(subscripts_of(load)) for load in loads):
+        return
     terminator = op.body.block.last_op
     assert terminator is not None
     terminator.operands = [chosen.lhs]
-    for load in [inner for inner in op.body.block.ops if isinstance(inner, loop.LoadOp)]:
-        read_from(load, load.source, [_inside(form, known) for form in subscripts_of(load)])
+    for load, place in places.items():
+        read_from(load, load.source, place)
     for form in known:
         _add(_outermost(op, form), form)
     erase_dead(op.body.block)

@@ -102,8 +102,8 @@ def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue
 
 def _neighbours(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[Sequence[SSAValue], int]]:
     """The axes to split in a kernel without a contraction: that of contiguous memory, and one of windows before it."""
-    contiguous = _contiguous_axis(launch)
-    rows = [axis for axis in window_axes(launch_nest(launch)) if axis is not contiguous]
+    contiguous, shared = _contiguous_axis(launch), folded(launch)
+    rows = [axis for axis in window_axes(launch_nest(launch)) if axis is not contiguous and axis not in shared]
     return [(rows[-1:], rule.rows), ([contiguous], rule.vector)]
 
 

@@ -777,18 +777,34 @@ void ldmatrix(uint32_t* const* to, int count, At row, bool is_transposed) {
   }
 }
 
-void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns) {
-  if (machine.is_alone) return;
+// The products of a warpgroup: `left_factor` gives the left factor of one of the warp's 16 rows, along k.
+template <typename Left>
+static void multiply(float* const* sums, int columns, Left left_factor, uint64_t right, bool is_bf16, bool by_columns) {
   if (machine.threads % 128 != 0) fault("a product of a warpgroup that lacks threads");
-  const int thread = current->index % 128;
+  const int lane = current->index % warp_lanes;
   for (int place = 0; place < columns / 2; ++place) {
-    const int row = thread / 32 * 16 + place / 2 % 2 * 8 + thread % 32 / 4;
-    const int column = place / 4 * 8 + thread % 4 * 2 + place % 2;
+    const int row = place / 2 % 2 * 8 + lane / 4, column = place / 4 * 8 + lane % 4 * 2 + place % 2;
     double sum = *sums[place];
-    for (int k = 0; k < 16; ++k)
-      sum += tile_factor(left, row, k, by_rows, is_bf16) * tile_factor(right, column, k, by_columns, is_bf16);
+    for (int k = 0; k < 16; ++k) sum += left_factor(row, k) * tile_factor(right, column, k, by_columns, is_bf16);
     *sums[place] = toward_zero(sum);
   }
+}
+
+void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns) {
+  if (machine.is_alone) return;
+  const int first = current->index % 128 / warp_lanes * 16;
+  const auto factor_of = [&](int row, int k) { return tile_factor(left, first + row, k, by_rows, is_bf16); };
+  multiply(sums, columns, factor_of, right, is_bf16, by_columns);
+}
+
+void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, bool is_bf16, bool by_columns) {
+  if (machine.is_alone) return;
+  uint64_t held[4][32];
+  for (int number = 0; number < 4; ++number) gather(left[number], held[number]);
+  const auto factor_of = [&](int row, int k) {
+    return factor((uint32_t)held[k / 8 * 2 + row / 8][row % 8 * 4 + k % 8 / 2], k % 2, is_bf16);
+  };
+  multiply(sums, columns, factor_of, right, is_bf16, by_columns);
 }
 
 void load_box(int rank, At to, const Box& box, At at) {

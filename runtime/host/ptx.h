@@ -149,18 +149,24 @@ HOST_LDMATRIX(4)
 
 // The sums are there at once, where the hardware has them at the wait.
 void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns);
+// The left factor is in registers: each warp has 16 of its rows, as the left factor of mma.sync.
+using Held = std::array<uint32_t, 4>;
+void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, bool is_bf16, bool by_columns);
 inline void wgmma_fence_sync_aligned() {}
 inline void wgmma_commit_group_sync_aligned() {}
 inline void wgmma_wait_group_sync_aligned(unsigned) {}
-#define HOST_WGMMA(columns)                                                                                      \
-  inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_bf16_bf16(                                      \
-      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {         \
-    wgmma(sums.data(), columns, left, right, true, a, b);                                                        \
+#define HOST_WGMMA_OF(columns, type, is_bf16)                                                                    \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##type##_##type(                               \
+      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {        \
+    wgmma(sums.data(), columns, left, right, is_bf16, a, b);                                                     \
   }                                                                                                              \
-  inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_f16_f16(                                        \
-      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {         \
-    wgmma(sums.data(), columns, left, right, false, a, b);                                                       \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##type##_##type(                               \
+      std::array<float*, columns / 2> sums, Held left, uint64_t right, int, int, int, int b) {                   \
+    wgmma(sums.data(), columns, left, right, is_bf16, b);                                                        \
   }
+#define HOST_WGMMA(columns)                                                                                      \
+  HOST_WGMMA_OF(columns, bf16, true)                                                                             \
+  HOST_WGMMA_OF(columns, f16, false)
 HOST_WGMMA(8)
 HOST_WGMMA(16)
 HOST_WGMMA(24)
@@ -194,6 +200,7 @@ HOST_WGMMA(240)
 HOST_WGMMA(248)
 HOST_WGMMA(256)
 #undef HOST_WGMMA
+#undef HOST_WGMMA_OF
 
 void barrier_cluster_arrive_release_aligned();
 void barrier_cluster_wait_acquire_aligned();

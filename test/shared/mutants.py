@@ -216,7 +216,7 @@ RUN = {
     *("pointwise", "row_norm_odd", "softmax", "gather", "pad", "f16", "bf16", "f64", "i64", "bool", "silu_mul"),
     *("contraction", "contraction_large", "contraction_ring", "contraction_mbarrier_ring", "contraction_split_block"),
     *("contraction_split_ticket", "contraction_split_cluster", "contraction_boxes", "contraction_boxes_swizzled"),
-    *("masked_mbarrier_ring",),
+    *("masked_mbarrier_ring", "tensor_cores_warpgroups"),
 }
 ADDRESSED = ("flat", "two_rows", "transposed", "flipped", "sliced", "matmul_of_a_large_result", "rolled", "padded")
 

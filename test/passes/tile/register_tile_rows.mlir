@@ -16,3 +16,18 @@ func.func @image(%x: memref<2x7x6xf32>, %out: memref<2x5x6xf32>) {
   }
   func.return
 }
+
+// Threads that share a row reach as far as the steps of its loop; they stay threads of the row.
+// CHECK-LABEL: func.func @row
+// CHECK:      tile.launch (%t = 32 : thread, %m = 2 : register) {
+func.func @row(%x: memref<2x64xf32>, %out: memref<2xf32>) {
+  tile.launch (%m = 2 : thread, %t = 32 : thread) {
+    %acc = loop.reduce {arith.addf} %i = 0 to 2 : f32 {
+      %v = loop.load %x[%m, %i * 32 + %t] : memref<2x64xf32>
+      loop.yield %v : f32
+    }
+    %acc_1 = tile.combine {arith.addf} %acc over (%t) : f32
+    loop.store %acc_1, %out[%m] : memref<2xf32>
+  }
+  func.return
+}
