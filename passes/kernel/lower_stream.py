@@ -59,7 +59,7 @@ from deplodock.passes.kernel.workspace import Workspace, positive_extent
 ENDS = 2
 """The tiles of which a CTA leaves a part at most: the first and the last one that it meets."""
 
-TOGETHER = 32
+SUMS_AT_ONCE = 32
 """The sums that a thread goes on with at a time: their parts are on the way from memory together."""
 
 
@@ -249,9 +249,9 @@ class _Stretch:
             yield
 
     def _rolled(self) -> list[SSAValue]:
-        """The outermost register axes, but for which a thread has at most `TOGETHER` sums."""
+        """The outermost register axes, but for which a thread has at most `SUMS_AT_ONCE` sums."""
         axes, rolled = list(self.sums[0].axes), list[SSAValue]()
-        while math.prod(map(self.emitter.extent, axes)) > TOGETHER:
+        while math.prod(map(self.emitter.extent, axes)) > SUMS_AT_ONCE:
             rolled.append(axes.pop(0))
         return rolled
 

@@ -257,11 +257,7 @@ class Tensor:
 
     def index_map(self, map: AffineMap, shape: Sequence[int]) -> Tensor:
         """Read the tensor through a map; the tensor itself if that changes nothing."""
-        if tuple(shape) == self.shape and map == AffineMap.identity(len(shape)):
-            return self
-        op = tensor.IndexMapOp(self.ssa, map, shape)
-        op.result.name_hint = self.ssa.name_hint
-        return self.build.insert(op)[0]
+        return self._through(tensor.IndexMapOp, map, shape)
 
     def read(self, sources: Sequence[AffineExpr], shape: Sequence[int]) -> Tensor:
         """A tensor of this shape, whose element is that at `sources`, in terms of its own index."""
@@ -286,9 +282,12 @@ class Tensor:
 
     def padded(self, map: AffineMap, shape: Sequence[int]) -> Tensor:
         """Read the tensor through a map, with 0 where that leads outside; the tensor itself if it changes nothing."""
+        return self._through(tensor.PadOp, map, shape)
+
+    def _through(self, kind: type[tensor.IndexMapOp | tensor.PadOp], map: AffineMap, shape: Sequence[int]) -> Tensor:
         if tuple(shape) == self.shape and map == AffineMap.identity(len(shape)):
             return self
-        op = tensor.PadOp(self.ssa, map, shape)
+        op = kind(self.ssa, map, shape)
         op.result.name_hint = self.ssa.name_hint
         return self.build.insert(op)[0]
 

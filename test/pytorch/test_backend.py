@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,21 +21,6 @@ from deplodock.pytorch import backend as backend_module
 from deplodock.pytorch.partition import PartsRunner
 
 Tensor = torch.Tensor
-
-
-@pytest.fixture
-def runners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PartsRunner]]:
-    """The graphs in parts that the backend makes."""
-    made: list[PartsRunner] = []
-
-    def make(*args: Any) -> PartsRunner:
-        made.append(PartsRunner(*args))
-        return made[-1]
-
-    monkeypatch.setattr(backend_module, "PartsRunner", make)
-    torch._dynamo.reset()
-    yield made
-    torch._dynamo.reset()
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

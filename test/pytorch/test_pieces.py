@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from deplodock.pytorch import backend as backend_module
 from deplodock.pytorch.partition import PartsRunner
 
 Tensor = torch.Tensor
@@ -19,19 +18,10 @@ STEPS = 1025
 
 
 @pytest.fixture(autouse=True)
-def runners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PartsRunner]]:
-    """The graphs in parts that the backend makes; TorchDynamo takes recurrent layers into its graphs."""
-    made: list[PartsRunner] = []
-
-    def make(*args: Any) -> PartsRunner:
-        made.append(PartsRunner(*args))
-        return made[-1]
-
-    monkeypatch.setattr(backend_module, "PartsRunner", make)
-    torch._dynamo.reset()
+def recurrent(runners: list[PartsRunner]) -> Iterator[None]:
+    """TorchDynamo takes recurrent layers into its graphs."""
     with torch._dynamo.config.patch(allow_rnn=True):
-        yield made
-    torch._dynamo.reset()
+        yield
 
 
 class Layers(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from deplodock.frontend.arrays import to_array
-from deplodock.pytorch import backend as backend_module
 from deplodock.pytorch.partition import PartsRunner
 from deplodock.runtime.compare import compare
 
@@ -23,21 +22,6 @@ EXTENT = 256
 """More than the longest sum of a step has terms."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:deplodock leaves")
-
-
-@pytest.fixture
-def runners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PartsRunner]]:
-    """The graphs in parts that the backend makes: of the results, then of the gradients."""
-    made: list[PartsRunner] = []
-
-    def make(*args: Any) -> PartsRunner:
-        made.append(PartsRunner(*args))
-        return made[-1]
-
-    monkeypatch.setattr(backend_module, "PartsRunner", make)
-    torch._dynamo.reset()
-    yield made
-    torch._dynamo.reset()
 
 
 class Residual(nn.Module):
