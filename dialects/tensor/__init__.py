@@ -20,19 +20,15 @@ from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
     StringAttr,
     SymbolNameConstraint,
     TensorType,
 )
 from xdsl.ir import Attribute, Dialect, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
-    operand_def,
     prop_def,
     region_def,
-    result_def,
     traits_def,
     var_operand_def,
     var_result_def,
@@ -48,12 +44,12 @@ from deplodock.dialects.tensor.folds import ReduceOp, ScanOp, YieldOp, element_t
 from deplodock.dialects.tensor.indexing import (
     ConcatOp,
     GatherOp,
+    IndexMapOp,
     IotaOp,
     PadOp,
     element_of,
     shape_of,
     tensor_of,
-    verify_reads,
 )
 
 
@@ -152,33 +148,6 @@ class ElementwiseOp(IRDLOperation):
         op = cls(inputs, results, body)
         op.attributes |= attributes
         return op
-
-
-@op_definition
-class IndexMapOp(IRDLOperation):
-    """Reads a tensor through an affine map: result[d0, d1, ...] = source[map(d0, d1, ...)].
-
-    Broadcast, transpose, slice, flip and reshape are all this operation.
-
-        %wb = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<8xf32> -> tensor<4x8xf32>
-    """
-
-    name = "tensor_ext.index_map"
-    source = operand_def(TensorType)
-    map = prop_def(AffineMapAttr)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    assembly_format = "$source $map attr-dict `:` type($source) `->` type($result)"
-
-    def __init__(self, source: SSAValue, map: AffineMap, shape: Sequence[int]):
-        super().__init__(
-            operands=[source],
-            properties={"map": AffineMapAttr(map)},
-            result_types=[TensorType(element_of(source), shape)],
-        )
-
-    def verify_(self) -> None:
-        verify_reads(self.map.data, tensor_of(self.source), tensor_of(self.result), "index_map")
 
 
 @op_definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 from typing import cast
 
@@ -104,16 +105,9 @@ class GatherOp(IRDLOperation):
             )
 
 
-@op_definition
-class PadOp(IRDLOperation):
-    """Reads a tensor through an affine map, and gives 0 where that leads outside: result[d] = source[map(d)], or 0.
+class MappedRead(IRDLOperation, ABC):
+    """What reads one tensor through an affine map."""
 
-    The source is read where it lies in memory.
-
-        %p = tensor_ext.pad %x affine_map<(d0, d1) -> (d0, d1 - 1)> : tensor<4x8xf32> -> tensor<4x10xf32>
-    """
-
-    name = "tensor_ext.pad"
     source = operand_def(TensorType)
     map = prop_def(AffineMapAttr)
     result = result_def(TensorType)
@@ -128,19 +122,41 @@ class PadOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        verify_reads(self.map.data, tensor_of(self.source), tensor_of(self.result), "pad")
+        map, source, result = self.map.data, tensor_of(self.source), tensor_of(self.result)
+        name = self.name.rpartition(".")[2]
+        if source.element_type != result.element_type:
+            raise VerifyException(f"{name} keeps the element type, got {source} and {result}")
+        verify_divisors("the map", map)
+        ranks = (len(result.get_shape()), len(source.get_shape()))
+        if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
+            raise VerifyException(
+                f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols; "
+                f"got {map}"
+            )
 
 
-def verify_reads(map: AffineMap, source: TensorType[Attribute], result: TensorType[Attribute], name: str) -> None:
-    """Check the map of an operation that reads a tensor through it. Raises VerifyException."""
-    if source.element_type != result.element_type:
-        raise VerifyException(f"{name} keeps the element type, got {source} and {result}")
-    verify_divisors("the map", map)
-    ranks = (len(result.get_shape()), len(source.get_shape()))
-    if map.num_symbols or (map.num_dims, len(map.results)) != ranks:
-        raise VerifyException(
-            f"the map must take the result's {ranks[0]} indices to the source's {ranks[1]}, without symbols; got {map}"
-        )
+@op_definition
+class IndexMapOp(MappedRead):
+    """Reads a tensor through an affine map: result[d0, d1, ...] = source[map(d0, d1, ...)].
+
+    Broadcast, transpose, slice, flip and reshape are all this operation.
+
+        %wb = tensor_ext.index_map %w affine_map<(d0, d1) -> (d1)> : tensor<8xf32> -> tensor<4x8xf32>
+    """
+
+    name = "tensor_ext.index_map"
+
+
+@op_definition
+class PadOp(MappedRead):
+    """Reads a tensor through an affine map, and gives 0 where that leads outside: result[d] = source[map(d)], or 0.
+
+    The source is read where it lies in memory.
+
+        %p = tensor_ext.pad %x affine_map<(d0, d1) -> (d0, d1 - 1)> : tensor<4x8xf32> -> tensor<4x10xf32>
+    """
+
+    name = "tensor_ext.pad"
 
 
 @op_definition
