@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +11,24 @@ import torch.nn.functional as F
 
 from deplodock.analysis.machine.targets import target
 from deplodock.analysis.shape.nest import kernels, nests
-from deplodock.analysis.shape.streaming import streamed_product
+from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.frontend.capture import export
+from deplodock.frontend.program import CapturedProgram
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.schedule.choose.streaming import stream_bytes, stream_options
+from deplodock.schedule.steps import Options
+
+
+def chosen(program: CapturedProgram, card: str, **given: Any) -> tuple[StreamedProduct, Mapping[str, Options]]:
+    """The streamed product of a program, which is one kernel, and the options of its rules."""
+    lower(program.module, new_context(), Level.LOOP, target=card, **given)
+    (function,) = kernels(program.module)
+    (nest,) = nests(function)
+    found = streamed_product(nest)
+    assert found is not None
+    options = stream_options(found, nest, target(card))
+    assert options is not None
+    return found, options
 
 
 @pytest.mark.parametrize(
@@ -33,13 +48,7 @@ def test_tiles(card: str, queries: int, keys: int, size: int, expected: dict[str
     program = export(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), tuple(map(torch.empty, shapes))
     )
-    lower(program.module, new_context(), Level.LOOP, target=card, stream="always")
-    (function,) = kernels(program.module)
-    (nest,) = nests(function)
-    found = streamed_product(nest)
-    assert found is not None
-    options = stream_options(found, nest, target(card))
-    assert options is not None
+    found, options = chosen(program, card, stream="always")
     assert options["stream-tile"] == expected
     assert stream_bytes(found, expected["m"], expected["n"]) <= target(card).fact("shared_per_block")
 
@@ -64,13 +73,7 @@ def test_engines(card: str, heads: int, rows: int, size: int, expected: dict[str
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
         tuple(torch.empty(shape, dtype=torch.bfloat16) for shape in (query, key, key)),
     )
-    lower(program.module, new_context(), Level.LOOP, target=card)
-    (function,) = kernels(program.module)
-    (nest,) = nests(function)
-    found = streamed_product(nest)
-    assert found is not None
-    options = stream_options(found, nest, target(card))
-    assert options is not None
+    _, options = chosen(program, card)
     assert options["stream-tile"] == expected
 
 
