@@ -12,6 +12,9 @@ from typing import Any
 OWN, EAGER, COMPILED = "deplodock", "PyTorch, graph", "torch.compile, graph"
 OWN_LOOP, EAGER_LOOP, COMPILED_LOOP = "deplodock, loop", "PyTorch, loop", "torch.compile, loop"
 AUTOTUNED = "torch.compile, max-autotune"
+MODES = {"default": COMPILED, "max-autotune-no-cudagraphs": AUTOTUNED}
+"""The modes of torch.compile that a row is timed in, with the names of those times."""
+
 _COMPILED = (COMPILED, COMPILED_LOOP, AUTOTUNED)
 _PEERS = (EAGER, COMPILED, AUTOTUNED)
 

@@ -15,6 +15,7 @@ import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.tools.bench import rows as bench_rows
+from deplodock.tools.bench.report import MODES
 from deplodock.tools.cli.code import OutputForm, code, form_of
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
@@ -93,7 +94,7 @@ TorchCompile = Annotated[
     bool,
     typer.Option(
         "--torch-compile/--no-torch-compile",
-        help="of a suite, time torch.compile, too; without, the results keep its times",
+        help="time torch.compile, too; without, the results keep its times",
     ),
 ]
 
@@ -338,7 +339,7 @@ def bench_command(
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
-    _refuse_options_of_bench(rows, suite, replacement, compiled=compiled, autotune=autotune)
+    _refuse_options_of_bench(rows, suite, replacement, autotune=autotune)
     require("torch")
     if suite is not None:
         from deplodock.tools.cli.suite import SuiteOptions, compile_suite, measure_suite
@@ -348,21 +349,20 @@ def bench_command(
     else:
         from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
 
-        options = TableOptions(limit, budget, replacement, autotune, resume)
+        modes = tuple(mode for mode, wanted in zip(MODES, (compiled, autotune), strict=True) if wanted)
+        options = TableOptions(limit, budget, replacement, modes, resume)
         passed = compile_table(rows, target) if compile_only else measure_table(rows, target, output, options)
     if not passed:
         raise typer.Exit(1)
 
 
 def _refuse_options_of_bench(
-    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, *, compiled: bool, autotune: bool
+    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, *, autotune: bool
 ) -> None:
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
     if suite is not None and (replacement is not None or autotune):
         raise typer.BadParameter("--from and --max-autotune are for rows of the benchmark: leave out --suite")
-    if suite is None and not compiled:
-        raise typer.BadParameter("--no-torch-compile is for the problems of a --suite")
 
 
 @app.command("ops")

@@ -20,7 +20,7 @@ from deplodock.errors import Error
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import Executable, device_name
-from deplodock.tools.bench.report import AUTOTUNED, COMPILED, EAGER, OWN
+from deplodock.tools.bench.report import EAGER, MODES, OWN
 from deplodock.tools.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 
 Check = Callable[[Sequence[Array]], str]
@@ -78,7 +78,7 @@ class Benchmark:
 
 
 def bench(
-    program: CapturedProgram, executable: Executable, check: Check, rates: Rates, *, autotune: bool = False
+    program: CapturedProgram, executable: Executable, check: Check, rates: Rates, *, modes: Sequence[str] = ("default",)
 ) -> Benchmark:
     """Time a program on the GPU.
 
@@ -93,7 +93,7 @@ def bench(
         executable: the same, compiled.
         check: judges the outputs of timed runs.
         rates: what the card can do, for the floor.
-        autotune: whether torch.compile takes part in mode max-autotune, too, which can take minutes.
+        modes: the modes in which torch.compile takes part, of `MODES`; max-autotune can take minutes.
 
     Raises:
         Error: a timed run is wrong, or a time is below the floor, so that it cannot be one of the whole program.
@@ -108,7 +108,7 @@ def bench(
     del results, written
     stream = torch.cuda.Stream()
     own = OwnRuns(executable, sets, stream)
-    contestants = {**_peers(program, sets, autotune), OWN: own.run}
+    contestants = {**_peers(program, sets, modes), OWN: own.run}
     timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), stream, own.poison)]
     for number in sorted({0, len(sets) - 1}):
         if wrong := check(own.outputs(number)):
@@ -160,7 +160,7 @@ def _sets(program: CapturedProgram, size: int) -> list[list[torch.Tensor]]:
 
 
 def _peers(
-    program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]], autotune: bool
+    program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]], modes: Sequence[str]
 ) -> dict[str, Callable[[], None]]:
     """What the graphs of PyTorch capture: a run on every set."""
     arguments = [program.arguments(values) for values in sets]
@@ -173,10 +173,8 @@ def _peers(
 
         return run
 
-    found = {EAGER: all_sets(program.graph), COMPILED: all_sets(torch.compile(program.graph, dynamic=False))}
-    if autotune:
-        found[AUTOTUNED] = all_sets(torch.compile(program.graph, dynamic=False, mode="max-autotune-no-cudagraphs"))
-    return found
+    compiled = {MODES[mode]: all_sets(torch.compile(program.graph, dynamic=False, mode=mode)) for mode in modes}
+    return {EAGER: all_sets(program.graph), **compiled}
 
 
 def _eager_loop(program: CapturedProgram, sets: Sequence[Sequence[torch.Tensor]]) -> Timing:

@@ -42,13 +42,13 @@ NCU_LIMIT = 300.0
 class RunOptions:
     """Where `deplodock run` runs a program (`cuda` or `sim`), and what it reports besides the result.
 
-    `autotune` lets torch.compile take part in mode max-autotune, too. `limit` is the seconds that nvcc may take, and
-    those that the GPU may take for the run and for what is measured.
+    `modes` are those in which torch.compile is timed, too. `limit` is the seconds that nvcc may take, and those that
+    the GPU may take for the run and for what is measured.
     """
 
     device: str = "sim"
     bench: bool = False
-    autotune: bool = False
+    modes: tuple[str, ...] = ("default",)
     profile: bool = False
     json: bool = False
     limit: float | None = None
@@ -190,7 +190,7 @@ def _measure(
     """Measure a right program on the GPU, as far as the options ask for it."""
     counters, reason = _counters(session, module, options) if options.profile else ({}, "")
     with _limited(module, options):
-        bench = _bench(program, module, task, executable, options.autotune) if options.bench else None
+        bench = _bench(program, module, task, executable, options.modes) if options.bench else None
         profile = _profile(module, task, executable, counters, reason) if options.profile else None
     return bench, profile
 
@@ -209,7 +209,7 @@ def _compile(session: Session, module: ModuleOp, limit: float | None) -> Executa
         return Executable(module, limit=limit or nvcc.LIMIT)
 
 
-def _bench(program: Program, module: ModuleOp, task: Task, executable: Executable, autotune: bool) -> Benchmark:
+def _bench(program: Program, module: ModuleOp, task: Task, executable: Executable, modes: Sequence[str]) -> Benchmark:
     """Time a captured program on the GPU beside PyTorch."""
     assert program.captured is not None
 
@@ -218,7 +218,7 @@ def _bench(program: Program, module: ModuleOp, task: Task, executable: Executabl
 
     from deplodock.tools.cli.bench import bench
 
-    return bench(program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module)), autotune=autotune)
+    return bench(program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module)), modes=modes)
 
 
 def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[dict[str, dict[str, float]], str]:

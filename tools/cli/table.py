@@ -37,14 +37,14 @@ class TableOptions:
     """How rows are measured.
 
     `limit` is the seconds that a row may take, `budget` those after which none is started, `replacement` a file of IR
-    text to run in place of every row's program; `autotune` lets torch.compile take part in mode max-autotune, too. With
-    `resume`, rows that have results are not measured again.
+    text to run in place of every row's program; `modes` are those in which torch.compile is timed, too. With `resume`,
+    rows that have results are not measured again.
     """
 
     limit: float = 120.0
     budget: float = 3600.0
     replacement: str | None = None
-    autotune: bool = False
+    modes: tuple[str, ...] = ("default",)
     resume: bool = False
 
 
@@ -174,7 +174,7 @@ def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
             session = Session(Options(target=target), Clock())
             program = session.read_expression(row.text)
-            how = RunOptions("cuda", bench=True, autotune=options.autotune, json=True)
+            how = RunOptions("cuda", bench=True, modes=options.modes, json=True)
             outcome = run(session, program, None, options.replacement, how)
     except Exception as error:
         return {"error": short(error)}
