@@ -90,6 +90,7 @@ STAGES = (
         "loop",
         "lower-to-loops",
         "stream-reductions",
+        "fold-copies",
         "skip-masked",
         "skip-padding",
         "coalesce-loops",
