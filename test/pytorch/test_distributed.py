@@ -10,13 +10,15 @@ import pytest
 import torch
 
 SECONDS = 300
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without torch.distributed")
-def test_two_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, TWO_GPUS])])
+def test_two_processes(tmp_path: Path, device: str) -> None:
     """Trained parameters are those of PyTorch; of the operations only an all-reduce and its wait are left to it."""
     worker = Path(__file__).with_name("two_processes.py")
-    commands = [[sys.executable, str(worker), str(rank), str(tmp_path / "meeting")] for rank in range(2)]
+    commands = [[sys.executable, str(worker), str(rank), str(tmp_path / "meeting"), device] for rank in range(2)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     runs = [subprocess.Popen(command, text=True, **pipes) for command in commands]
     try:

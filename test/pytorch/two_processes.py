@@ -1,4 +1,4 @@
-"""One of two processes that run models through the backend together: `two_processes.py RANK FILE`.
+"""One of two processes that run models through the backend together: `two_processes.py RANK FILE cpu|cuda`.
 
 Prints a line for each model, `NAME COMPILED LEFT`: the operations that were compiled, and those that PyTorch runs.
 """
@@ -64,7 +64,7 @@ def train(model: Callable[[Tensor], Tensor], parameters: Iterator[nn.Parameter],
     """Two steps on drawn inputs."""
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     for step in range(2):
-        x = torch.randn(3, 8, generator=torch.Generator().manual_seed(10 * step + seed))
+        x = torch.randn(3, 8, generator=torch.Generator().manual_seed(10 * step + seed)).to(DEVICE)
         optimizer.zero_grad()
         model(x).square().sum().backward()
         optimizer.step()
@@ -84,8 +84,8 @@ def data_parallel(rank: int) -> None:
 def tensor_parallel(rank: int) -> None:
     """Each process has half of the inner features of a module; both see the same inputs."""
     plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
-    model, whole = parallelize_module(copy.deepcopy(MODEL), init_device_mesh("cpu", (2,)), plan), copy.deepcopy(MODEL)
-    compiled, x = torch.compile(model, backend="deplodock"), torch.ones(3, 8)
+    model, whole = parallelize_module(copy.deepcopy(MODEL), init_device_mesh(DEVICE, (2,)), plan), copy.deepcopy(MODEL)
+    compiled, x = torch.compile(model, backend="deplodock"), torch.ones(3, 8, device=DEVICE)
     with reported("tensor_parallel"), torch.no_grad():
         torch.testing.assert_close(compiled(x), whole(x))
     with reported("tensor_parallel_training"):
@@ -96,11 +96,15 @@ def tensor_parallel(rank: int) -> None:
 
 
 if __name__ == "__main__":
+    _, rank, meeting, DEVICE = sys.argv
+    if DEVICE == "cuda":
+        torch.cuda.set_device(int(rank))
     torch.manual_seed(1)
-    MODEL = Feed()
+    MODEL = Feed().to(DEVICE)
     torch.set_num_threads(1)
     logging.getLogger("deplodock").setLevel(logging.INFO)
-    dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=int(sys.argv[1]), world_size=2)
+    exchange = "nccl" if DEVICE == "cuda" else "gloo"
+    dist.init_process_group(exchange, init_method=f"file://{meeting}", rank=int(rank), world_size=2)
     data_parallel(dist.get_rank())
     tensor_parallel(dist.get_rank())
     dist.destroy_process_group()
