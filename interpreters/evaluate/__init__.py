@@ -168,7 +168,7 @@ def _input(function: FuncOp, position: int, given: Array, type: Attribute, preci
 
 
 def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
-    """Run a function. What it leaves of an `out` argument unwritten must not be read after it."""
+    """Run a function. What it leaves of an `out` argument unwritten counts as such."""
     if len(function.body.blocks) != 1:
         raise UnsupportedError(f"@{function.sym_name.data} has several blocks; the evaluators run functions of one")
     roles = argument_roles(function)
@@ -198,7 +198,12 @@ def _check_written(value: Value, what: str) -> None:
 def _call_op(machine: Machine, op: CallOp, space: Space) -> None:
     function = callee(op)
     assert isinstance(function, FuncOp)
-    results = _call(machine, function, [machine.values[value] for value in op.arguments])
+    arguments = [machine.values[value] for value in op.arguments]
+    earlier = [(value, value.initialised) for value in arguments if isinstance(value, PointBuffer)]
+    results = _call(machine, function, arguments)
+    for buffer, initialised in earlier:
+        held = buffer.initialised
+        buffer.initialised = None if initialised is None or held is None else initialised | held
     machine.values.update(zip(op.res, results, strict=True))
 
 

@@ -12,10 +12,22 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.operations import reached
 from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, narrows, reducing, widens
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.analysis.shape.masking import masks, pads_reductions
-from deplodock.dialects.tensor import ElementwiseOp, GatherOp, IndexMapOp, IotaOp, KernelOp, PadOp, ReduceOp, shape_of
+from deplodock.dialects.tensor import (
+    ConcatOp,
+    ElementwiseOp,
+    GatherOp,
+    IndexMapOp,
+    IotaOp,
+    KernelOp,
+    PadOp,
+    ReduceOp,
+    ScanOp,
+    shape_of,
+)
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
 from deplodock.passes.tensor.pricing import Pricing
@@ -127,6 +139,8 @@ class Grouping:
         if any(isinstance(user, PadOp) for user, _ in uses):
             return "a pad reads it, or zeros beyond its ends"
         refusal = self._kept_refusal(op, needs) if kept else None
+        if all(isinstance(user, ConcatOp) for user, _ in uses) and _ends_reduction(op):
+            refusal = refusal or "the kernel of the reduction can store it in its place in the concat"
         if isinstance(op, ReduceOp) and len(needs) > 1:
             refusal = refusal or "several kernels need the reduction"
         for group, indices in needs.items():
@@ -282,6 +296,22 @@ def _too_large(base: Group, other: Group) -> bool:
         or len(reads) + len(base.outputs) + len(other.outputs) > MAX_PARAMETERS
         or base.instructions + other.instructions > MAX_INSTRUCTIONS
         or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)
+    )
+
+
+def _ends_reduction(op: TensorOp) -> bool:
+    """Whether an operation computes what follows a reduction or a scan, element by element."""
+    shape = shape_of(op.results[0])
+
+    def sources(one: Operation) -> list[Operation]:
+        """What computes elements for those of an elementwise operation."""
+        if not isinstance(one, ElementwiseOp):
+            return []
+        return [value.owner for value in one.inputs if isinstance(value.owner, ElementwiseOp | ReduceOp | ScanOp)]
+
+    found = reached([op], sources)
+    return any(
+        one is not op and not isinstance(one, ElementwiseOp) and shape_of(one.results[0]) == shape for one in found
     )
 
 

@@ -123,3 +123,60 @@ func.func @k_flat(%x: memref<16x8xf32>, %out: memref<128xf32>) {
   }
   func.return
 }
+
+// -----
+
+// The parts of a concat are stored in their places; what else its kernel does, it still does.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT:    %c = memref.alloc() : memref<4x40xf32>
+// CHECK-NEXT:    func.call @k_1(%x, %c)
+// CHECK-NEXT:    func.call @k(%x, %c)
+// CHECK-NEXT:    func.call @k_cat(%c)
+// CHECK-LABEL: func.func @k(%x: memref<4x16xf32>, %out: memref<4x40xf32>)
+// CHECK:         loop.store %w, %out[%i, %j + 24]
+// CHECK-LABEL: func.func @k_1(%x: memref<4x16xf32>, %out: memref<4x40xf32>)
+// CHECK:         loop.store %w, %out[%i, %j + 8]
+// CHECK-LABEL: func.func @k_cat(%out: memref<4x40xf32>)
+// CHECK:         loop.for %i = 0 to 4 {
+// CHECK-NEXT:      loop.for %j = 0 to 8 {
+// CHECK-NOT:     loop.load
+func.func @main(%x: memref<4x16xf32>) -> memref<4x40xf32> {
+  %a = memref.alloc() : memref<4x16xf32>
+  func.call @k(%x, %a) : (memref<4x16xf32>, memref<4x16xf32>) -> ()
+  %b = memref.alloc() : memref<4x16xf32>
+  func.call @k(%x, %b) : (memref<4x16xf32>, memref<4x16xf32>) -> ()
+  %c = memref.alloc() : memref<4x40xf32>
+  func.call @k_cat(%a, %b, %c) : (memref<4x16xf32>, memref<4x16xf32>, memref<4x40xf32>) -> ()
+  func.return %c : memref<4x40xf32>
+}
+func.func @k(%x: memref<4x16xf32>, %out: memref<4x16xf32>) {
+  loop.for %i = 0 to 4 {
+    loop.for %j = 0 to 16 {
+      %v = loop.load %x[%i, %j] : memref<4x16xf32>
+      %w = arith.mulf %v, %v : f32
+      loop.store %w, %out[%i, %j] : memref<4x16xf32>
+    }
+  }
+  func.return
+}
+func.func @k_cat(%a: memref<4x16xf32>, %b: memref<4x16xf32>, %out: memref<4x40xf32>) {
+  %0 = arith.constant 0.000000e+00 : f32
+  loop.for %i = 0 to 4 {
+    loop.for %j = 0 to 8 {
+      loop.store %0, %out[%i, %j] : memref<4x40xf32>
+    }
+  }
+  loop.for %i = 0 to 4 {
+    loop.for %j = 0 to 16 {
+      %v = loop.load %a[%i, %j] : memref<4x16xf32>
+      loop.store %v, %out[%i, %j + 8] : memref<4x40xf32>
+    }
+  }
+  loop.for %i = 0 to 4 {
+    loop.for %j = 0 to 16 {
+      %v = loop.load %b[%i, %j] : memref<4x16xf32>
+      loop.store %v, %out[%i, %j + 24] : memref<4x40xf32>
+    }
+  }
+  func.return
+}

@@ -147,3 +147,19 @@ func.func @padded_results(%x: tensor<6xf32>, %y: tensor<9xf32>) -> tensor<8xf32>
   %sum = tensor_ext.elementwise {arith.addf} %p, %q : tensor<8xf32>
   func.return %sum : tensor<8xf32>
 }
+
+// -----
+
+// What follows a reduction stays with it where a concat needs it: fold-copies has that kernel store it in its place.
+// CHECK-LABEL: func.func @after_a_sum
+// CHECK:         tensor_ext.kernel @k_e(
+// CHECK:           tensor_ext.reduce
+// CHECK-NEXT:      tensor_ext.elementwise {math.exp}
+// CHECK:         tensor_ext.kernel @k_cat(
+// REMARK: at @k_cat: %e is stored, not fused: the kernel of the reduction can store it in its place in the concat
+func.func @after_a_sum(%x: tensor<16x17xf32>, %y: tensor<8xf32>) -> tensor<24xf32> {
+  %sum = tensor_ext.reduce {arith.addf} %x dims [1] : tensor<16x17xf32> -> tensor<16xf32>
+  %e = tensor_ext.elementwise {math.exp} %sum : tensor<16xf32>
+  %cat = tensor_ext.concat %e, %y dim 0 : tensor<16xf32>, tensor<8xf32> -> tensor<24xf32>
+  func.return %cat : tensor<24xf32>
+}
