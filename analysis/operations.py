@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
 
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation, SSAValue
+
+_Node = TypeVar("_Node", bound=Hashable)
 
 
 def position_of(op: Operation) -> str | None:
@@ -30,13 +33,13 @@ def users_of(op: Operation) -> Iterable[Operation]:
     return (use.operation for result in op.results for use in result.uses)
 
 
-def reached(roots: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
-    """The operations that lie on paths from the roots, these too."""
-    found, pending = set[Operation](), list(roots)
+def reached(roots: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]]) -> set[_Node]:
+    """The operations, or other nodes, that lie on paths from the roots, these too."""
+    found, pending = set[_Node](), list(roots)
     while pending:
-        if (op := pending.pop()) not in found:
-            found.add(op)
-            pending += following(op)
+        if (node := pending.pop()) not in found:
+            found.add(node)
+            pending += following(node)
     return found
 
 

@@ -93,6 +93,8 @@ class _Walk:
         self._known: dict[tuple[Operation, SSAValue, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[SharedAccess]] = {}
         self._repeats: dict[Operation, int | None] = {}
+        self._counts: dict[tuple[tuple[Linear, ...], SSAValue], int | None] = {}
+        """For how many threads of a team, by its thread id, conditions hold."""
         self._endless: set[SSAValue] = set()
         """The variables of loops without a known end that are walked iteration by iteration."""
         self._lengths: list[tuple[Linear, int]] = []
@@ -263,8 +265,11 @@ class _Walk:
         made = mbarrier_of(use.barrier)
         inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
         guards = [around for around in inside if isinstance(around, loop.GuardOp)]
-        conditions = [self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard)]
-        count = threads_where(conditions, team.thread_id, team.num_threads)
+        conditions = tuple(self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard))
+        asked = conditions, team.thread_id
+        if asked not in self._counts:
+            self._counts[asked] = threads_where(conditions, team.thread_id, team.num_threads)
+        count = self._counts[asked]
         if isinstance(use, CompleteBytes | WaitPhase) or (isinstance(use, Arrive) and not use.is_warp):
             return count
         if count is None or count < team.num_threads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import cast
 
@@ -88,8 +88,8 @@ class Grouping:
         if len(needs) < 2:
             return False
         for group, indices in needs.items():
-            if any(self._reaches(other, group) for other in needs if other is not group):
-                continue
+            if len(needs.keys() & reached([group], self._behind)) > 1:
+                continue  # It waits for another one.
             if self._join(op, {group: indices}, kept=True, always=False) is None:
                 return True
         return False
@@ -264,18 +264,16 @@ class Grouping:
 
     def _reaches(self, start: Group, goal: Group) -> bool:
         """Whether `goal` reads something that is computed from an output of `start`."""
-        pending = list(start.outputs)
-        seen = set(pending)
-        while pending:
-            value = pending.pop()
-            for user in (use.operation for use in value.uses):
-                groups = [group for group in self._homes.get(user, ()) if value in group.reads]
-                if goal in groups:
-                    return True
-                outputs = user.results if isinstance(user, KernelOp) else [v for g in groups for v in g.outputs]
-                pending += [v for v in outputs if v not in seen]
-                seen.update(outputs)
-        return False
+        return start in reached([goal], self._behind)
+
+    def _behind(self, kernel: Group | KernelOp) -> Iterator[Group | KernelOp]:
+        """The kernels that store what a kernel reads: of the operations that are decided by now."""
+        for value in kernel.operands if isinstance(kernel, KernelOp) else kernel.reads:
+            source = value.owner
+            if isinstance(source, KernelOp):
+                yield source
+            elif isinstance(source, Operation):
+                yield from (group for group in self._homes.get(source, ()) if value in group.outputs)
 
 
 def _scans_clash(base: Group, other: Group, values: dict[SSAValue, SSAValue], rows: frozenset[SSAValue] | None) -> bool:
