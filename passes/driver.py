@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from itertools import zip_longest
 from typing import TypeAlias
 
 from xdsl.context import Context
@@ -105,8 +106,8 @@ def lower(
         schedule: the schedule of every kernel, as a pass pipeline; by default its own, else the heuristics' choice.
         stream: the option of form-kernels of this name; by default the pass's own.
         observer: called after each stage.
-        verify: whether the op verifiers run after each stage that is no check.
-        verifiers: whether the passes that check facts across ops run after each stage.
+        verify: whether the op verifiers run, on what has changed, where a level ends.
+        verifiers: whether they and the passes that check facts across ops run after each stage.
 
     Raises:
         InvalidInputError: the module is already below `to_level`, or the target is unknown.
@@ -115,17 +116,19 @@ def lower(
     set_target(module, target)
     # The first rule makes launches: why it skipped a kernel is why the kernel level finds none.
     skipped: dict[str, Remark] = {}
-    changes = Changes(module)
     given = {name: value for name, value in (("schedule", schedule), ("stream", stream)) if value is not None}
-    for stage in stages(level_of(module), to_level):
+    left = stages(level_of(module), to_level)
+    runner = _Runner(module, ctx, given, verify, verifiers)
+    for stage, following in zip_longest(left, left[1:]):
+        ends = following is None or _LEVEL_AFTER[following.letter] is not _LEVEL_AFTER[stage.letter]
         try:
             with _without_collection():
-                run = _run(stage, given, changes, ctx, verify, verifiers)
+                run = runner.run(stage, ends)
         except DiagnosticException as error:
-            error.add_note(f"note: in pass {stage.name}")
             if _LEVEL_AFTER[stage.letter] is Level.KERNEL:
                 unlaunched = [function.sym_name.data for function in kernels(module) if not launches(function)]
-                error.__notes__ += [f"note: {skipped[symbol]}" for symbol in unlaunched if symbol in skipped]
+                for remark in (skipped[symbol] for symbol in unlaunched if symbol in skipped):
+                    error.add_note(f"note: {remark}")
             raise
         if stage in RULES:
             skipped = {remark.symbol: remark for remark in run.remarks} | skipped
@@ -213,33 +216,60 @@ def _pass(stage: Stage, given: Mapping[str, str]) -> ModulePass:
     return cls.from_pass_spec(ArgSpec(stage.name, own)) if own else cls()
 
 
-def _run(
-    stage: Stage, given: Mapping[str, str], changes: Changes, ctx: Context, verify: bool, verifiers: bool
-) -> StageRun:
-    start, module = time.perf_counter(), changes.module
-    if (left_out := _left_out(stage, module)) is not None:
-        return StageRun(stage, time.perf_counter() - start, tuple(left_out))
-    with collect() as remarks:
-        (run := _pass(stage, given)).apply(ctx, module)
-    if not isinstance(run, CheckPass):
-        _follow_up(changes, ctx, verify)
-    for verifier in VERIFIERS if verifiers else ():
-        verifier.load()().apply(ctx, module)
-    return StageRun(stage, time.perf_counter() - start, tuple(remarks))
+class _Runner:
+    """Runs stages on a module, and knows which functions have changed since they were verified, by which of them."""
 
+    def __init__(self, module: ModuleOp, ctx: Context, given: Mapping[str, str], verify: bool, verifiers: bool) -> None:
+        self._module, self._ctx, self._given = module, ctx, given
+        self._verify, self._verifiers = verify, verifiers
+        self._changes = Changes(module)
+        self._unverified: dict[Operation, list[Stage]] = {}
 
-def _follow_up(changes: Changes, ctx: Context, verify: bool) -> None:
-    """Clean up, locate and verify what a pass has changed."""
-    changed = changes.take()
-    cleaned = [function for function in changed if clean_up(ctx, function)]
-    if cleaned:
-        changes.take()
-    if changed:
-        locate(changes.module)
-    if verify:
+    def run(self, stage: Stage, ends: bool) -> StageRun:
+        """Run a stage and what follows it; `ends` is whether it is the last one of a level."""
+        start, remarks = time.perf_counter(), _left_out(stage, self._module)
+        if remarks is None:
+            remarks = self._apply(stage)
+        if self._verify and (ends or self._verifiers):
+            self._verify_changed()
+        return StageRun(stage, time.perf_counter() - start, tuple(remarks))
+
+    def _apply(self, stage: Stage) -> list[Remark]:
+        """Apply the pass of a stage; clean up and locate what it has changed."""
+        try:
+            with collect() as remarks:
+                (run := _pass(stage, self._given)).apply(self._ctx, self._module)
+            if not isinstance(run, CheckPass):
+                self._follow_up(stage)
+            for verifier in VERIFIERS if self._verifiers else ():
+                verifier.load()().apply(self._ctx, self._module)
+        except DiagnosticException as error:
+            error.add_note(f"note: in pass {stage.name}")
+            raise
+        return remarks
+
+    def _follow_up(self, stage: Stage) -> None:
+        changed = self._changes.take()
+        cleaned = [function for function in changed if clean_up(self._ctx, function)]
+        if cleaned:
+            self._changes.take()
+        if changed:
+            locate(self._module)
         for function in changed:
-            function.verify()
-        changes.module.verify(verify_nested_ops=False)
+            self._unverified.setdefault(function, []).append(stage)
+
+    def _verify_changed(self) -> None:
+        """Run the op verifiers on the functions that have changed. A VerifyException names the passes that did."""
+        changed = {op: self._unverified[op] for op in self._module.ops if op in self._unverified}
+        changed[self._module] = list(dict.fromkeys(stage for stages in changed.values() for stage in stages))
+        for op, stages in changed.items():
+            try:
+                op.verify(verify_nested_ops=op is not self._module)
+            except DiagnosticException as error:
+                names = ", ".join(stage.name for stage in stages)
+                error.add_note(f"note: in {'pass' if len(stages) == 1 else 'one of the passes'} {names}")
+                raise
+        self._unverified.clear()
 
 
 def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:

@@ -165,10 +165,10 @@ class BreakLoadPass(ModulePass):
         load.operands = [*load.operands, load.operands[-1]]
 
 
-def test_an_idle_pass_is_followed_by_nothing_and_a_wrong_one_is_named(
+def test_a_level_is_verified_once_and_wrong_passes_are_named(
     module: ModuleOp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operations that are verified: all after the first pass, none after an idle one."""
+    """All operations are verified once, where the level ends; what is wrong then names the passes that can have done it."""
     passes = {cls.name: cls for cls in (IdlePass, BreakLoadPass)}
     monkeypatch.setattr(Stage, "load", lambda self: passes[self.name])
     verified: list[str] = []
@@ -185,4 +185,4 @@ def test_an_idle_pass_is_followed_by_nothing_and_a_wrong_one_is_named(
     monkeypatch.setattr(driver, "STAGES", (Stage("t", 1, "idle", ""), Stage("t", 2, "break-load", "")))
     with pytest.raises(VerifyException) as error:
         lower(module, CONTEXT, Level.TILE)
-    assert error.value.__notes__[-1] == "note: in pass break-load"
+    assert error.value.__notes__[-1] == "note: in one of the passes idle, break-load"
