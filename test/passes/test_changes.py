@@ -168,7 +168,7 @@ class BreakLoadPass(ModulePass):
 def test_a_level_is_verified_once_and_wrong_passes_are_named(
     module: ModuleOp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All operations are verified once, where the level ends; what is wrong then names the passes that can have done it."""
+    """All is verified once, where the level ends; a mistake that is found names the passes that can have made it."""
     passes = {cls.name: cls for cls in (IdlePass, BreakLoadPass)}
     monkeypatch.setattr(Stage, "load", lambda self: passes[self.name])
     verified: list[str] = []
