@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
@@ -32,6 +33,10 @@ class Changes:
         if before.keys() != after.keys() or any(op.properties != before[op][0][-1] for op in after):
             return list(after)
         return [op for op, state in after.items() if state != before[op]]
+
+    def pass_over(self, functions: Iterable[Operation]) -> None:
+        """Take some functions, in which nothing but operations has changed since, as they are now."""
+        self._states |= {op: _state(op) for op in functions}
 
 
 def _state(function: Operation) -> list[_State]:

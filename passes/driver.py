@@ -251,10 +251,9 @@ class _Runner:
     def _follow_up(self, stage: Stage) -> None:
         changed = self._changes.take()
         cleaned = [function for function in changed if clean_up(self._ctx, function)]
-        if cleaned:
-            self._changes.take()
+        self._changes.pass_over(cleaned)
         if changed:
-            locate(self._module)
+            locate(self._module, changed)
         for function in changed:
             self._unverified.setdefault(function, []).append(stage)
 

@@ -6,41 +6,48 @@ The others, such as the subscripts, conditions and barriers around those, are pl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Block, Operation, SSAValue
 
 
-def locate(module: ModuleOp) -> None:
-    """Give every operation without a location that of an operation next to it, where there is one.
+def locate(module: ModuleOp, functions: Iterable[Operation] | None = None) -> None:
+    """Locate the operations of a module that lack a location, by default in all its functions.
 
-    It takes the location of what computes its first operand, as a store does; else of the next operation of its block,
-    as a subscript does that is computed before it is used; else of the last one, or of the operation around the block.
+    Such an operation takes the location of what computes its first operand, as a store does; else of the next operation
+    of its block, as a subscript does that is computed before it is used; else of the last one, or of the operation
+    around the block.
     """
     _locate(module.body.block, module.location)
+    for function in module.ops if functions is None else functions:
+        _locate_inside(function)
+
+
+def _locate_inside(op: Operation) -> None:
+    for region in op.regions:
+        for block in region.blocks:
+            _locate(block, op.location)
+            for inner in block.ops:
+                if inner.regions:
+                    _locate_inside(inner)
 
 
 def _locate(block: Block, around: LocationAttr) -> None:
     waiting: list[Operation] = []
-    nested: list[Operation] = []
     last = around
     for op in block.ops:
         if type(op.location) is UnknownLoc:
             op.location = _of_operands(op)
         if type(op.location) is UnknownLoc:
             waiting.append(op)
-        else:
-            last = op.location
-            for before in waiting:
-                before.location = last
-            waiting.clear()
-        if op.regions:
-            nested.append(op)
+            continue
+        last = op.location
+        for before in waiting:
+            before.location = last
+        waiting.clear()
     for op in waiting:
         op.location = last
-    for op in nested:
-        for region in op.regions:
-            for inner in region.blocks:
-                _locate(inner, op.location)
 
 
 def _of_operands(op: Operation) -> LocationAttr:

@@ -275,12 +275,12 @@ def form_of(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequenc
     symbols.
     """
     match expr:
-        case AffineConstantExpr(value):
-            return Linear(constant=value)
         case AffineDimExpr(position) if coordinates:
             return coordinates[position]
         case AffineDimExpr(position) | AffineSymExpr(position):
             return form_of_value(operands[position])
+        case AffineConstantExpr(value):
+            return Linear(constant=value)
         case AffineBinaryOpExpr(kind, lhs, rhs):
             left, right = form_of(lhs, operands, coordinates), form_of(rhs, operands, coordinates)
             match kind:

@@ -30,21 +30,19 @@ from deplodock.analysis.access.shared_accesses import (
     MissingFence,
     SharedAccess,
     conditions_of,
-    ordered_accesses,
     slot_of,
 )
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, bounds_of, forms_of, value_range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.order.meetings import Meetings
+from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.phases import PhaseFault, Slot, period, phase_forms, threads_where
 from deplodock.analysis.order.state import State
 from deplodock.analysis.order.turns import Cursor, Fault, LoopPosition, Pause, Turn, Walk, deadlock, next_turn, skip
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.buffers import Memory
-from deplodock.dialects.interfaces import Landing, accesses_of
+from deplodock.dialects.interfaces import Landing
 from deplodock.dialects.kernel.mbarrier import mbarrier_of
 from deplodock.dialects.kernel.order import (
     Arrive,
@@ -59,37 +57,27 @@ from deplodock.dialects.kernel.order import (
     UsesPhase,
     WaitGroups,
     WaitPhase,
-    order_of,
 )
 
 
-def first_hazard(function: kernel.FuncOp) -> Fault | None:
+def first_hazard(facts: KernelFacts) -> Fault | None:
     """The first pair of accesses of a kernel that nothing orders, or use of a phase that is wrong, or None."""
-    found = _Walk(function).block(function.body.block, State())
+    found = _Walk(facts).block(facts.function.body.block, State())
     return next((fault for fault in found if not isinstance(fault, Pause)), None)
 
 
 class _Walk:
     """A walk over one kernel."""
 
-    def __init__(self, function: kernel.FuncOp) -> None:
-        self._function = function
-        self._meetings = Meetings(function)
+    def __init__(self, facts: KernelFacts) -> None:
+        self._function, self._meetings = facts.function, facts.meetings
+        self._orders, self._accesses, self._sums, self._boxed = facts.orders, facts.accesses, facts.sums, facts.boxed
         self._at = LoopPosition()
         """Where the walk is, in the role that is walked now."""
         self._turns: Sequence[Turn] = ()
         """The roles that are walked."""
         self._changed = 0
         """How often a guard has changed in a loop of a role."""
-        ops = list(function.walk())
-        self._orders = {op: found for op in ops if (found := order_of(op)) is not None}
-        products = [access for op in ops for access in accesses_of(op) if access.lands is Landing.PRODUCT]
-        self._sums = {access.buffer for access in products if access.memory is Memory.REGISTER}
-        """The accumulators of products, and the factors that threads hold."""
-        self._accesses = {op: found for op in ops if (found := ordered_accesses(op, self._orders.get(op), self._sums))}
-        boxes = [op for op, accesses in self._accesses.items() if any(access.by_proxy for access in accesses)]
-        self._boxed = {access.buffer for op in boxes for access in self._accesses[op]}
-        """The memory that copies of boxes use."""
         self._known: dict[tuple[Operation, SSAValue, Operation, bool, tuple[Linear, ...]], SharedAccess] = {}
         self._placed: dict[tuple[Operation, tuple[int, ...]], list[SharedAccess]] = {}
         self._repeats: dict[Operation, int | None] = {}

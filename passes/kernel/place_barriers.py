@@ -21,6 +21,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.access.shared_accesses import Hazard, MissingFence
+from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.analysis.order.phases import PhaseFault
 from deplodock.analysis.order.uniformity import divergent
@@ -45,12 +46,15 @@ def place_barriers(function: kernel.FuncOp) -> None:
     Raises DiagnosticException where not all threads would reach one, where a copy in flight is touched or a wait wrong.
     """
     name = function.sym_name.data
+    facts = KernelFacts(function)
     placed: list[kernel.BarrierOp] = []
-    while (hazard := first_hazard(function)) is not None:
+    while (hazard := first_hazard(facts)) is not None:
         if isinstance(hazard, PhaseFault) or (isinstance(hazard, MissingFence) and hazard.is_of_product):
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}")
         if isinstance(hazard, MissingFence):
-            Rewriter.insert_op(kernel.FenceProxyAsyncOp(), InsertPoint.after(hazard.first.since))
+            fence = kernel.FenceProxyAsyncOp()
+            Rewriter.insert_op(fence, InsertPoint.after(hazard.first.since))
+            facts.add(fence)
             continue
         if hazard.is_in_flight:
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}; a wait for it must come first")
@@ -64,18 +68,19 @@ def place_barriers(function: kernel.FuncOp) -> None:
             )
         placed.append(kernel.BarrierOp())
         Rewriter.insert_op(placed[-1], InsertPoint.before(anchor))
+        facts.add(placed[-1])
     if not placed:
         remarks.skip("place-barriers", name, "no shared memory passes between threads")
     for barrier in placed[:-1]:
-        _remove_if_redundant(barrier, function)
+        _remove_if_redundant(barrier, facts)
 
 
-def _remove_if_redundant(barrier: kernel.BarrierOp, function: kernel.FuncOp) -> None:
+def _remove_if_redundant(barrier: kernel.BarrierOp, facts: KernelFacts) -> None:
     block, following = barrier.parent, barrier.next_op
     assert block is not None
     assert following is not None
     barrier.detach()
-    if first_hazard(function) is not None:
+    if first_hazard(facts) is not None:
         block.insert_op_before(barrier, following)
 
 

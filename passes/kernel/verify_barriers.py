@@ -22,6 +22,7 @@ from deplodock.analysis.access.boxes import misaligned
 from deplodock.analysis.access.matrix_tiles import unreadable
 from deplodock.analysis.access.shared_accesses import Hazard
 from deplodock.analysis.operations import position_of
+from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel
@@ -60,7 +61,7 @@ def verify_barriers(function: kernel.FuncOp) -> None:
                 "run alike; move it out"
             )
     _verify_clusters(name, accesses)
-    hazard = first_hazard(function)
+    hazard = first_hazard(KernelFacts(function))
     if hazard is None:
         return
     if not isinstance(hazard, Hazard):

@@ -165,9 +165,7 @@ class BreakLoadPass(ModulePass):
         load.operands = [*load.operands, load.operands[-1]]
 
 
-def test_a_level_is_verified_once_and_wrong_passes_are_named(
-    module: ModuleOp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_level_is_verified_once_and_wrong_passes_are_named(module: ModuleOp, monkeypatch: pytest.MonkeyPatch) -> None:
     """All is verified once, where the level ends; a mistake that is found names the passes that can have made it."""
     passes = {cls.name: cls for cls in (IdlePass, BreakLoadPass)}
     monkeypatch.setattr(Stage, "load", lambda self: passes[self.name])

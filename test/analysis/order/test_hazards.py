@@ -6,6 +6,7 @@ import pytest
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.dialects import kernel
 from deplodock.passes.driver import new_context
@@ -30,7 +31,7 @@ def hazard(body: str, trips: str = "10") -> str | None:
     module = Parser(CONTEXT, text).parse_module()
     module.verify()
     (function,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
-    found = first_hazard(function)
+    found = first_hazard(KernelFacts(function))
     return None if found is None else str(found)
 
 

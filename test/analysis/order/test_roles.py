@@ -9,6 +9,7 @@ from ring_roles import EXPECT, RELEASE, WAIT_EMPTY, WAIT_FULL, WAIT_PRODUCTS, pl
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.dialects import kernel
 from deplodock.passes.driver import new_context
@@ -33,7 +34,7 @@ def test_a_producer_may_stand_first_or_last(text: str) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 296, 20011])
 def test_of_many_steps_only_those_are_walked_that_differ(steps: int) -> None:
     module = Parser(new_context(), planted(("= 0 to 7 {", f"= 0 to {steps} {{"))).parse_module()
-    assert first_hazard(kernel.functions(module)[0]) is None
+    assert first_hazard(KernelFacts(kernel.functions(module)[0])) is None
 
 
 def test_a_barrier_of_a_role_is_one_of_its_threads() -> None:
