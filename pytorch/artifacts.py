@@ -25,6 +25,12 @@ def new_name(kind: str) -> str:
     return f"{kind}{next(_NUMBERS)}"
 
 
+def is_watched(folder: Path | None) -> bool:
+    """Whether programs are wanted after each pass: there is a folder for them, or PyTorch traces."""
+    # PyTorch makes the trace's file when the first record comes.
+    return folder is not None or bool(trace_log.handlers)
+
+
 class Artifacts:
     """Takes a program through its passes: `begin`, a call after each pass, `finish`.
 
@@ -36,13 +42,7 @@ class Artifacts:
     def __init__(self, name: str, folder: Path | None) -> None:
         self._name = name.replace("/", "_")
         self._dump = None if folder is None else Dump(folder / name)
-        # PyTorch makes the trace's file when the first record comes.
-        self._is_traced = bool(trace_log.handlers)
-
-    @property
-    def watches(self) -> bool:
-        """Whether it wants the program after each pass."""
-        return self._dump is not None or self._is_traced
+        self._is_traced = is_watched(None)
 
     def begin(self, module: ModuleOp) -> None:
         """Note the program as it was captured."""

@@ -19,7 +19,7 @@ from deplodock.frontend.capture import Call
 from deplodock.frontend.importer import is_whole
 from deplodock.frontend.program import CapturedProgram, results_of
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.pytorch.artifacts import Artifacts, new_name
+from deplodock.pytorch.artifacts import Artifacts, is_watched, new_name
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import (
     CpuRunner,
@@ -33,7 +33,8 @@ from deplodock.pytorch.runners import (
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_target, missing
-from deplodock.runtime.lowering import lower_once
+from deplodock.runtime.lowering import lower_by_loops
+from deplodock.runtime.workers import Request, lower_all
 
 
 def compiled_program(
@@ -44,7 +45,7 @@ def compiled_program(
     device: str | torch.device | None,
 ) -> CompiledProgram:
     """Compile what was captured of a function for the arguments of a call; see `deplodock.compile`."""
-    place = place_of(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
+    place = place_on(device, captured)
     source = captured.module.clone()
     try:
         name, writes = new_name("program"), len(captured.writes)
@@ -62,6 +63,11 @@ def compiled_program(
     state = ProgramState(owner, entries)
     file = cache(partial(program_file, source, captured.module, signature, place.type))
     return CompiledProgram(signature, state, runner, file, learns=learns(owner))
+
+
+def place_on(device: str | torch.device | None, captured: CapturedProgram) -> torch.device:
+    """Where a program runs: on a device that is named, else where its tensors are. Raises as these two."""
+    return place_of(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
 
 
 def learns(owner: nn.Module | None) -> bool:
@@ -104,18 +110,38 @@ def make_runner(
 
     `name` is the program's in what is written of it, see `Artifacts`, `reused` see `CudaRunner`.
     """
-    target, schedule = options.target, options.schedule
-    check_place(device)
-    if device.type == "cuda" and target is None:
-        target = device_target()
+    target, schedule = target_on(device, options), options.schedule
     context, artifacts = new_context(), Artifacts(name, options.folder)
     artifacts.begin(module)
-    step = partial(lower, observer=artifacts) if artifacts.watches else lower_once
-    step(module, context, Level.LOOP, target=target)
-    loops = module.clone()
-    step(module, context, Level.KERNEL, schedule=schedule)
+    if is_watched(options.folder):
+        lower(module, context, Level.LOOP, target=target, observer=artifacts)
+        loops = module.clone()
+        lower(module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
+    else:
+        loops = lower_by_loops(module, context, target=target, schedule=schedule)
     artifacts.finish(module)
     return CudaRunner(module, results_of(graph), reused) if device.type == "cuda" else CpuRunner(module, loops)
+
+
+def target_on(device: torch.device, options: BackendOptions) -> str | None:
+    """The target of a program on a device: by default the GPU's own. Raises as `check_place`."""
+    check_place(device)
+    return device_target() if device.type == "cuda" and options.target is None else options.target
+
+
+def lower_ahead(programs: Sequence[tuple[ModuleOp, torch.device]], options: BackendOptions) -> None:
+    """Lower programs that `make_runner` will be asked for, all at once in worker processes, and for a GPU compile them.
+
+    Raises an Error where programs do not run on a device.
+    """
+    if len(programs) > 1 and not is_watched(options.folder):
+        targets = [target_on(device, options) for _, device in programs]
+        lower_all(
+            [
+                Request.of(module, target, options.schedule, compiles=device.type == "cuda")
+                for (module, device), target in zip(programs, targets, strict=True)
+            ]
+        )
 
 
 def device_of(values: Sequence[Any]) -> torch.device:

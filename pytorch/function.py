@@ -6,6 +6,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
@@ -18,7 +19,7 @@ from deplodock.frontend.caches import register_caches
 from deplodock.frontend.capture import Call, export
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.symbolic import SymbolicProgram
-from deplodock.pytorch.compiled import CompiledProgram, compiled_program
+from deplodock.pytorch.compiled import CompiledProgram, compiled_program, lower_ahead, place_on
 from deplodock.pytorch.options import BackendOptions, check_max_shapes
 from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
 from deplodock.pytorch.signature import shown, sorted_call
@@ -164,6 +165,16 @@ def _modes(function: Callable[..., Any]) -> Any:
     return tuple(autocast), tuple(module.training for module in modules)
 
 
+@dataclass(frozen=True)
+class _Captured:
+    """A program for a call, why it was captured anew, empty if it was not, and the seconds of that."""
+
+    call: Call
+    program: CapturedProgram
+    refusal: str
+    seconds: float
+
+
 class CompiledFunction:
     """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
 
@@ -198,24 +209,54 @@ class CompiledFunction:
         program = self.programs.get(self._key(call))
         if program is None:
             with self.programs.lock:
-                program = self.programs.get(self._key(call)) or self._compile(call)
+                program = self.programs.get(self._key(call)) or self._compile(self._captured(call))
         return program
 
-    def _compile(self, call: Call) -> CompiledProgram:
-        start, name = time.perf_counter(), getattr(self._function, "__qualname__", type(self._function).__name__)
-        self.programs.check(name)
-        call = sorted_call(call)
-        shapes, reasons = [shown(leaf) for leaf in pytree.tree_leaves(call)], list[str]()
+    def prepare_all(self, calls: Sequence[Call]) -> list[CompiledProgram]:
+        """The programs for the arguments of several calls. New ones are lowered at once, in worker processes.
+
+        Raises what `prepare` raises.
+        """
+        programs: dict[Any, CompiledProgram] = {}
+        new: dict[Any, _Captured] = {}
+        keys = [self._key(call) for call in calls]
+        with self.programs.lock:
+            for key, call in zip(keys, calls, strict=True):
+                if (program := self.programs.get(key)) is not None:
+                    programs[key] = program
+                elif key not in new:
+                    new[key] = self._captured(call)
+            captured = [found.program for found in new.values()]
+            lower_ahead([(each.module.clone(), place_on(self._device, each)) for each in captured], self._options)
+            programs |= {key: self._compile(found) for key, found in new.items()}
+        return [programs[key] for key in keys]
+
+    def _captured(self, call: Call) -> _Captured:
+        """The function for the shapes of a call."""
+        self.programs.check(self._name)
+        start, call = time.perf_counter(), sorted_call(call)
         if self._symbols is None:
-            captured = export(self._function, *call, is_called=True)
+            program, refusal = export(self._function, *call, is_called=True), ""
         else:
-            captured, refusal = self._symbols.at(self._function, call)
-            reasons += [f"captured anew, as {refusal}"] if refusal else []
-        program = compiled_program(self._function, call, captured, self._options, self._device)
+            program, refusal = self._symbols.at(self._function, call)
+        return _Captured(call, program, refusal, time.perf_counter() - start)
+
+    @property
+    def _name(self) -> str:
+        return getattr(self._function, "__qualname__", type(self._function).__name__)
+
+    def _compile(self, captured: _Captured) -> CompiledProgram:
+        start, call = time.perf_counter() - captured.seconds, captured.call
+        self.programs.check(self._name)
+        shapes, reasons = [shown(leaf) for leaf in pytree.tree_leaves(call)], list[str]()
+        reasons += [f"captured anew, as {captured.refusal}"] if captured.refusal else []
+        program = compiled_program(self._function, call, captured.program, self._options, self._device)
         # The offset of a tensor decides as its strides do, but only few programs ask for it.
         self._with_offsets |= program.signature.asks_layout
         kept = self.programs.add(self._key(call), program)
-        message = f"deplodock: compiled {name} for {', '.join(shapes)} in {time.perf_counter() - start:.1f} s, {kept}"
+        message = (
+            f"deplodock: compiled {self._name} for {', '.join(shapes)} in {time.perf_counter() - start:.1f} s, {kept}"
+        )
         pairs = enumerate(zip(shapes, self._last, strict=False))
         reasons[:0] = [f"argument {number} was {old}" for number, (new, old) in pairs if new != old]
         message += f": {'; '.join(reasons)}" if reasons else ""

@@ -27,7 +27,7 @@ from deplodock.frontend.importer import has_operation, import_graph, overload_of
 from deplodock.frontend.program import output_values
 from deplodock.frontend.retrace import decomposed
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.pytorch.compiled import assert_holds, device_of, make_runner
+from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, make_runner
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import Runner, laid_out
 
@@ -169,32 +169,49 @@ class PartsRunner:
         _forget_order(fused)
         self.reasons |= support.reasons
         self.places |= support.places
-        for name, part in list(fused.named_children()):
-            if isinstance(part, fx.GraphModule):
-                self._compile_part(fused, name, part)
+        parts = [(name, part) for name, part in fused.named_children() if isinstance(part, fx.GraphModule)]
+        taken = [(name, part, *own) for name, part in parts if (own := self._taken(part)) is not None]
+        lower_ahead([(lowered.module, device) for *_, lowered, device in taken], self._options)
+        for name, part, lowered, device in taken:
+            self._compile_part(fused, name, part, lowered, device)
         return fused
 
-    def _compile_part(self, fused: fx.GraphModule, name: str, part: fx.GraphModule) -> None:
-        (result,) = part.graph.output_node().args
-        results = [value.meta["val"] for value in output_values(part) if isinstance(value, fx.Node)]
+    def _taken(self, part: fx.GraphModule) -> tuple[_Lowered, torch.device] | None:
+        """A part in operations of the dialect, and where it runs; None for one that is left to PyTorch."""
         try:
             lowered = _lowered(part)
-            runner = make_runner(
-                lowered.module,
-                lowered.graph,
-                device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *results]),
-                self._options,
-                f"{self._name}/part{len(self.parts)}",
-            )
+            device = device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *_results(part)])
+            check_place(device)
         except Exception as error:
-            names = ", ".join(dict.fromkeys(map(overload_of, _calls(part))))
-            self.reasons[names] = reason_of(error)
-            if place := next(filter(None, map(place_of, _calls(part))), None):
-                self.places[names] = place
+            self._leave(part, error)
+            return None
+        return lowered, device
+
+    def _compile_part(
+        self, fused: fx.GraphModule, name: str, part: fx.GraphModule, lowered: _Lowered, device: torch.device
+    ) -> None:
+        (result,) = part.graph.output_node().args
+        own_name = f"{self._name}/part{len(self.parts)}"
+        try:
+            runner = make_runner(lowered.module, lowered.graph, device, self._options, own_name)
+        except Exception as error:
+            self._leave(part, error)
             return
         self.compiled += len(_calls(part))
-        fused.set_submodule(name, Part(runner, results, lowered.checks, isinstance(result, fx.Node)))
+        fused.set_submodule(name, Part(runner, _results(part), lowered.checks, isinstance(result, fx.Node)))
         self.parts.append(name)
+
+    def _leave(self, part: fx.GraphModule, error: Exception) -> None:
+        """Note that PyTorch runs a part, and why."""
+        names = ", ".join(dict.fromkeys(map(overload_of, _calls(part))))
+        self.reasons[names] = reason_of(error)
+        if place := next(filter(None, map(place_of, _calls(part))), None):
+            self.places[names] = place
+
+
+def _results(part: fx.GraphModule) -> list[torch.Tensor]:
+    """What is known of the results of a part."""
+    return [value.meta["val"] for value in output_values(part) if isinstance(value, fx.Node)]
 
 
 def _calls(graph: fx.GraphModule) -> list[fx.Node]:

@@ -63,7 +63,7 @@ def lower_once(
     set_target(module, target)
     run = partial(lower, module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
     identity = compiler_identity()
-    if identity is None or packages().added or os.environ.get(ALWAYS) or level_of(module) is Level.KERNEL:
+    if identity is None or not is_kept() or level_of(module) is Level.KERNEL:
         run()
         return True
     store = Store(folder or cache_folder())
@@ -77,6 +77,21 @@ def lower_once(
     run()
     store.write(key, located_text(module).encode())
     return True
+
+
+def is_kept() -> bool:
+    """Whether what is lowered is kept: not where other packages add passes, or `ALWAYS` says otherwise."""
+    return compiler_identity() is not None and not packages().added and not os.environ.get(ALWAYS)
+
+
+def lower_by_loops(
+    module: ModuleOp, ctx: Context, *, target: str | TargetAttr | None = None, schedule: str | None = None
+) -> ModuleOp:
+    """Lower a module to kernel level by `lower_once`. Returns what it was at loop level; raises what that raises."""
+    lower_once(module, ctx, Level.LOOP, target=target)
+    loops = module.clone()
+    lower_once(module, ctx, Level.KERNEL, schedule=schedule)
+    return loops
 
 
 def compiler_identity() -> str | None:
