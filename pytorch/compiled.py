@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_target, missing
 from deplodock.runtime.lowering import lower_by_loops
 from deplodock.runtime.workers import Request, lower_all
+
+_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 def compiled_program(
@@ -232,9 +236,10 @@ class CompiledProgram:
         own = self.signature
         inputs = [*own.tensors(call), *self._state.tensors()]
         own.check(inputs)
-        if not self._has_warned and torch.is_grad_enabled():
+        is_recording = torch.is_grad_enabled()
+        if is_recording and not self._has_warned:
             self._warn_of_gradients(inputs, callers + 2)
-        with torch.no_grad():
+        with torch.no_grad() if is_recording else nullcontext():
             if own.writes and not lie_apart(inputs, own.sizes) and (conflict := self._conflict(inputs)):
                 raise InvalidInputError(conflict)
             with self.runner.turn:
@@ -247,15 +252,13 @@ class CompiledProgram:
             if inputs and inputs[0].device != self.runner.device:
                 given = [value.to(inputs[0].device) for value in given]
             pairs = zip(filter(None, own.results), given, strict=True)
-            return own.given(
-                [laid_out(value, facts.shape, facts.strides, range(len(facts.shape))) for facts, value in pairs]
-            )
+            return own.given([laid_out(value, facts.shape, facts.strides) for facts, value in pairs])
 
     def _warn_of_gradients(self, inputs: Sequence[torch.Tensor], callers: int) -> None:
         own = len(inputs) if self._learns else len(inputs) - len(self.signature.paths)
-        wanted = self.signature.inputs[:own]
-        names = [facts.name for facts, value in zip(wanted, inputs, strict=False) if value.requires_grad]
-        if names:
+        if any(map(_REQUIRES_GRAD, inputs[:own])):
+            wanted = self.signature.inputs[:own]
+            names = [facts.name for facts, value in zip(wanted, inputs, strict=False) if value.requires_grad]
             self._has_warned = True
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             warnings.warn(

@@ -212,19 +212,22 @@ def distinct(results: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
     return made
 
 
-def laid_out(value: torch.Tensor, shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> torch.Tensor:
+def laid_out(
+    value: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], order: Sequence[int] | None = None
+) -> torch.Tensor:
     """A contiguous tensor whose dimension `i` is `order[i]` of the result, as a tensor of that shape and those strides.
 
-    It is the same memory if that is dense, and is no view.
+    It is the same memory if that is dense, and is no view. Without an order the dimensions are those of the result.
     """
-    if value.stride() == tuple(strides) and value.shape == tuple(shape):
+    if value.stride() == strides and value.shape == shape:
         return value
+    order = range(len(shape)) if order is None else order
     wanted = [strides[dim] for dim in order]
     pairs = zip(value.shape, value.stride(), wanted, strict=True)
     if all(extent == 1 or own == other for extent, own, other in pairs):
         made = torch.empty(0, dtype=value.dtype, device=value.device)
-        return made.set_(value.untyped_storage(), value.storage_offset(), torch.Size(shape), tuple(strides))
-    made = torch.empty_strided(tuple(shape), tuple(strides), dtype=value.dtype, device=value.device)
+        return made.set_(value.untyped_storage(), value.storage_offset(), torch.Size(shape), strides)
+    made = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
     target, source = made.permute(tuple(order)), value
     for dim, stride in enumerate(wanted):
         # All elements along a dimension without a stride are one.

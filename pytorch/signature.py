@@ -20,6 +20,9 @@ from deplodock.frontend.program import CapturedGraph, layout_error, output_value
 _TENSORS = {torch.Tensor, torch.nn.Parameter}
 """Types of arguments that are no nest to PyTorch's pytrees, whatever is registered there."""
 
+_FLAT = _TENSORS | {bool, int, float, str, type(None)}
+"""Types of arguments that are no nest, and whose text is short."""
+
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 
 Value: TypeAlias = tuple[str, str]
@@ -78,13 +81,10 @@ class CallSignature:
     def tensors(self, call: Call) -> Sequence[torch.Tensor]:
         """The tensors in the arguments of a call. Raises InvalidInputError where these have another form or value."""
         args, kwargs = call
-        if (
-            self._is_flat
-            and not kwargs
-            and len(args) == len(self.values)
-            and all(type(arg) in _TENSORS for arg in args)
-        ):
-            return args
+        if self._is_flat and not kwargs and len(args) == len(self.values) and all(type(arg) in _FLAT for arg in args):
+            others = [None if type(arg) in _TENSORS else _value(arg) for arg in args]
+            if others == self._values:
+                return [arg for arg, own in zip(args, others, strict=True) if own is None]
         leaves, form = pytree.tree_flatten(sorted_call(call))
         if form != self.form:
             raise InvalidInputError(f"the program was compiled for {_nest(self.form)}, got {_nest(form)}")
@@ -120,9 +120,12 @@ class CallSignature:
 
     @cached_property
     def _is_flat(self) -> bool:
-        """Whether the arguments are tensors alone, without keywords and nests."""
-        flat = pytree.tree_structure(((0,) * len(self.values), {}))
-        return self.form == flat and not any(self.values)
+        """Whether the arguments are tensors and other values, without keywords and nests."""
+        return self.form == pytree.tree_structure(((0,) * len(self.values), {}))
+
+    @cached_property
+    def _values(self) -> list[Value | None]:
+        return [*self.values]
 
     @cached_property
     def _gives_one(self) -> bool:
