@@ -93,6 +93,7 @@ STAGES = (
         "fold-copies",
         "skip-masked",
         "skip-padding",
+        "delay-monotone",
         "coalesce-loops",
         "split-quotients",
         "join-contractions",

@@ -87,6 +87,7 @@ _TABLE = (
     (TypeRule.SAME, FLOAT, "tanh(Tensor self) -> Tensor"),
     (TypeRule.SAME, FLOAT, "sigmoid(Tensor self) -> Tensor"),
     (TypeRule.SAME, FLOAT, "silu(Tensor self) -> Tensor"),
+    (TypeRule.SAME, FLOAT, "mish(Tensor self) -> Tensor"),
     (TypeRule.SAME, FLOAT, 'gelu(Tensor self, *, str approximate="none") -> Tensor'),
     (TypeRule.SAME, FLOAT, "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
     (TypeRule.SAME, FLOAT, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),

@@ -129,7 +129,7 @@ def _tile_sizes(
     if roles is None:
         budget = rule.threads
         budget //= known_points(axis for axis in launch.bound_to(Binding.THREAD) if axis in shared)
-        return _fill(launch, free, budget)
+        return _evened(launch, _fill(launch, free, budget))
     m = _fill(launch, [axis for axis in free if axis in roles.m], rule.m)
     n = _fill(launch, [axis for axis in free if axis in roles.n], rule.n)
     chosen = dict([*m, *n])
@@ -144,6 +144,21 @@ def _fill(launch: tile.LaunchOp, axes: list[BlockArgument], budget: int) -> list
         budget //= size
         sizes.append((axis, size))
     return sizes[::-1]
+
+
+def _evened(launch: tile.LaunchOp, sizes: list[tuple[SSAValue, int]]) -> list[tuple[SSAValue, int]]:
+    """The sizes, with that of the axis that is cut such that its blocks are about as large as each other.
+
+    17 rows of 17 are 9 and 8 then, not 15 and 2. The innermost axis is left as it is, so that warps start where
+    accesses are whole.
+    """
+    inner = sizes[-1][0]
+    return [(axis, size if axis is inner else _even(launch.extent(axis) or 1, size)) for axis, size in sizes]
+
+
+def _even(extent: int, size: int) -> int:
+    """The least size that makes no more blocks of an extent than a given one does."""
+    return -(-extent // -(-extent // size)) if extent else size
 
 
 def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAValue], list[SSAValue]]:

@@ -8,7 +8,7 @@ from math import sqrt as root
 from xdsl.dialects.utils import FastMathFlag
 
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.tensors import Tensor, erf, exp, log1p, maximum, tanh, where
+from deplodock.passes.torch.tensors import Tensor, erf, exp, log1p, maximum, minimum, tanh, where
 
 
 @lowers("relu")
@@ -35,6 +35,18 @@ def sigmoid(self: Tensor) -> Tensor:
 def silu(self: Tensor) -> Tensor:
     """`x / (1 + exp(-x))`."""
     return _inexact(self / _denominator(self, self.like(1)))
+
+
+@lowers("mish")
+def mish(self: Tensor) -> Tensor:
+    """`x * tanh(log(1 + exp(x)))`, as `x * (n / (n + 2))` with `n = exp(x) * (exp(x) + 2)`.
+
+    The tangent of a logarithm is a quotient of polynomials: with `u = 1 + exp(x)` it is `(u^2 - 1) / (u^2 + 1)`, in
+    which nothing cancels if `u^2 - 1` is computed as `n`. Above 20 the quotient is 1, also in FP64.
+    """
+    e = _inexact(exp(minimum(self, 20).named("bounded"))).named("exp")
+    n = (e * (e + 2).named("above")).named("n")
+    return self * _inexact(n / (n + 2).named("denominator")).named("share")
 
 
 def _denominator(x: Tensor, one: Tensor) -> Tensor:

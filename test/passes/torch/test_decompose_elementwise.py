@@ -43,9 +43,10 @@ CASES: dict[str, Case] = {
         (x, s),
     ),
     "asinh acosh atanh": (lambda x, y: (x.asinh(), (1 + x.abs()).acosh(), (y / 4).atanh()), (x, y)),
-    "silu gelu softplus": (
+    "silu mish gelu softplus": (
         lambda t: (
             F.silu(t),
+            F.mish(t),
             F.gelu(t),
             F.gelu(t, approximate="tanh"),
             F.softplus(t),

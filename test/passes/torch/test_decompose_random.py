@@ -66,7 +66,7 @@ def dims_of(draw: Draw, shape: Any) -> list[int]:
 
 UNARY = (
     *("exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "tanh"),
-    *("sigmoid", "silu", "gelu", "softplus", "reciprocal", "isinf"),
+    *("sigmoid", "silu", "mish", "gelu", "softplus", "reciprocal", "isinf"),
 )
 UNARY_NUMBER = ("neg", "abs", "sign", "relu", "floor", "ceil", "trunc", "round", "square", "isnan")
 BINARY = (

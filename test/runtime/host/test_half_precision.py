@@ -16,7 +16,9 @@ from deplodock.frontend.capture import export  # noqa: E402
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("function", [torch.sigmoid, torch.nn.functional.silu], ids=["sigmoid", "silu"])
+@pytest.mark.parametrize(
+    "function", [torch.sigmoid, torch.nn.functional.silu, torch.nn.functional.mish], ids=["sigmoid", "silu", "mish"]
+)
 def test_approximate_functions(dtype: torch.dtype, function: torch.nn.Module) -> None:
     """Each result is a neighbour of the exact value, and special values give what they give in float64."""
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
