@@ -149,16 +149,18 @@ def _fill(launch: tile.LaunchOp, axes: list[BlockArgument], budget: int) -> list
 def _evened(launch: tile.LaunchOp, sizes: list[tuple[SSAValue, int]]) -> list[tuple[SSAValue, int]]:
     """The sizes, with that of the axis that is cut such that its blocks are about as large as each other.
 
-    17 rows of 17 are 9 and 8 then, not 15 and 2. The innermost axis is left as it is, so that warps start where
-    accesses are whole.
+    17 rows of 17 are 9 and 8 then, not 15 and 2. A size stays a multiple of the power of two that it is one of, as
+    register tiles divide it, and that of the innermost axis is left, so that warps start where accesses are whole.
     """
     inner = sizes[-1][0]
-    return [(axis, size if axis is inner else _even(launch.extent(axis) or 1, size)) for axis, size in sizes]
+    return [(axis, size if axis is inner else _even(max(1, launch.extent(axis) or 1), size)) for axis, size in sizes]
 
 
 def _even(extent: int, size: int) -> int:
-    """The least size that makes no more blocks of an extent than a given one does."""
-    return -(-extent // -(-extent // size)) if extent else size
+    """The least size that makes no more blocks of an extent than a given one, and is a multiple of its power of two."""
+    power = size & -size
+    least = -(-extent // -(-extent // size))
+    return -(-least // power) * power
 
 
 def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAValue], list[SSAValue]]:

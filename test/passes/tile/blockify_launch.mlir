@@ -131,6 +131,21 @@ func.func @wide(%x: memref<3x100xf32>, %out: memref<3x100xf32>) attributes {depl
 
 // -----
 
+// Rows that do not fit a CTA together are cut in blocks of about as many, here 6 of 11.
+// CHECK-LABEL: func.func @even(
+// CHECK-NEXT:    tile.launch (%{{.*}} = 2 : block, %{{.*}} = 6 : thread, %{{.*}} = 7 : thread) {
+func.func @even(%x: memref<11x7xf32>, %out: memref<11x7xf32>) attributes {deplodock.schedule = "tileify,blockify-launch{threads=64}"} {
+  loop.for %i = 0 to 11 {
+    loop.for %j = 0 to 7 {
+      %v = loop.load %x[%i, %j] : memref<11x7xf32>
+      loop.store %v, %out[%i, %j] : memref<11x7xf32>
+    }
+  }
+  func.return
+}
+
+// -----
+
 // Threads that share a row stay in one CTA; rows fill what is left of it.
 // CHECK-LABEL: func.func @rows(%x: memref<40x64xf32>, %out: memref<40xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=16},blockify-launch{threads=64}"} {
 // CHECK-NEXT:    tile.launch (%[[ROW_B:.*]] = 10 : block, %[[ROW_T:.*]] = 4 : thread, %[[T:.*]] = 16 : thread) {
