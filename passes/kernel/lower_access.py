@@ -242,7 +242,13 @@ def _store(
         with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
             emitter.run(kernel.MoveOp(exchange.width, (block, *_lane(0)), (destination, *emitter.map(map(at, forms)))))
     for rest in _rest(emitter, ordered, exchange):
-        with vector_nest(emitter, rest, len(lanes)) as at, emitter.guarded([at(each) for each in conditions]):
+        guarded, others = _guarding(rest, conditions, len(lanes))
+        with (
+            emitter.nest(guarded),
+            emitter.guarded(conditions if guarded else []),
+            vector_nest(emitter, others, len(lanes)) as at,
+            emitter.guarded([] if guarded else [at(each) for each in conditions]),
+        ):
             type = loop.memref_of(destination)
             place = (destination, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
             if len(lanes) > 1:
@@ -251,6 +257,22 @@ def _store(
             else:
                 emitter.run(loop.StoreOp(emitter.value(op.value), *place))
     emitter.coordinates = known
+
+
+def _guarding(
+    axes: Sequence[SSAValue], conditions: Sequence[Condition], width: int
+) -> tuple[list[SSAValue], list[SSAValue]]:
+    """The register axes that alone decide conditions, where that are not all of those that an access walks, and the
+    others: one branch is for all accesses along these, and so is what nvcc computes of a coordinate within it.
+
+    The last of the axes is no such axis where an access is `width` of its coordinates wide.
+    """
+    single = axes if width == 1 else axes[:-1]
+    guarding = [axis for axis in single if any(condition.depends_on(axis) for condition in conditions)]
+    others = [axis for axis in axes if axis not in guarding]
+    last = axes[-1:] if width > 1 else []
+    is_decided = not any(condition.depends_on(axis) for axis in last for condition in conditions)
+    return (guarding, others) if guarding and others and is_decided else ([], list(axes))
 
 
 def _at_first(emitter: Emitter, mentioned: Container[SSAValue]) -> list[SSAValue]:
