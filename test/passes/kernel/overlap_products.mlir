@@ -3,13 +3,15 @@
 // RUN: deplodock-opt %s -p overlap-products,overlap-products --split-input-file | filecheck %s
 
 // CHECK-LABEL: @k_steps
-// CHECK:      loop.for %k = 0 to 6 {
-// CHECK-NEXT:   kernel.wait_phase %full[%k mod 4], %k floordiv 4 mod 2
+// CHECK:      %first = loop.index [0]
+// CHECK-NEXT: kernel.wait_phase %full[%first mod 4], %first floordiv 4 mod 2
+// CHECK:      kernel.wgmma_commit
+// CHECK-NEXT: loop.for %k = 0 to 5 {
+// CHECK-NEXT:   %[[NEXT:.*]] = loop.index [%k + 1]
+// CHECK-NEXT:   kernel.wait_phase %full[%[[NEXT]] mod 4], %[[NEXT]] floordiv 4 mod 2
 // CHECK:        kernel.wgmma_commit
 // CHECK-NEXT:   kernel.wgmma_wait 1
-// CHECK-NEXT:   loop.guard where (0 < %k) {
-// CHECK-NEXT:     kernel.arrive warp %empty[(%k + 3) mod 4]
-// CHECK-NEXT:   }
+// CHECK-NEXT:   kernel.arrive warp %empty[%k mod 4]
 // CHECK-NEXT: }
 // CHECK-NEXT: kernel.wgmma_wait 0
 // CHECK-NEXT: kernel.arrive warp %empty[1]
