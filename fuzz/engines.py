@@ -13,7 +13,7 @@ import torch
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.passes.options import Kind, Value
 from deplodock.schedule.choose.sizes import PRODUCER
-from deplodock.schedule.steps import Schedule, steps
+from deplodock.schedule.steps import RuleStep, Schedule, steps
 
 ROWS = (64, 70, 128, 140)
 COLUMNS = (40, 56, 72)
@@ -51,6 +51,10 @@ ATTENTION_WIDTHS = (8, 24)
 """Of rows of whole 16 bytes, so that boxes take them."""
 
 
+SPLIT_SHARE = 0.3
+"""The share of attention whose keys several CTAs share."""
+
+
 def draw_for_engine(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
     """A program that an engine of tensor cores multiplies in, the kind of its kernel, and the rules for that."""
     if draw.random() < ATTENTION_SHARE:
@@ -63,7 +67,9 @@ def _draw_attention(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
     """Attention in half precision, with and without masks and shared heads."""
     dtype, width = draw.choice(("bfloat16", "float16")), draw.choice(ATTENTION_WIDTHS)
     option = draw.choice(("", "is_causal=True", "attn_mask={}", "scale=0.3"))
-    rows, keys = draw.choice(ATTENTION_ROWS), 64 if option == "attn_mask={}" else draw.choice(ATTENTION_ROWS)
+    is_group = draw.random() < 0.6
+    queries = ATTENTION_ROWS if is_group or option == "is_causal=True" else (1, *ATTENTION_ROWS)
+    rows, keys = draw.choice(queries), 64 if option == "attn_mask={}" else draw.choice(ATTENTION_ROWS)
     shapes = {"q": (1, 2, rows, width), "k": (1, 1, keys, width), "v": (1, 1, keys, width)}
     texts = {name: f"{name} = torch.randn({shape}, dtype=torch.{dtype})" for name, shape in shapes.items()}
     if option == "attn_mask={}":
@@ -74,15 +80,20 @@ def _draw_attention(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
     template = f"F.scaled_dot_product_attention({{}}, {{}}, {{}}, enable_gqa=True{', ' * bool(option)}{option})"
     rules: dict[str, dict[str, Value]] = {"tileify": {}}
     depth, keys_of_step = draw.choice((2, 3)), draw.choice((16, 32))
-    if draw.random() < 0.6:
-        rules["stream-tile"] = {"engine": "wgmma", "m": 64, "n": keys_of_step}
+    if is_group:
+        rules["stream-tile"] = {"engine": "wgmma", "m": 64, "n": keys_of_step, "slices": 1}
         rules |= {"double-buffer": {"depth": depth}, "tma-copy": {}, "split-inner-for-swizzle": {}}
     else:
         warp = draw.choice((16, 32))
-        rules["stream-tile"] = {"engine": "mma", "m": draw.choice((32, 64)), "n": keys_of_step, "warp": warp}
+        shape = {"m": draw.choice((32, 64)), "n": keys_of_step, "warp": warp, "slices": draw.choice((1, 2, 4))}
+        rules["stream-tile"] = {"engine": "mma", **shape}
         rules |= {"double-buffer": {"depth": depth}, "async-copy": {}}
     rules["pipeline-k-outer"] = {"distance": 1}
-    return Expression((make_node(template, inputs),)), Kind.OTHER, steps(rules)
+    schedule = steps(rules)
+    if draw.random() < SPLIT_SHARE:
+        split = {"s": draw.choice((2, 3)), "unit": draw.choice((1, keys_of_step))}
+        schedule += RuleStep("split-stream", split), RuleStep("blockify-launch", {"threads": 64}, "out")
+    return Expression((make_node(template, inputs),)), Kind.OTHER, schedule
 
 
 def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:

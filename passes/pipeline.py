@@ -62,6 +62,7 @@ RULES = _listed(
     "flatten-contraction",
     "chunk-matmul-k",
     "split-matmul-k",
+    "split-stream",
     "cooperative-reduce",
     "blockify-launch",
     "chunk-reduce",

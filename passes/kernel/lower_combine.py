@@ -79,22 +79,34 @@ class Combining:
         self._at_each(self.published, fold)
 
     def fold_threads(self) -> None:
-        """Fold over thread axes: by shuffles where the group is a run of lanes, beyond a warp through shared memory."""
-        emitter, wide, threads = self.emitter, self.wide, self.threads
+        """Fold over thread axes: by shuffles where the group is equally spaced lanes, else through shared memory."""
+        emitter, threads = self.emitter, self.threads
         if self.op.moved:
             self._through_shared(threads)
             return
         if not threads:
             return
-        group = math.prod(emitter.extent(axis) for axis in threads)
-        is_run = all(a is b for a, b in zip(threads, wide[-len(threads) :], strict=True))
-        is_warps = emitter.threads % WARP == 0 and (group % WARP == 0 or WARP % group == 0)
-        if not (is_run and is_warps):
+        group, near = math.prod(emitter.extent(axis) for axis in threads), self._near(threads)
+        is_warps = emitter.threads % WARP == 0 and (group % WARP == 0 or WARP % (group * (near or 1)) == 0)
+        if near is None or not is_warps:
             self._through_shared(threads)
             return
-        self._at_each(self.kept, lambda: self._shuffle(min(group, WARP)))
+        self._at_each(self.kept, lambda: self._shuffle(min(group, WARP), near))
         if group > WARP:
             self._across_warps(group // WARP)
+
+    def _near(self, threads: Sequence[SSAValue]) -> int | None:
+        """How far apart the neighbours of a group of threads are in a warp; None where no shuffles fold them.
+
+        Those of several axes follow each other. Folds that depend on the order of their sides are of threads side by
+        side.
+        """
+        place = self.wide.index(threads[0])
+        if not all(a is b for a, b in zip(threads, self.wide[place : place + len(threads)], strict=True)):
+            return None
+        near = math.prod(self.emitter.extent(axis) for axis in self.wide[place + len(threads) :])
+        is_symmetric = scalar_regions.combiner_ops(self.op.combiner) is not None
+        return near if near == 1 or is_symmetric else None
 
     def _active(self, conditions: Sequence[Condition]) -> list[SSAValue]:
         values = [self.emitter.value(value) for value in self.op.inputs]
@@ -121,8 +133,8 @@ class Combining:
             emitter.fold_into(arrays, self.op.combiner, values())
         return [emitter.load(array) for array in arrays]
 
-    def _shuffle(self, lanes: int) -> list[SSAValue]:
-        """A butterfly over a run of lanes: all of them end with the fold, in the same bits.
+    def _shuffle(self, lanes: int, near: int) -> list[SSAValue]:
+        """A butterfly over lanes that are `near` apart: all of them end with the fold, in the same bits.
 
         A combiner of several operations may round otherwise where its sides are swapped. Then the last lane, which
         folds the others in front of its own in their order, gives its fold to all.
@@ -132,7 +144,7 @@ class Combining:
         is_symmetric = scalar_regions.combiner_ops(combiner) is not None
         steps = [1 << bit for bit in range(lanes.bit_length() - 1)]
         for step in reversed(steps) if is_symmetric else steps:
-            others = [emitter.add(kernel.ShuffleXorOp(value, step)) for value in folded]
+            others = [emitter.add(kernel.ShuffleXorOp(value, step * near)) for value in folded]
             sides = (folded, others) if is_symmetric else (others, folded)
             folded = emitter.combine(combiner, *sides)
         if is_symmetric or lanes == 1:

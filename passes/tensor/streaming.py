@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 from xdsl.dialects import arith, math
@@ -28,11 +29,14 @@ from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import WARPS
 
 Streams = Literal["never", "narrow", "cheaper", "always"]
-"""Where a weighted sum joins its softmax: nowhere, where tensor cores take its products and it is cheaper, where it is
-cheaper, or wherever it can."""
+"""Where a weighted sum joins its softmax: nowhere, where tensor cores take its products or a row is alone and it is
+cheaper, where it is cheaper, or wherever it can."""
 
 _STORED = 3
 """The factors that lie in memory: those of the scores, and the values that the shares weigh."""
+
+_STEP = 64
+"""Keys of a step of a single row, 16 of each warp of a CTA."""
 
 STREAM_SHARE = 0.5
 """The share of the rate at which kernels of their own multiply that one kernel is taken to reach: it holds the tiles of
@@ -50,11 +54,14 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
             continue
         total, *others = _groups_of(softmax, left)
         chain = [total, *others]
-        refusal, is_narrow = _refusal(softmax, chain, left), _is_narrow(softmax, chain, demand, rates)
-        if refusal is None and streams == "narrow" and not is_narrow:
+        refusal, stored = _refusal(softmax, chain, left), _stored_factors(softmax, chain, demand)
+        is_narrow = _is_narrow(softmax, stored, rates)
+        is_alone = len(stored) == _STORED and _rows(softmax) == 1 and _stays_on_chip(softmax, stored, rates)
+        if refusal is None and streams == "narrow" and not (is_narrow or is_alone):
             refusal = "no tensor core takes both products"
         if refusal is None and streams != "always":
-            joined = _joined_ns(total, others, rates, 1 if is_narrow else STREAM_SHARE)
+            ctas = rates.sms if is_alone else total.ctas()
+            joined = _joined_ns(chain, rates, 1 if is_narrow or is_alone else STREAM_SHARE, ctas)
             apart = sum(group.nanoseconds(rates) for group in chain)
             price = f"one kernel costs {joined / 1000:.3f} us, {len(others) + 1} kernels {apart / 1000:.3f} us"
             refusal = None if joined <= apart else price
@@ -159,39 +166,60 @@ def _stays_inside(group: Group, chain: Sequence[Group], groups: Sequence[Group])
     return all(value not in other.reads for other in groups if other not in chain for value in group.outputs)
 
 
-def _is_narrow(softmax: _Softmax, chain: Sequence[Group], demand: Demand, rates: Rates) -> bool:
+def _rows(softmax: _Softmax) -> int:
+    """The rows of scores side by side."""
+    return (shape_of(softmax.scores)[-2:-1] or (1,))[0]
+
+
+def _stored_factors(softmax: _Softmax, chain: Sequence[Group], demand: Demand) -> list[SSAValue]:
+    """The factors of the scores and of the weighted sum that lie in memory and are not stored by the chain."""
+    inner, found = {value for group in chain for value in group.outputs}, list[SSAValue]()
+    for group in chain:
+        for op in group.indices:
+            if isinstance(op, ReduceOp) and folds(op, "addf") and (op is softmax.total or op not in softmax.inside):
+                factors = demand.factors(op, group.indices[op][0], group.reduction_axes[op], group.reads)
+                found += [value for value, _ in factors if value in group.reads and value not in inner]
+    return found
+
+
+def _is_narrow(softmax: _Softmax, stored: Sequence[SSAValue], rates: Rates) -> bool:
     """Whether tensor cores take the products of the scores of several rows, and those with the shares.
 
     Factors are stored in half precision, and the exponentials may be as inexact.
     """
     exponentials = [op.body.block.first_op for op in softmax.inside if isinstance(op, ElementwiseOp)]
-    rows = shape_of(softmax.scores)[-2:-1]
-    if not rates.multiplies_narrow or rows in ((), (1,)) or not any(map(approximates, exponentials)):
+    if not rates.multiplies_narrow or _rows(softmax) == 1 or not any(map(approximates, exponentials)):
         return False
-    stored, inner = 0, {value for group in chain for value in group.outputs}
-    for group in chain:
-        for op in group.contractions:
-            factors = demand.factors(op, group.indices[op][0], group.reduction_axes[op], group.reads)
-            read = [value for value, _ in factors if value in group.reads and value not in inner]
-            if any(engine(WARPS, str(element_of(value))) is None for value in read):
-                return False
-            stored += len(read)
-    return stored == _STORED
+    return len(stored) == _STORED and all(engine(WARPS, str(element_of(value))) is not None for value in stored)
 
 
-def _joined_ns(total: Group, others: Sequence[Group], rates: Rates, share: float) -> float:
-    """The nanoseconds of the one kernel: the work of all, and the bytes that do not stay inside.
+def _stays_on_chip(softmax: _Softmax, stored: Sequence[SSAValue], rates: Rates) -> bool:
+    """Whether `_STEP` keys and values stay in the shared memory of a CTA."""
+    count = shape_of(softmax.scores)[-1]
+    rows = [bytes_of(value) // prod(shape_of(value)) * _features(value, count) for value in stored]
+    return _STEP * sum(sorted(rows)[-2:]) <= rates.shared_bytes
+
+
+def _features(value: SSAValue, count: int) -> int:
+    """The features of each of so many keys."""
+    *_, rows, features = (1, *shape_of(value))
+    return rows if features == count else features
+
+
+def _joined_ns(chain: Sequence[Group], rates: Rates, share: float, ctas: int) -> float:
+    """The nanoseconds of the one kernel of a chain: the work of all, and the bytes that do not stay inside.
 
     It multiplies at a share of the rate of kernels of their own.
     """
+    _, *others = chain
     moved, work = 0, Work()
     inner = {value for group in others for value in group.outputs}
-    for group in (total, *others):
+    for group in chain:
         bytes, own = group.traffic(rates)
         work += own
         moved += bytes - sum(bytes_of(value) for value in (*group.reads, *group.outputs) if value in inner)
     slower = replace(rates, instructions=rates.instructions * share)
-    return slower.kernel_ns(max(0, moved), work, total.ctas())
+    return slower.kernel_ns(max(0, moved), work, ctas)
 
 
 def _merged(total: Group, others: Sequence[Group]) -> Group:

@@ -6,7 +6,7 @@ Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -145,15 +145,17 @@ def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     return outer, inner
 
 
-def share_loop(op: loop.ReduceOp, axis: SSAValue, parts: int) -> loop.ReduceOp:
-    """Leave of a loop of constant extent E what one of `parts` coordinates of an axis runs: ceil(E / parts) neighbours.
+def share_loop(op: loop.ReduceOp, axis: SSAValue, parts: int, part: int | None = None) -> loop.ReduceOp:
+    """Leave of a loop of constant extent E what one of `parts` coordinates of an axis runs: `part` neighbours.
+
+    Without `part` those are ceil(E / parts).
 
     The results are partial. Where the parts are longer than the loop together, iterations from E on are inactive. In a
     reduction that runs in chunks it is the elements of the chunks from E on, so that all parts take the same steps.
     """
     extent = op.trips
     assert extent is not None
-    trips = -(-extent // parts)
+    trips = -(-extent // parts) if part is None else part
     body = Region(op.body.detach_block(op.body.block))
     narrowed = _with_body(op, trips, body)
     assert isinstance(narrowed, loop.ReduceOp)
@@ -189,6 +191,13 @@ def _with_body(op: loop.LoopLike, trips: int, body: Region) -> loop.LoopLike:
         made = loop.ForOp(trips, body)
     made.location = op.location
     return made
+
+
+def erase_unneeded(block: Block, wanted: Collection[Operation]) -> None:
+    """Erase the operations of a launch body that none of the wanted ones needs."""
+    for op in reversed(list(block.ops)):
+        if op not in wanted and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)
 
 
 def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:

@@ -33,13 +33,13 @@ are small. With `over=cluster` the axis is bound to a cluster of CTAs, which rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -51,7 +51,7 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import Axis, append_axis, reorder, share_loop
+from deplodock.passes.tile.edits import Axis, append_axis, erase_unneeded, reorder, share_loop
 from deplodock.passes.tile.rule import LaunchRule, Skip, folded, staged
 
 Way: TypeAlias = Literal["block", "ticket", "cluster"]
@@ -146,7 +146,7 @@ def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
     twin = list(second.body.block.ops)[position]
     assert isinstance(twin, loop.ReduceOp)
     _add_parts(twin, [workspace.memref for workspace in workspaces], [second.axes[i] for i in varying])
-    _erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
+    erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
 
     axes = [launch.axes[i] for i in varying]
     axis = append_axis(launch, Axis(parts, Binding.THREAD, "s"))
@@ -156,7 +156,7 @@ def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
         for result, workspace in zip(partial.results, workspaces, strict=True)
     ]
     Rewriter.insert_op(stores, InsertPoint.after(partial))
-    _erase_unneeded(launch.body.block, stores)
+    erase_unneeded(launch.body.block, stores)
     reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
 
 
@@ -182,10 +182,3 @@ def _add_parts(reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: l
     for result, old in zip(total.results, reduction.results, strict=True):
         result.name_hint = old.name_hint
     Rewriter.replace_op(reduction, total)
-
-
-def _erase_unneeded(block: Block, wanted: Collection[Operation]) -> None:
-    """Erase the operations of a launch body that none of the wanted ones needs."""
-    for op in reversed(list(block.ops)):
-        if op not in wanted and not any(result.uses for result in op.results):
-            Rewriter.erase_op(op)

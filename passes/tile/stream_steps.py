@@ -1,7 +1,8 @@
 """A streaming reduction of products that a CTA runs in steps: what the tiles of threads and of tensor cores share.
 
 The rows of a CTA's tile and the elements of a step are sums of axes. A step is an element of the streaming reduction:
-its maximum, the sum of its weights, and its weighted sums.
+its maximum, the sum of its weights, and its weighted sums. Where slices of a CTA share the elements of a step, each has
+steps of its own, and what they leave is folded behind the loop: the largest maximum, and the sums scaled to it.
 """
 
 from __future__ import annotations
@@ -16,20 +17,31 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map, to_sides
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, subscripts_of, to_map, to_sides
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.footprint import shared_footprint
+from deplodock.analysis.shape.footprint import register_footprint, shared_footprint
 from deplodock.analysis.shape.streaming import StreamedProduct, limits, weighing, weight_of
 from deplodock.dialects import loop, scalar_regions, tile
-from deplodock.dialects.tile import Binding
+from deplodock.dialects.tile import Binding, Memory
+from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.passes.copying import erase_dead
-from deplodock.passes.tile.edits import Axis, Part, append_axis, drop_axis, read_from, rebind, recompute, reorder
+from deplodock.passes.tile.edits import (
+    Axis,
+    Part,
+    append_axis,
+    drop_axis,
+    read_from,
+    rebind,
+    recompute,
+    reorder,
+    total_of,
+)
 from deplodock.passes.tile.tile_bounds import greatest
 
 
 class StreamTiling(ABC):
-    """One rewrite: the axes of the tile, the steps, and what is kept on chip. `m`, `n` and `s` are the rule's."""
+    """One rewrite: the axes of the tile, the steps, and what is kept on chip. `m`, `n` and `slices` are the rule's."""
 
     own: Sequence[SSAValue]
     """The axes of the tile, in their order."""
@@ -37,15 +49,19 @@ class StreamTiling(ABC):
     """A row of the output, the block axis first; where its stride is negative, from the last block on."""
     columns: Sequence[Part]
     """A column of the output."""
+    share: tuple[SSAValue, SSAValue] | None = None
+    """The register axis of columns of which each slice keeps one coordinate, and the lane axis of these."""
     keys: Sequence[Part]
     """An element of a step."""
+    held_axes: Sequence[SSAValue] = ()
+    """The register axes of rows that each thread holds for all steps; without them they are in shared memory."""
 
     def __init__(
         self, launch: tile.LaunchOp, found: StreamedProduct, rows: SSAValue, sizes: tuple[int, int, int]
     ) -> None:
         self.launch = launch
         self.found = found
-        self.m, self.n, self.s = sizes
+        self.m, self.n, self.slices = sizes
         self.outer = rows, found.columns
         """The axes that the tile divides."""
         self.hints = [axis.name_hint or "a" for axis in (*self.outer, found.reduction.iv)]
@@ -54,17 +70,24 @@ class StreamTiling(ABC):
         dependence = Dependence()
         self.is_wide = [found.columns in dependence.of(value) for value, _ in self.weights]
         """For each value that the reduction weighs, whether it varies along the columns."""
-        shared = [self.axis(self.s, Binding.BLOCK, f"{self.hints[2]}_p")] if self.s > 1 else []
-        steps = -(-(found.reduction.trips or 0) // self.n)
-        self.steps = -(-steps // self.s)
-        """The steps of a CTA, at most."""
-        self.parts: list[Part] = [(part, self.steps * self.n) for part in shared]
-        """The axis of the CTAs that share a row, and the keys of each."""
+        self.slice: list[Part] = []
+        """The axis of slices, and the elements of each in a step."""
         self.append_axes()
 
     @abstractmethod
     def append_axes(self) -> None:
         """Add the axes of the tile to the launch."""
+
+    @property
+    def step(self) -> int:
+        """The elements of a step of all slices."""
+        return self.n * self.slices
+
+    def append_slices(self) -> list[SSAValue]:
+        """Add the axis of threads that have slices of a step, where there are several. Returns it, or none."""
+        found = [self.axis(self.slices, Binding.THREAD, f"{self.hints[2]}_w")] if self.slices > 1 else []
+        self.slice = [(axis, self.n) for axis in found]
+        return found
 
     @abstractmethod
     def tile_scores(self) -> None:
@@ -107,7 +130,7 @@ class StreamTiling(ABC):
             extent = self.launch.extent(axis) or 1
             points = 1 + sum(abs(stride) * ((self.launch.extent(part) or 1) - 1) for part, stride in parts)
             offset = -parts[0][1] * ((self.launch.extent(parts[0][0]) or 1) - 1) if parts[0][1] < 0 else 0
-            recompute(axis, parts, self.launch.body.block, extent if points > extent else None, offset)
+            self._recompute(axis, parts, extent if points > extent else None, offset)
         for axis in others:
             rebind(self.launch, axis, Binding.BLOCK)
         self._stage(self._run_in_steps())
@@ -118,6 +141,24 @@ class StreamTiling(ABC):
         first = [block] if stride < 0 else []
         reorder(self.launch, [*first, *others, *(axis for axis in self.own if axis not in first)])
 
+    def _recompute(self, axis: SSAValue, parts: Sequence[Part], limit: int | None, offset: int) -> None:
+        """Replace a coordinate of the output; behind the reduction, by that of the share which a slice keeps."""
+        kept = [(self.share[1] if self.share and part is self.share[0] else part, stride) for part, stride in parts]
+        index = recompute(axis, kept, self.launch.body.block, limit, offset)
+        if kept != parts:
+            inside = loop.IndexOp(*to_map([total_of(parts) + offset]))
+            inside.result.name_hint = index.result.name_hint
+            Rewriter.insert_op(inside, InsertPoint.after(index))
+            reduction = self.found.reduction
+            index.result.replace_uses_with_if(inside.result, lambda use: reduction.is_ancestor(use.operation))
+
+    def _places(self) -> Places:
+        """Where slices take what they fold."""
+        if self.share is None:
+            return NOWHERE
+        axis, lane = self.share
+        return Places([axis], *to_map([Linear.of(lane)]))
+
     def _run_in_steps(self) -> loop.ReduceOp:
         """Let the reduction run in steps of a few elements. Returns it."""
         old = self.found.reduction
@@ -127,7 +168,7 @@ class StreamTiling(ABC):
             Rewriter.erase_op(where)
         step = body.insert_arg(IndexType(), 1)
         step.name_hint = f"{self.hints[2]}_o"
-        key = recompute(old.iv, [*self.parts, (step, self.n), *self.keys], body)
+        key = recompute(old.iv, [(step, self.step), *self.slice, *self.keys], body)
         self.tile_scores()
         conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
         bounds, left = self._bounds([*conditions, Linear.of(key.result) - trips], key.result)
@@ -140,21 +181,14 @@ class StreamTiling(ABC):
         for result, before in zip(made.results, old.results, strict=True):
             result.name_hint = before.name_hint
         Rewriter.replace_op(old, made)
-        if self.parts:
-            combined = tile.CombineOp(made.results, [self.parts[0][0]], made.identities, made.combiner.clone())
-            Rewriter.insert_op(combined, InsertPoint.after(made))
-            for whole, part in zip(combined.results, made.results, strict=True):
-                whole.name_hint = part.name_hint
-                part.replace_uses_with_if(whole, lambda use: use.operation is not combined)
+        if self.slice:
+            self._fold_slices(made)
         return made
 
     def _bounds(self, conditions: Sequence[Linear], key: SSAValue) -> tuple[list[Linear], list[Linear]]:
-        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them.
-
-        CTAs that share a row take as many each, one after another, as far as there are some.
-        """
+        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them."""
         sizes = {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
-        inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.keys)}
+        inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.slice, *self.keys)}
         bounds: list[Linear] = []
         left: list[Linear] = []
         for form in conditions:
@@ -164,12 +198,9 @@ class StreamTiling(ABC):
             most = greatest(limit, sizes)
             is_bound = not limit.depends_on(key) and inside.isdisjoint(most.roots())
             if is_bound:
-                bounds.append((most + (self.n - 1)) // self.n)
-            if not (is_bound and equal(most, limit) and limit.divisor() % self.n == 0):
+                bounds.append((most + (self.step - 1)) // self.step)
+            if not (is_bound and equal(most, limit) and limit.divisor() % self.step == 0):
                 left.append(form)
-        if self.parts:
-            first = Linear.of(self.parts[0][0], self.steps)
-            bounds = [Linear(constant=self.steps), *(bound - first for bound in bounds)]
         return least(bounds), left
 
     def _fold_step(self, body: Block, key: loop.IndexOp, conditions: Sequence[Linear]) -> None:
@@ -231,6 +262,35 @@ class StreamTiling(ABC):
         power = add(math.FmaOp(score, factor, negative))
         return add(math.Exp2Op(power, weight_of(self.weights[0][1]).fastmath))
 
+    def _fold_slices(self, reduction: loop.ReduceOp) -> None:
+        """Fold what slices leave: the largest maximum, and sums that are scaled to it, of which each keeps a share."""
+        place, (axis, _) = InsertPoint.after(reduction), self.slice[0]
+        users = {result: list(result.uses) for result in reduction.results}
+
+        def add(op: Operation) -> SSAValue:
+            nonlocal place
+            op.location = reduction.location
+            Rewriter.insert_op(op, place)
+            place = InsertPoint.after(op)
+            return op.results[0]
+
+        def fold(value: SSAValue, cls: type[Operation], at: Places = NOWHERE) -> SSAValue:
+            short = scalar_regions.short_form(cls, value.type, loop.YieldOp)
+            return add(tile.CombineOp([value], [axis], *short, at))
+
+        top, *sums = reduction.results
+        largest = fold(top, arith.MaximumfOp)
+        limit = add(arith.MinimumfOp(add(arith.MaximumfOp(largest, self.limits[0])), self.limits[1]))
+        weight = add(self._weight(add(arith.SubfOp(top, limit))))
+        folded = [largest]
+        for value, (_, by), is_wide in zip(sums, self.weights, self.is_wide, strict=True):
+            scaled = add(arith.MulfOp(value, weight, by.fastmath))
+            folded.append(fold(scaled, arith.AddfOp, self._places() if is_wide else NOWHERE))
+        for result, whole in zip(reduction.results, folded, strict=True):
+            whole.name_hint = result.name_hint
+            for use in users[result]:
+                use.operation.operands[use.index] = whole
+
     def _stage(self, reduction: loop.ReduceOp) -> None:
         """Copy what the sums of products read of global memory on chip: what no step changes once, else in each."""
         inside = [axis for axis in self.own if self.launch.binding(axis) is not Binding.BLOCK]
@@ -239,6 +299,9 @@ class StreamTiling(ABC):
             if not self.is_factor(load, reduction) or tile.memory_of(load.source) is not None:
                 continue
             loops = [op.iv for op in ancestors(load, reduction) if isinstance(op, loop.LoopLike)]
+            if self.held_axes and not any(form.depends_on(step) for form in subscripts_of(load)):
+                self._hold(load, [*self.held_axes, *loops], InsertPoint.before(reduction))
+                continue
             footprint = shared_footprint(load, [*inside, *loops])
             if footprint is None or not footprint.shape:
                 continue
@@ -252,3 +315,15 @@ class StreamTiling(ABC):
             place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
             Rewriter.insert_op(stage, place)
             read_from(load, stage.slab, footprint.readers[0].subscripts)
+
+    def _hold(self, load: loop.LoadOp, inside: Sequence[SSAValue], place: InsertPoint) -> None:
+        """Let each thread copy the rows that it reads to registers."""
+        footprint = register_footprint(load, inside)
+        assert footprint is not None, "rows and features of a thread are linear"
+        element = loop.memref_of(load.source).element_type
+        slab = MemRefType[Attribute](element, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
+        stage = tile.StageOp(load.source, *footprint.map(), slab)
+        stage.location = load.location
+        stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_reg"
+        Rewriter.insert_op(stage, place)
+        read_from(load, stage.slab, footprint.readers[0].subscripts)

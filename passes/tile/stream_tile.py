@@ -20,8 +20,9 @@ lane axis. So the largest score of a row is a fold of registers and lanes, and o
 memory, where all threads of their row read them. A step is an element of the streaming reduction: its maximum, the sum
 of its weights, and its weighted sums.
 
-Where scores and values vary along the same axes, as for a single query, the rows are heads that share their keys. With
-`s` that many CTAs share the keys of a row: a tile.combine folds what they leave, in the last of them.
+Where scores and values vary along the same axes, as for a single query, the rows are heads that share their keys. Then
+few rows read many keys, so `slices` of a CTA, teams of `lanes` threads or of warps, share those of a step, and fold
+what they leave behind the loop: `tile.combine` of maxima, then of the sums scaled to the largest one.
 
 What conditions on keys leave out has the score -inf, as have the keys of the last step beyond the row; where the
 conditions are upper bounds that grow with the rows, steps of which the tile needs nothing do not run.
@@ -32,8 +33,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
@@ -42,6 +44,7 @@ from deplodock.analysis.machine.targets import capability, has_feature, target_a
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.interfaces import Feature
@@ -50,13 +53,22 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.copying import copied
 from deplodock.passes.locations import location_of
 from deplodock.passes.options import Integers, OneOf, option
-from deplodock.passes.tile.edits import Axis, append_axis, append_lane, read_from, split_axis, split_loop, total_of
+from deplodock.passes.tile.edits import (
+    Axis,
+    append_axis,
+    append_lane,
+    read_from,
+    recompute,
+    split_axis,
+    split_loop,
+    total_of,
+)
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling
 from deplodock.passes.tile.stream_warps import WarpTiling
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
-from deplodock.schedule.choose.streaming import stream_bytes, weights_pitch
+from deplodock.schedule.choose.stream_sizes import stream_bytes, weights_pitch
 
 
 @dataclass(frozen=True)
@@ -64,13 +76,16 @@ class StreamTilePass(LaunchRule):
     """Let a CTA run a streaming reduction of products in steps of a few keys."""
 
     name = "stream-tile"
-    m: int = option(
-        STREAM_ROWS, Integers((16, 32, 64, 128), STREAM_LANES, STREAM_LANES), "rows of the output that a CTA computes"
+    m: int = option(STREAM_ROWS, Integers((16, 32, 64, 128)), "rows of the output that a CTA computes")
+    n: int = option(STREAM_KEYS, Integers((16, 32, 64, 128), 8, 8), "elements of the row in a step")
+    slices: int = option(1, Integers((1, 2, 4, 8)), "teams of a CTA that share a row, each with n elements of a step")
+    lanes: int = option(STREAM_LANES, OneOf((8, 16, 32)), "threads that share a row, of the engine of threads")
+    side: int = option(STREAM_LANES, OneOf((1, 2, 4, 8, 16)), "rows side by side, each of its own threads")
+    features: int = option(
+        1,
+        OneOf((1, 2, 4, 8, 16)),
+        "threads of those that share the sum of products of a score, of the engine of threads",
     )
-    n: int = option(
-        STREAM_KEYS, Integers((16, 32, 64, 128), STREAM_LANES, STREAM_LANES), "elements of the row in a step"
-    )
-    s: int = option(1, Integers((1, 2, 4)), "CTAs that share a row; the last one of a tile combines what they leave")
     warp: int = option(STREAM_WARP, Integers((16, 32), 16, 16), "rows that a warp computes, of the engine of warps")
     engine: str = option(
         THREADS,
@@ -80,16 +95,26 @@ class StreamTilePass(LaunchRule):
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found = _found(launch)
-        sizes, target = (self.m, self.n, self.s), target_at(launch)
-        need, most = stream_bytes(found, self.m, self.n, self.engine), target.fact("shared_per_block")
+        sizes, target = (self.m, self.n, self.slices), target_at(launch)
+        need = stream_bytes(found, self.m, self.n * self.slices, self.engine)
+        most = target.fact("shared_per_block")
         if need > most:
             raise Skip(f"its tile takes {need} bytes of shared memory, above the {most} of a CTA; give m or n")
         if self.engine == THREADS:
-            _ThreadTiling(launch, found, _rows_of(launch, found), sizes).run()
+            if self.m % self.side:
+                raise Skip(f"the {self.m} rows of a CTA are no multiple of the {self.side} side by side")
+            lanes = self.lanes // self.features
+            if self.lanes % self.features or self.n % lanes:
+                raise Skip(f"the {self.n} elements of a step are no multiple of the {lanes} threads of a row")
+            if self.features > 1 and (found.scores.trips or 0) % (self.features * VECTOR):
+                raise Skip(f"{self.features} threads have no whole accesses of {found.scores.trips} features")
+            _ThreadTiling(launch, found, _rows_of(launch, found), sizes, (self.side, self.lanes, self.features)).run()
             return
         rows, team = (ROWS, "warpgroup") if self.engine == WARPGROUPS else (self.warp, "warp")
         if self.m % rows:
             raise Skip(f"the {self.m} rows of a CTA are no multiple of the {rows} of a {team}")
+        if self.engine == WARPGROUPS and self.slices > 1:
+            raise Skip("warpgroups share no step; slices are of threads and of mma")
         feature = Feature.WARPGROUPS if self.engine == WARPGROUPS else Feature.MMA
         if not has_feature(target, feature):
             raise Skip(f"sm_{capability(target)} has no {feature}")
@@ -121,7 +146,7 @@ def _rows_of(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
     if found.rows is not None:
         return found.rows
     if found.shared is None:
-        return append_axis(launch, Axis(1, Binding.THREAD, "row"))
+        return _one_row(launch, found)
     axis, count = found.shared
     _, rows = split_axis(launch, axis, count, Binding.THREAD, Binding.THREAD)
     for load in [op for op in found.reduction.body.walk() if isinstance(op, loop.LoadOp)]:
@@ -129,34 +154,91 @@ def _rows_of(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
     return rows
 
 
+def _one_row(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
+    """An axis of one row, along which the factor of the scores that has no keys is read: its tile has more of them."""
+    row = append_axis(launch, Axis(1, Binding.THREAD, "row"))
+    (product,) = summed_products(found.scores)
+    for load in [read for factor in factors_of(product)[0] if (read := read_of(factor)) is not None]:
+        forms = subscripts_of(load)
+        others = [d for d, form in enumerate(forms) if not form.depends_on(found.scores.iv)]
+        if others and not any(form.depends_on(found.reduction.iv) for form in forms):
+            forms = [form + Linear.of(row) if d == others[-1] else form for d, form in enumerate(forms)]
+            read_from(load, load.source, forms)
+    return row
+
+
 class _ThreadTiling(StreamTiling):
     """The tile of threads, each of which computes several scores and several outputs."""
+
+    def __init__(
+        self,
+        launch: tile.LaunchOp,
+        found: StreamedProduct,
+        rows: SSAValue,
+        sizes: tuple[int, int, int],
+        team: tuple[int, int, int],
+    ) -> None:
+        self.side, self.lanes, self.features = team
+        self.feature: SSAValue | None = None
+        """The lane axis of the threads that share the sum of products of a score."""
+        super().__init__(launch, found, rows, sizes)
 
     def append_axes(self) -> None:
         """Add the axes of the tile: the rows and the keys of a thread lie apart, so that those of lanes are near."""
         row, column, key = self.hints
-        launch, lanes = self.launch, STREAM_LANES
+        launch, lanes, side = self.launch, self.lanes, self.side
         extents = [launch.extent(axis) or 1 for axis in self.outer]
-        vector = next(width for width in (VECTOR, 2, 1) if extents[1] % width == 0)
+        vector = _vector(extents[1], lanes)
 
         block = self.axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
-        row_thread, thread = (
-            self.axis(lanes, Binding.THREAD, f"{row}_t"),
-            self.axis(lanes, Binding.THREAD, f"{column}_t"),
-        )
-        rows = self.axis(self.m // lanes, Binding.REGISTER, f"{row}_r")
+        slices = self.append_slices()
+        row_thread = self.axis(side, Binding.THREAD, f"{row}_t")
+        near, far = self.features, lanes // self.features
+        threads = [self.axis(far, Binding.THREAD, f"{column}_t")]
+        if near > 1:
+            threads.append(self.axis(near, Binding.THREAD, f"{column}_u"))
+        self.row_registers = self.axis(self.m // side, Binding.REGISTER, f"{row}_r")
         strips = self.axis(-(-extents[1] // (lanes * vector)), Binding.REGISTER, f"{column}_r")
         neighbours = self.axis(vector, Binding.REGISTER, f"{column}_v")
-        keys = self.axis(self.n // lanes, Binding.REGISTER, f"{key}_r")
-        lane = append_lane(launch, thread, f"{key}_t")
-        self.own = [*(part for part, _ in self.parts), block, row_thread, thread, rows, strips, neighbours, keys, lane]
-        self.rows = [(block, self.m), (rows, lanes), (row_thread, 1)]
-        self.columns = [(strips, lanes * vector), (thread, vector), (neighbours, 1)]
-        self.keys = [(keys, lanes), (lane, 1)]
+        keys = self.axis(self.n // far, Binding.REGISTER, f"{key}_r")
+        lane = append_lane(launch, threads[0], f"{key}_t")
+        carried = [lane]
+        if near > 1:
+            self.feature = append_lane(launch, threads[1], f"{self.found.scores.iv.name_hint or 'e'}_t")
+            carried.append(self.feature)
+            self.held_axes = [self.row_registers]
+        if slices and launch.extent(strips) == self.slices:
+            self.share = strips, append_lane(launch, slices[0], f"{column}_l")
+            carried.append(self.share[1])
+        registers = [self.row_registers, strips, neighbours, keys]
+        self.own = [block, *slices, row_thread, *threads, *registers, *carried]
+        self.rows = [(block, self.m), (self.row_registers, side), (row_thread, 1)]
+        apart = [(threads[0], near * vector), *((axis, vector) for axis in threads[1:])]
+        self.columns = [(strips, lanes * vector), *apart, (neighbours, 1)]
+        self.keys = [(keys, far), (lane, 1)]
 
     def tile_scores(self) -> None:
-        """Let the sum run in groups of neighbours."""
-        _split(self.found.scores)
+        """Let the sum run in groups of neighbours; threads that share it have groups in turn, and add theirs."""
+        if self.feature is None:
+            _split(self.found.scores)
+            return
+        scores = self.found.scores
+        stride = self.features * VECTOR
+        outer, inner = split_loop(scores, stride)
+        assert isinstance(outer, loop.ReduceOp)
+        iv = inner.iv
+        part = inner.body.block.insert_arg(IndexType(), 1)
+        part.name_hint = iv.name_hint
+        recompute(iv, [(self.feature, VECTOR), (part, 1)], inner.body.block)
+        inner.body.block.erase_arg(iv)
+        inner.properties["bound"] = AffineMapAttr(AffineMap(0, 0, (AffineExpr.constant(VECTOR),)))
+        for op in (outer, inner):
+            op.properties["unroll"] = UnitAttr()
+        short = scalar_regions.short_form(arith.AddfOp, outer.results[0].type, loop.YieldOp)
+        total = tile.CombineOp(outer.results, [self.feature], *short)
+        total.location, total.results[0].name_hint = outer.location, outer.results[0].name_hint
+        Rewriter.insert_op(total, InsertPoint.after(outer))
+        outer.results[0].replace_uses_with_if(total.results[0], lambda use: use.operation is not total)
 
     def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
         """A score as it is."""
@@ -168,9 +250,9 @@ class _ThreadTiling(StreamTiling):
 
     def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
         """The weights in shared memory, rows padded so that those that a warp stores lie in other banks."""
-        extents = [self.m, weights_pitch(self.n)]
+        extents = [self.m, weights_pitch(self.step)]
         shape = MemRefType[Attribute](weight.type, extents, memory_space=tile.MemoryAttr(Memory.SHARED))
-        kept = tile.KeepOp(weight, *to_map([total_of(self.rows[1:]), total_of(self.keys)]), shape)
+        kept = tile.KeepOp(weight, *to_map([total_of(self.rows[1:]), total_of([*self.slice, *self.keys])]), shape)
         kept.slab.name_hint = "weights"
         kept.location = location_of(weight)
         Rewriter.insert_op(kept, place)
@@ -188,7 +270,8 @@ class _ThreadTiling(StreamTiling):
             first = first.substitute(axis, Linear())
         index = loop.IndexOp(*to_map([first + Linear.of(inner)]))
         index.result.name_hint = key.result.name_hint
-        weight = loop.LoadOp(weights, *to_map([total_of(self.rows[1:]), Linear.of(inner)]))
+        own = total_of(self.slice) + Linear.of(inner)
+        weight = loop.LoadOp(weights, *to_map([total_of(self.rows[1:]), own]))
         body.add_ops([index, weight])
         assert key.parent is not None
         other = copied(value, key.parent, {key.result: index.result}, InsertPoint.at_end(body))
@@ -206,6 +289,11 @@ class _ThreadTiling(StreamTiling):
     def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:
         """Rows side by side; pad-smem pads them where accesses collide."""
         return MemRefType[Attribute](element, shape, memory_space=tile.MemoryAttr(Memory.SHARED))
+
+
+def _vector(columns: int, lanes: int) -> int:
+    """The neighbouring columns of a thread: as many as it moves at once, unless half of them do for all lanes."""
+    return next(width for width in (VECTOR, 2, 1) if columns % width == 0 and lanes * (width // 2) < columns)
 
 
 def _split(op: loop.ReduceOp) -> loop.LoopLike:

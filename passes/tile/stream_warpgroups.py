@@ -71,7 +71,7 @@ class WarpgroupTiling(EngineTiling):
         self.column = self.axis(outputs, Binding.ENGINE, f"{column}_e")
         threads, registers = [group, warp, line, thread], [columns, keys, half, pair, key_pair]
         engine = [self.feature, self.key, self.column]
-        self.own = [*(part for part, _ in self.parts), block, *threads, *registers, key_lane, *engine]
+        self.own = [block, *threads, *registers, key_lane, *engine]
         first = -self.m if self.grows_along_rows() else self.m
         self.rows = [(block, first), (group, ROWS), (warp, 16), (half, 8), (line, 1)]
         self.columns = [(columns, BLOCK), (thread, 2), (pair, 1)]

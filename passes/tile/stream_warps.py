@@ -43,7 +43,7 @@ from deplodock.dialects.engines import Engine
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import append_lane, total_of
 from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
-from deplodock.schedule.choose.streaming import row_pitch
+from deplodock.schedule.choose.stream_sizes import row_pitch
 
 
 class WarpTiling(EngineTiling):
@@ -72,7 +72,11 @@ class WarpTiling(EngineTiling):
         warp = self.axis(self.m // self.warp_rows, Binding.THREAD, f"{row}_w")
         group = self.axis(engine.row.extent, Binding.THREAD, f"{row}_g")
         thread = self.axis(engine.column.extent, Binding.THREAD, f"{column}_t")
-        columns = self.axis(-(-extents[1] // engine.n), Binding.REGISTER, f"{column}_j")
+        slices = self.append_slices()
+        atoms = -(-extents[1] // engine.n)
+        shares = self.slices if slices and atoms % self.slices == 0 else 1
+        columns = self.axis(atoms // shares, Binding.REGISTER, f"{column}_j")
+        shared = [self.axis(shares, Binding.REGISTER, f"{column}_s")] if shares > 1 else []
         keys = self.axis(self.n // engine.n, Binding.REGISTER, f"{key}_j")
         several = self.warp_rows > engine.m
         tiles = [self.axis(self.warp_rows // engine.m, Binding.REGISTER, f"{row}_i")] if several else []
@@ -86,13 +90,16 @@ class WarpTiling(EngineTiling):
         self.key_group = append_lane(launch, group, f"{key}_g")
         self.column_group = append_lane(launch, group, f"{column}_g")
         self.thread, self.pair = thread, pair
-        registers = [*tiles, columns, keys, half, pair, self.key_pair, self.unit, self.near]
-        lanes = [self.key_lane, self.lane, self.key_group, self.column_group]
-        self.own = [*(part for part, _ in self.parts), block, warp, group, thread, *registers, *lanes]
+        if shared:
+            self.share = shared[0], append_lane(launch, slices[0], f"{column}_l")
+        registers = [*tiles, columns, *shared, keys, half, pair, self.key_pair, self.unit, self.near]
+        lanes = [self.key_lane, self.lane, self.key_group, self.column_group, *([self.share[1]] if self.share else [])]
+        self.own = [block, warp, *slices, group, thread, *registers, *lanes]
         inner = [*((axis, engine.m) for axis in tiles), (half, engine.row.extent), (group, 1)]
         first = -self.m if self.grows_along_rows() else self.m
         self.rows = [(block, first), (warp, self.warp_rows), *inner]
-        self.columns = [(columns, engine.n), (thread, engine.pair), (pair, 1)]
+        blocks = [(columns, engine.n * shares), *((axis, engine.n) for axis in shared)]
+        self.columns = [*blocks, (thread, engine.pair), (pair, 1)]
         self.keys = [(keys, engine.n), (self.key_lane, engine.pair), (self.key_pair, 1)]
 
     def tile_scores(self) -> None:
@@ -109,7 +116,7 @@ class WarpTiling(EngineTiling):
         moved = {self.key_lane: Linear(), self.key_pair: Linear.of(self.key_group)}
         loads = [moved_read(rows, {scores.iv: feature}), moved_read(keys, {scores.iv: feature, **moved})]
         pair = loads[0].result, loads[1].result
-        at = self._places(self.key_group, self.key_lane, self.key_pair)
+        at = self._at(self.key_group, self.key_lane, self.key_pair)
         axes = [self.lane, self.unit, self.near]
         contract = tile.ContractOp(engine.name, [pair], axes, at, scores.results[0].type)
         contract.location = scores.location
@@ -126,7 +133,7 @@ class WarpTiling(EngineTiling):
     ) -> SSAValue:
         """The contract of weights and the values of a step."""
         load = moved_read(factor_read(value), {self.thread: Linear(), self.pair: Linear.of(self.column_group)})
-        at = self._places(self.column_group, self.thread, self.pair)
+        at = self._at(self.column_group, self.thread, self.pair)
         (keys, _), *_ = self.keys
         axes = [self.key_lane, keys, self.key_pair]
         contract = tile.ContractOp(self.engine.name, [(weights, load.result)], axes, at, value.type)
@@ -143,7 +150,7 @@ class WarpTiling(EngineTiling):
         layout = StridedLayoutAttr(strides[: len(shape)][::-1])
         return MemRefType(element, shape, layout, tile.MemoryAttr(Memory.SHARED))
 
-    def _places(self, moved: SSAValue, thread: SSAValue, pair: SSAValue) -> tile.Places:
+    def _at(self, moved: SSAValue, thread: SSAValue, pair: SSAValue) -> tile.Places:
         """That the right factor's columns are those of the result."""
         form = AffineExpr.dimension(0) * self.engine.pair + AffineExpr.dimension(1)
         return tile.Places([moved], AffineMap(2, 0, (form,)), [thread, pair])

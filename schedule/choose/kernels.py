@@ -13,11 +13,13 @@ from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.shape.nest import Nest, nests, side_by_side
 from deplodock.analysis.shape.roles import contraction
 from deplodock.analysis.shape.streaming import streamed_product
+from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.columns import column_options, column_schedule
 from deplodock.schedule.choose.contraction import contraction_options
 from deplodock.schedule.choose.depthwise import depthwise_schedule
 from deplodock.schedule.choose.flight import steps_in_flight
+from deplodock.schedule.choose.long_rows import fold_steps
 from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options, rows_together
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
@@ -42,7 +44,16 @@ def schedule_of(function: func.FuncOp) -> Schedule:
 
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
-    return steps(_rules(function, given))
+    rules = _rules(function, given)
+    split = rules.get("split-stream")
+    return steps(rules) if split is None else (*steps(rules), *_fold_steps(function, split))
+
+
+def _fold_steps(function: func.FuncOp, split: Options) -> Schedule:
+    """The steps for the launch that folds the parts of a streaming reduction, by the name of an output."""
+    nest, *_ = nests(function)
+    stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
+    return fold_steps(name, int(split["s"])) if (name := stores[0].destination.name_hint) else ()
 
 
 def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Options]:

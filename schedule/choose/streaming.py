@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
-from deplodock.analysis.machine.targets import ACCESS_BYTES, RESERVED, has_feature
+from deplodock.analysis.machine.targets import RESERVED, has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, weighing
-from deplodock.dialects import loop
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import MAX_RANK
 from deplodock.dialects.kernel.wgmma import ROWS
-from deplodock.dialects.loop import memref_of
-from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
+from deplodock.schedule.choose.long_rows import long_row_options, split_options
+from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, WARPS
+from deplodock.schedule.choose.stream_sizes import rows_of, stream_bytes
 from deplodock.schedule.choose.tiling import boxes_take
 from deplodock.schedule.steps import Options
 
@@ -48,9 +45,6 @@ WARPGROUP_KEYS = ((128, 128), (256, 64))
 RING_SLOTS = 2
 """Steps of warps on chip: one is read while the next one lands."""
 
-FEWEST_STEPS = 4
-"""The least steps of a CTA that shares a row with others: what it leaves for the last one is then small beside them."""
-
 
 def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:
     """The rules for a streaming reduction of products and their options; None where no tile fits on chip.
@@ -59,8 +53,17 @@ def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     are, up to `STREAM_ROWS`, and the longest steps that let CTAs share an SM. Where tiles leave SMs idle, several CTAs
     share a row.
     """
-    if (options := _warpgroup_options(found, nest, target) or _warp_options(found, nest, target)) is not None:
-        return options
+    options = (
+        long_row_options(found, nest, target)
+        or _warpgroup_options(found, nest, target)
+        or _warp_options(found, nest, target)
+        or _thread_options(found, target)
+    )
+    return None if options is None else split_options(found, nest, target, options)
+
+
+def _thread_options(found: StreamedProduct, target: TargetAttr) -> dict[str, Options] | None:
+    """The rules and options for the products of threads; None where no tile fits on chip."""
     rows = rows_of(found)
     tiles = [
         (m, n)
@@ -74,14 +77,9 @@ def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     if not fitting:
         return None
     m, n = fitting[0]
-    ctas = -(-known_points(nest.axes) // extent_or_one(found.columns) // rows) * -(-rows // m)
-    steps = -(-(found.reduction.trips or 0) // n)
-    sms = target.fact("sms")
-    parts = max(1, min(SHARING * sms // ctas, steps // FEWEST_STEPS)) if 2 * ctas <= sms else 1
-    shared = {"s": parts} if parts > 1 else {}
     return {
         "tileify": {},
-        "stream-tile": {"m": m, "n": n, **shared},
+        "stream-tile": {"m": m, "n": n},
         "async-copy": {},
         "pad-smem": {},
         "mark-unroll": {},
@@ -169,52 +167,3 @@ def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dic
         "pipeline-k-outer": {},
         "mark-unroll": {},
     }
-
-
-def rows_of(found: StreamedProduct) -> int:
-    """The rows that have the same keys and values: queries, or heads of one query that share them."""
-    if found.rows is not None:
-        return extent_or_one(found.rows)
-    return 1 if found.shared is None else found.shared[1]
-
-
-def stream_bytes(found: StreamedProduct, m: int, n: int, engine: str = THREADS, slots: int = 1) -> int:
-    """The bytes of shared memory of a tile of m rows and n elements a step: rows, weights, keys and values of `slots`.
-
-    Each row is taken with the padding that keeps accesses of 16 bytes, which warpgroups have no need of. The engines of
-    warps and of warpgroups keep weights in registers.
-    """
-    features, outputs = found.scores.trips or 0, extent_or_one(found.columns)
-    if engine in (WARPS, WARPGROUPS):
-        size = element_bytes(memref_of(next(_factors(found)).source).element_type)
-        wide, narrow = (_whole(elements) for elements in (features, outputs))
-        if engine == WARPS:
-            wide, narrow = row_pitch(wide, size), row_pitch(narrow, size)
-        return size * (m * wide + slots * n * (wide + narrow))
-    size = element_bytes(found.reduction.results[0].type)
-    pad, strip = ACCESS_BYTES // size, STREAM_LANES * VECTOR
-    columns = -(-outputs // strip) * strip + pad
-    return size * (m * (features + pad + weights_pitch(n)) + slots * n * (features + pad + columns))
-
-
-def _factors(found: StreamedProduct) -> Iterator[loop.LoadOp]:
-    return (op for op in found.scores.walk() if isinstance(op, loop.LoadOp))
-
-
-def _whole(elements: int) -> int:
-    """Elements of a row in whole instructions, at most 16 along either side."""
-    return -(-elements // 16) * 16
-
-
-def row_pitch(elements: int, size: int) -> int:
-    """The elements from a row of a slab to the next, an odd number of 16 bytes: 8 rows then lie in different banks.
-
-    The rows have so many elements of a size in bytes.
-    """
-    unit = ACCESS_BYTES // size
-    return (-(-elements // unit) // 2 * 2 + 1) * unit
-
-
-def weights_pitch(n: int) -> int:
-    """The elements from a row of weights to the next: half the banks are between the two rows that a warp stores."""
-    return n if n % (2 * STREAM_LANES) else n + STREAM_LANES

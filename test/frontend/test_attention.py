@@ -89,7 +89,7 @@ FORMS: dict[str, Form] = {
 }
 
 
-def attention(form: Form, schedule: str | None = None) -> tuple[Simulation, Array]:
+def attention(form: Form, schedule: str | None = None, kernels: int = 1) -> tuple[Simulation, Array]:
     """A form as one kernel on the simulator, right and without findings, and what PyTorch gives."""
     program, args = form
     captured = export(program, args)
@@ -99,7 +99,7 @@ def attention(form: Form, schedule: str | None = None) -> tuple[Simulation, Arra
         lower(captured.module, CONTEXT, Level.TENSOR, stream="always")
         extent = longest_reduction(captured.module)
         lower(captured.module, CONTEXT, Level.KERNEL, schedule=schedule)
-    assert sum(isinstance(op, FuncOp) for op in captured.module.ops) == 1
+    assert sum(isinstance(op, FuncOp) for op in captured.module.ops) == kernels
     simulation = simulate(captured.module, inputs, order=7)
     assert not simulation.findings
     verdict = compare(np.asarray(simulation.outputs[0]), reference, eager, extent)
@@ -113,20 +113,38 @@ def test_one_kernel_writes_its_output_and_nothing_else(form: str) -> None:
     assert [counts.global_bytes_written for counts in simulation.counters.values()] == [eager.nbytes]
 
 
-@pytest.mark.parametrize("form", ["one query", "one query, shared keys", "causal, steps left out"])
-def test_ctas_share_the_keys_of_a_row(form: str) -> None:
-    """Each leaves its maximum, sum and weighted sums, which the last one of a tile combines."""
-    simulation, eager = attention(FORMS[form], "tileify,stream-tile{m=64 n=32 s=3}")
-    assert all(counts.global_bytes_written > eager.nbytes for counts in simulation.counters.values())
+SPLIT = "tileify,split-stream{s=3 unit=32},stream-tile"
+ROUND = "double-buffer{depth=2},async-copy,pad-smem,pipeline-k-outer,blockify-launch(out){threads=128}"
 
 
-@pytest.mark.parametrize("options", ["m=64 n=32 warp=32", "m=32 n=16 s=2"])
-def test_tiles_of_tensor_cores(options: str) -> None:
-    """Warps of the rows of two instructions; CTAs that share the keys of a row."""
+@pytest.mark.parametrize(
+    ("form", "schedule"),
+    [
+        ("one query", f"{SPLIT}{{m=1 n=32 slices=2 side=1 lanes=32}},{ROUND}"),
+        ("one query, shared keys", f"{SPLIT}{{m=3 n=8 slices=2 side=1 lanes=32 features=16}},{ROUND}"),
+        ("fewer queries than keys", f"{SPLIT}{{m=8 n=16 slices=1 side=4 lanes=8}},{ROUND}"),
+        ("causal, steps left out", f"{SPLIT}{{m=64 n=32}},{ROUND}"),
+        ("bf16, one query", f"{SPLIT}{{m=16 n=16 slices=2 engine=mma}},{ROUND}"),
+        ("f16, causal, steps left out", f"{SPLIT}{{m=64 n=32 engine=mma}},{ROUND}"),
+    ],
+)
+def test_ctas_share_the_keys_of_a_row(form: str, schedule: str) -> None:
+    """Each leaves its maximum, sum and weighted sums, which a second launch folds and nothing else stores."""
+    simulation, eager = attention(FORMS[form], schedule, kernels=2)
+    parts, whole = simulation.counters.values()
+    rows, size = eager.size // eager.shape[-1], eager.shape[-1]
+    assert whole.global_bytes_written == eager.nbytes
+    assert parts.global_bytes_written % (4 * rows * (size + 2)) == 0
+
+
+@pytest.mark.parametrize("slices", [2, 4])
+def test_tiles_of_tensor_cores(slices: int) -> None:
+    """Warps of the rows of two instructions, and warps that share the keys of a step, as far as a mask leaves some."""
     program = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
-    form = program, qkv((1, 130), (1, 130), 64, torch.bfloat16)
     rings = "double-buffer{depth=2},async-copy,pipeline-k-outer"
-    attention(form, f"tileify,stream-tile{{{options} engine=mma}},{rings}")
+    for size, options in ((64, f"m=32 n=16 warp=32 slices={slices}"), (40, f"m=16 n=32 slices={slices}")):
+        form = program, qkv((1, 130), (1, 130), size, torch.bfloat16)
+        attention(form, f"tileify,stream-tile{{{options} engine=mma}},{rings}")
 
 
 BOXES = "double-buffer{depth=2},tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=1}"
@@ -142,7 +160,7 @@ def test_tiles_of_warpgroups(options: str, size: int) -> None:
 
 @pytest.mark.parametrize(
     "schedule",
-    ["tileify,stream-tile{m=16 n=32 engine=mma}", f"tileify,stream-tile{{m=64 n=32 engine=wgmma}},{BOXES}"],
+    ["tileify,stream-tile{m=16 n=32 engine=mma}", f"tileify,stream-tile{{m=64 n=32 slices=1 engine=wgmma}},{BOXES}"],
 )
 def test_special_scores_of_tensor_cores(schedule: str) -> None:
     """A row without keys gives 0, one with a NaN score NaN, and huge scores stay finite."""
@@ -157,6 +175,24 @@ def test_special_scores_of_tensor_cores(schedule: str) -> None:
     simulation, eager = attention(program, schedule)
     np.testing.assert_array_equal(np.isnan(simulation.outputs[0]), np.isnan(eager))
     assert not simulation.outputs[0][0, 0, 1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_long_rows_of_one_query_are_shared_by_default(dtype: torch.dtype) -> None:
+    """Heads that share keys are rows of one tile, each key is read once, and no scores are stored."""
+    program = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)  # noqa: E731
+    captured = export(program, qkv((6, 1), (2, 1024), 32, dtype))
+    inputs = [to_array(value) for value in captured.inputs]
+    with remarks.collect():
+        lower(captured.module, CONTEXT, Level.KERNEL)
+    simulation = simulate(captured.module, inputs)
+    assert not simulation.findings
+    parts, whole = simulation.counters.values()
+    assert 32 * parts.global_sectors_read <= 1.2 * sum(array.nbytes for array in inputs)
+    assert parts.global_bytes_written < inputs[1].nbytes / 4
+    assert whole.global_bytes_written == inputs[0].nbytes
+    (reference,) = captured.reference()
+    np.testing.assert_allclose(simulation.outputs[0], to_array(reference), rtol=2e-3, atol=2e-4)
 
 
 def test_half_precision_is_one_kernel_by_default() -> None:
@@ -178,6 +214,6 @@ def test_special_scores_of_shared_rows() -> None:
     mask[0, 32:] = mask[1] = -torch.inf
     mask[2, 40] = torch.nan
     program = (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask), qkv((1, 3), (1, 96), 8))
-    simulation, eager = attention(program, "tileify,stream-tile{m=16 n=32 s=3}")
+    simulation, eager = attention(program, "tileify,split-stream{s=3 unit=32},stream-tile{m=16 n=32}", kernels=2)
     np.testing.assert_array_equal(np.isnan(simulation.outputs[0]), np.isnan(eager))
     assert not simulation.outputs[0][0, 0, 1].any()

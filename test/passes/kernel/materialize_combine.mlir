@@ -134,18 +134,18 @@ func.func @odd(%x: memref<8x12xf32>, %out: memref<8xf32>) {
 
 // -----
 
-// So do those whose threads are not neighbours.
-// CHECK-LABEL: kernel.func @apart(%x: memref<4x8xf32>, %out: memref<8xf32>) blocks(%block = 1) threads(%thread = 32) {
+// So do those whose threads are in several warps, and are not neighbours.
+// CHECK-LABEL: kernel.func @apart(%x: memref<8x8xf32>, %out: memref<8xf32>) blocks(%block = 1) threads(%thread = 64) {
 // CHECK-NEXT:    %[[T:.*]] = loop.index [%thread floordiv 8]
 // CHECK-NEXT:    %[[COLUMN:.*]] = loop.index [%thread mod 8]
-// CHECK-NEXT:    %[[S:.*]] = loop.load %x[%[[T]], %[[COLUMN]]] : memref<4x8xf32>
-// CHECK-NEXT:    %[[S_PART:.*]] = kernel.alloc : memref<32xf32, #tile.memory<shared>>
-// CHECK-NEXT:    loop.store %[[S]], %[[S_PART]][%thread] : memref<32xf32, #tile.memory<shared>>
+// CHECK-NEXT:    %[[S:.*]] = loop.load %x[%[[T]], %[[COLUMN]]] : memref<8x8xf32>
+// CHECK-NEXT:    %[[S_PART:.*]] = kernel.alloc : memref<64xf32, #tile.memory<shared>>
+// CHECK-NEXT:    loop.store %[[S]], %[[S_PART]][%thread] : memref<64xf32, #tile.memory<shared>>
 // CHECK-NEXT:    %[[S_1:.*]] = kernel.alloc : memref<f32, #tile.memory<register>>
 // CHECK-NEXT:    %[[C0:.*]] = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT:    loop.store %[[C0]], %[[S_1]][] : memref<f32, #tile.memory<register>>
-// CHECK-NEXT:    loop.for %[[T_1:.*]] = 0 to 4 unroll {
-// CHECK-NEXT:      %[[C1:.*]] = loop.load %[[S_PART]][%[[T_1]] * 8 + %[[COLUMN]]] : memref<32xf32, #tile.memory<shared>>
+// CHECK-NEXT:    loop.for %[[T_1:.*]] = 0 to 8 unroll {
+// CHECK-NEXT:      %[[C1:.*]] = loop.load %[[S_PART]][%[[T_1]] * 8 + %[[COLUMN]]] : memref<64xf32, #tile.memory<shared>>
 // CHECK-NEXT:      %[[C2:.*]] = loop.load %[[S_1]][] : memref<f32, #tile.memory<register>>
 // CHECK-NEXT:      %[[C3:.*]] = arith.addf %[[C2]], %[[C1]] : f32
 // CHECK-NEXT:      loop.store %[[C3]], %[[S_1]][] : memref<f32, #tile.memory<register>>
@@ -154,9 +154,28 @@ func.func @odd(%x: memref<8x12xf32>, %out: memref<8xf32>) {
 // CHECK-NEXT:    loop.guard where (%[[T]] < 1) {
 // CHECK-NEXT:      loop.store %[[S_2]], %out[%[[COLUMN]]] : memref<8xf32>
 // CHECK-NEXT:    }
-// CHECK-LABEL: func.func @run_apart(%x: memref<4x8xf32>, %out: memref<8xf32>) {
-// CHECK-NEXT:    kernel.launch @apart(%x, %out) : memref<4x8xf32>, memref<8xf32>
-func.func @apart(%x: memref<4x8xf32>, %out: memref<8xf32>) {
+// CHECK-LABEL: func.func @run_apart(%x: memref<8x8xf32>, %out: memref<8xf32>) {
+// CHECK-NEXT:    kernel.launch @apart(%x, %out) : memref<8x8xf32>, memref<8xf32>
+func.func @apart(%x: memref<8x8xf32>, %out: memref<8xf32>) {
+  tile.launch (%t = 8 : thread, %column = 8 : thread) {
+    %a = loop.load %x[%t, %column] : memref<8x8xf32>
+    %s = tile.combine {arith.addf} %a over (%t) : f32
+    loop.store %s, %out[%column] : memref<8xf32>
+  }
+  func.return
+}
+
+// -----
+
+// Lanes that are equally far apart are folded by shuffles, too.
+// CHECK-LABEL: kernel.func @spaced(
+// CHECK:         %[[A:.*]] = kernel.shuffle_xor %[[S:.*]], 16 : f32
+// CHECK-NEXT:    %[[B:.*]] = arith.addf %[[S]], %[[A]] : f32
+// CHECK-NEXT:    %[[C:.*]] = kernel.shuffle_xor %[[B]], 8 : f32
+// CHECK-NEXT:    %{{.*}} = arith.addf %[[B]], %[[C]] : f32
+// CHECK-NOT:     shared
+// CHECK:         kernel.launch @spaced
+func.func @spaced(%x: memref<4x8xf32>, %out: memref<8xf32>) {
   tile.launch (%t = 4 : thread, %column = 8 : thread) {
     %a = loop.load %x[%t, %column] : memref<4x8xf32>
     %s = tile.combine {arith.addf} %a over (%t) : f32

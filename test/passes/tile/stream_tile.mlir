@@ -4,10 +4,10 @@
 // Scores lie on the threads of the outputs' columns; weights go through shared memory to the second product. Rows are
 // copied once, keys and values in each step. Keys from 37 on have the score -inf, and no step runs beyond the last row.
 // CHECK-LABEL: func.func @attention
-// CHECK:         tile.launch (%h = 2 : block, %m_b = 2 : block, %m_t = 16 : thread, %d_t = 16 : thread, %m_r = 2 : register, %d_r = 1 : register, %d_v = 4 : register, %i_r = 1 : register, %i_t = 16 : lane %d_t) {
+// CHECK:         tile.launch (%h = 2 : block, %m_b = 2 : block, %m_t = 16 : thread, %d_t = 16 : thread, %m_r = 2 : register, %d_r = 1 : register, %d_v = 1 : register, %i_r = 1 : register, %i_t = 16 : lane %d_t) {
 // CHECK:           %q_smem = tile.stage %q[%h, %m_b * 32 + d0, d1] : memref<2x40x8xf32> to memref<32x8xf32, #tile.memory<shared>>
 // CHECK-NEXT:      %max, %sum, %o = loop.reduce %i_o = 0 to min(%m_b * 2 + 2, 3) : f32, f32, f32 {
-// CHECK-NEXT:        %v_smem = tile.stage %v[0, %i_o * 16 + d0, d1] : memref<1x37x12xf32> to memref<16x64xf32, #tile.memory<shared>>
+// CHECK-NEXT:        %v_smem = tile.stage %v[0, %i_o * 16 + d0, d1] : memref<1x37x12xf32> to memref<16x16xf32, #tile.memory<shared>>
 // CHECK-NEXT:        %k_smem = tile.stage %k[0, %i_o * 16 + d0, d1] : memref<1x37x8xf32> to memref<16x8xf32, #tile.memory<shared>>
 // CHECK:             %s = loop.reduce {arith.addf} %eo = 0 to 2 : f32 {
 // CHECK-NEXT:          %{{.*}} = loop.reduce {arith.addf} %ei = 0 to 4 unroll : f32 {
@@ -21,7 +21,7 @@
 // CHECK-NEXT:        %[[L:.*]] = tile.combine {arith.addf} %weight over (%i_r, %i_t) : f32
 // CHECK-NEXT:        %[[O:.*]] = loop.reduce {arith.addf} %io = 0 to 4 : f32 {
 // CHECK:                 loop.load %weights[%m_r * 16 + %m_t, %{{.*}}]
-// CHECK:                 loop.load %v_smem[%{{.*}}, %d_r * 64 + %d_t * 4 + %d_v]
+// CHECK:                 loop.load %v_smem[%{{.*}}, %d_r * 16 + %d_t + %d_v]
 // CHECK:             loop.yield %top, %[[L]], %[[O]] : f32, f32, f32
 // CHECK-NEXT:      } combine
 func.func @attention(%q: memref<2x40x8xf32>, %k: memref<1x37x8xf32>, %v: memref<1x37x12xf32>, %out: memref<2x40x12xf32>) {

@@ -15,7 +15,8 @@ from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedProgram
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.schedule.choose.streaming import stream_bytes, stream_options
+from deplodock.schedule.choose.stream_sizes import stream_bytes
+from deplodock.schedule.choose.streaming import stream_options
 from deplodock.schedule.steps import Options
 
 
@@ -37,8 +38,7 @@ def chosen(program: CapturedProgram, card: str, **given: Any) -> tuple[StreamedP
         ("sm_90", 2048, 2048, 64, {"m": 64, "n": 64}),
         ("sm_90", 2048, 2048, 128, {"m": 64, "n": 32}),
         ("sm_90", 2048, 2048, 192, {"m": 64, "n": 32}),
-        ("sm_90", 16, 128, 64, {"m": 16, "n": 64}),
-        ("sm_90", 1, 4096, 128, {"m": 16, "n": 64, "s": 16}),
+        ("sm_90", 24, 128, 64, {"m": 32, "n": 64}),
         ("sm_120", 2048, 2048, 64, {"m": 64, "n": 32}),
         ("sm_120", 2048, 2048, 192, {"m": 32, "n": 32}),
     ],
@@ -51,6 +51,32 @@ def test_tiles(card: str, queries: int, keys: int, size: int, expected: dict[str
     found, options = chosen(program, card, stream="always")
     assert options["stream-tile"] == expected
     assert stream_bytes(found, expected["m"], expected["n"]) <= target(card).fact("shared_per_block")
+
+
+@pytest.mark.parametrize(
+    ("heads", "keys", "size", "dtype", "parts", "tile"),
+    [
+        (28, 4096, 128, torch.float32, 64, {"m": 7, "n": 8, "slices": 4, "side": 1, "lanes": 32, "features": 16}),
+        (4, 32768, 64, torch.float32, 64, {"m": 1, "n": 16, "slices": 4, "side": 1, "lanes": 32, "features": 2}),
+        (28, 4096, 128, torch.bfloat16, 32, {"m": 16, "n": 16, "slices": 4, "engine": "mma"}),
+        (32, 32768, 64, torch.float16, 64, {"m": 16, "n": 32, "slices": 4, "engine": "mma"}),
+        (28, 256, 40, torch.bfloat16, None, {"m": 16, "n": 32, "slices": 4, "engine": "mma"}),
+        (52, 4096, 20, torch.float32, 32, {"m": 16, "n": 32, "slices": 4, "side": 4, "lanes": 8}),
+    ],
+)
+def test_rows_of_one_query(
+    heads: int, keys: int, size: int, dtype: torch.dtype, parts: int | None, tile: dict[str, int | str]
+) -> None:
+    """Heads that share keys are rows; as many CTAs share those as leave no SM idle and have a step each."""
+    shapes = (1, heads, 1, size), (1, 4, keys, size), (1, 4, keys, size)
+    program = export(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        tuple(torch.empty(shape, dtype=dtype) for shape in shapes),
+    )
+    _, options = chosen(program, "sm_90")
+    assert options["stream-tile"] == tile
+    split = options.get("split-stream")
+    assert split == (None if parts is None else {"s": parts, "unit": int(tile["n"]) * 4})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""split-stream: share the row of a streaming reduction among CTAs, where there are too few tiles for all SMs.
+
+    tile.launch (%m = 7 : thread,                %max_part, %acc_part = memref.alloc() ..
+                 %d = 64 : thread) {             tile.launch (%i_s = 8 : thread, %m = 7 : thread, %d = 64 : thread) {
+      %max, %acc = loop.reduce                     %max, %acc = loop.reduce %i_p = 0 to 512 : f32, f32 {
+        %i = 0 to 4096 : f32, f32 {                  %i = loop.index [%i_s * 512 + %i_p] ..
+        ..                                         }
+      }                                            loop.store %max, %max_part[%i_s, %m]
+      loop.store %acc, %out[%m, %d]      ->        loop.store %acc, %acc_part[%i_s, %m, %d]
+    }                                            }
+                                                 tile.launch (%m = 7 : thread, %d = 64 : thread) {
+                                                   %max, %acc = loop.reduce %s = 0 to 8 : f32, f32 {
+                                                     .. %max_part[%s, %m] .. %acc_part[%s, %m, %d]
+                                                   }
+                                                   loop.store %acc, %out[%m, %d]
+                                                 }
+
+A part leaves what the reduction has of its stretch of the row, which is an element of the same reduction: the second
+launch folds those, in their order, and does what follows, once. Parts are whole multiples of
+`unit` elements; the last part may have fewer. Both launches are scheduled like any other; a step with the name of an
+output as its target is for the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.nest import launch_nest
+from deplodock.analysis.shape.streaming import streamed_product
+from deplodock.dialects import loop, tile
+from deplodock.dialects.tile import Binding
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.edits import Axis, append_axis, erase_unneeded, reorder, share_loop
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
+
+
+@dataclass(frozen=True)
+class SplitStreamPass(LaunchRule):
+    """Share the row of a streaming reduction of products among CTAs."""
+
+    name = "split-stream"
+    s: int | None = option(None, Integers((2, 3, 4, 8, 16)), "parts of the row, at most; without it a row stays whole")
+    unit: int = option(1, Integers((1, 16, 32)), "elements of the row of which parts have whole multiples")
+
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        found = streamed_product(launch_nest(launch))
+        if found is None:
+            raise Skip("the launch has no streaming reduction of products")
+        stores = [op for op in launch.walk() if isinstance(op, loop.StoreOp)]
+        if any(isinstance(op.destination.owner, memref.AllocOp) for op in stores):
+            raise NothingToDo("the row is shared by CTAs already")
+        if staged(launch) or any(launch.binding(axis) is not Binding.THREAD for axis in launch.axes):
+            raise Skip("its points are divided already; split-stream runs behind tileify")
+        if any(launch.extent(axis) is None for axis in launch.axes):
+            raise Skip("an axis has an extent that is not constant")
+        if wheres(launch.body.block):
+            raise Skip("some points of the launch are inactive, and leave no parts")
+        if self.s is None:
+            raise Skip("the tiles fill the SMs of the target without a split")
+        trips = found.reduction.trips or 0
+        part = -(-trips // (self.s * self.unit)) * self.unit
+        if (parts := -(-trips // part)) < 2:
+            raise Skip(f"a part of {part} elements is the whole row of {trips}")
+        _cut(launch, found.reduction, parts, part)
+
+
+def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int) -> None:
+    """Let a launch store what parts of a row leave, and a copy of it behind it fold them and do what follows."""
+    second = launch.clone()
+    Rewriter.insert_op(second, InsertPoint.after(launch))
+    dependence = Dependence()
+    varying = [[axis.index for axis in launch.axes if axis in dependence.of(value)] for value in reduction.results]
+    workspaces: list[SSAValue] = []
+    for result, places in zip(reduction.results, varying, strict=True):
+        made = memref.AllocOp.get(result.type, shape=[parts, *(launch.extent(launch.axes[i]) or 0 for i in places)])
+        made.memref.name_hint = f"{result.name_hint or 'acc'}_part"
+        Rewriter.insert_op(made, InsertPoint.before(launch))
+        workspaces.append(made.memref)
+
+    twin = list(second.body.block.ops)[list(launch.body.block.ops).index(reduction)]
+    assert isinstance(twin, loop.ReduceOp)
+    _fold_parts(twin, workspaces, [[second.axes[i] for i in places] for places in varying], parts)
+    erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
+
+    axes = [[launch.axes[i] for i in places] for places in varying]
+    axis = append_axis(launch, Axis(parts, Binding.THREAD, f"{reduction.iv.name_hint or 'i'}_s"))
+    partial = share_loop(reduction, axis, parts, part)
+    stores = [
+        loop.StoreOp(result, workspace, AffineMap.identity(1 + len(places)), [axis, *places])
+        for result, workspace, places in zip(partial.results, workspaces, axes, strict=True)
+    ]
+    Rewriter.insert_op(stores, InsertPoint.after(partial))
+    erase_unneeded(launch.body.block, stores)
+    reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
+
+
+def _fold_parts(
+    reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: Sequence[Sequence[BlockArgument]], parts: int
+) -> None:
+    """Replace a streaming reduction by one of what its parts have left."""
+    body = Block(arg_types=[IndexType()])
+    body.args[0].name_hint = "s"
+    loads = [
+        loop.LoadOp(workspace, AffineMap.identity(1 + len(places)), [body.args[0], *places])
+        for workspace, places in zip(workspaces, axes, strict=True)
+    ]
+    body.add_ops([*loads, loop.YieldOp(*(load.result for load in loads))])
+    made = loop.ReduceOp(parts, Region(body), reduction.identities, reduction.combiner.clone())
+    made.location = reduction.location
+    for result, old in zip(made.results, reduction.results, strict=True):
+        result.name_hint = old.name_hint
+    Rewriter.replace_op(reduction, made)

@@ -1,0 +1,190 @@
+"""The heuristic schedule of a streaming reduction of few rows that read many elements, as one token's query does.
+
+Such rows read each key and value once, so their time is that of the bytes, as long as enough of them are on their way:
+at 4.8 TB/s and the 1 us of a read under load, 36 KB for each of 132 SMs. A CTA has a ring of steps on chip, and the
+heads that share keys are the rows of its tile. Its warps share the elements of a step, and the row is shared among CTAs
+(`split-stream`) until each SM has one; a second launch folds what those leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.linear import extent_or_one, known_points
+from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
+from deplodock.analysis.machine.targets import RESERVED, WARP, has_feature
+from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
+from deplodock.analysis.shape.streaming import StreamedProduct
+from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.loop import memref_of
+from deplodock.schedule.choose.sizes import STREAM_WARP, THREADS, VECTOR, WARPS
+from deplodock.schedule.choose.stream_sizes import rows_of, stream_bytes
+from deplodock.schedule.steps import Options, RuleStep, Schedule
+
+SLICES = 4
+"""Warps of a CTA, one for each scheduler of an SM, that share the elements of a step."""
+
+STEP_BYTES = 32768
+"""Bytes of a step of few rows: as many as an SM has on their way while it computes another step."""
+
+SLOTS = 3
+"""Steps on chip of a CTA that has an SM to itself: one is read while two land. Of two CTAs that share it each has 2."""
+
+HELD = 64
+"""The most elements of rows that a thread holds in registers to multiply keys with."""
+
+ALONE = 1.15
+"""What a step takes of a CTA that has an SM to itself, to one of two CTAs that share it and wait in turn."""
+
+START_STEPS = 1.5
+"""What the start and the end of a CTA take, in steps of `STEP_BYTES`: 1.1 us each at 30 bytes a ns of an SM."""
+
+FOLD_STEPS = 2
+"""What the launch that folds parts takes, in such steps, and one more for each `FOLDED` parts of a row."""
+
+FOLDED = 64
+"""Parts of a row whose reads take a step's time."""
+
+FEWEST_STEPS = 4
+"""The least steps of a part of many rows: what it leaves for the fold is then small beside them."""
+
+FOLD_PARTS = 8
+"""Parts of an output that a thread folds: their reads are in flight together."""
+
+FOLD_WARPS = 4
+"""The least warps of a CTA that folds parts."""
+
+
+def long_row_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:
+    """The rules for a streaming reduction of few rows and their options; None where it has more, or no tile fits."""
+    if (rows := rows_of(found)) > STREAM_WARP:
+        return None
+    is_narrow = _is_narrow(found, target)
+    tiles = [_Tile.of(found, rows, keys, is_narrow) for keys in (64, 32, 16, 8) if keys >= 16 or not is_narrow]
+    small = [tile for tile in tiles if tile.step_bytes <= STEP_BYTES] or tiles[-1:]
+    limits = [(2, _share(target)), (SLOTS, target.fact("shared_per_block")), (2, target.fact("shared_per_block"))]
+    fitting = [(tile, slots) for slots, most in limits for tile in small if tile.bytes(slots) <= most]
+    if not fitting:
+        return None
+    tile, slots = fitting[0]
+    return {
+        "tileify": {},
+        "stream-tile": tile.options,
+        "double-buffer": {"depth": slots},
+        "async-copy": {},
+        **({} if is_narrow else {"pad-smem": {}}),
+        "pipeline-k-outer": {"distance": slots - 1},
+        "mark-unroll": {},
+    }
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """The tile of a CTA: `m` rows, and `n` elements of each slice in a step."""
+
+    found: StreamedProduct
+    m: int
+    n: int
+    team: Mapping[str, int] | None
+    """Rows side by side, the threads of each, and those of them that share a score; None for tensor cores."""
+
+    @staticmethod
+    def of(found: StreamedProduct, rows: int, keys: int, is_narrow: bool) -> _Tile:
+        """The tile of so many elements of a slice, where a warp has up to four rows side by side."""
+        if is_narrow:
+            return _Tile(found, STREAM_WARP, keys, None)
+        features = found.scores.trips or 0
+        shares = [each for each in (1, 2, 4, 8, 16) if features % (each * VECTOR) == 0]
+        share = next((each for each in shares if rows * features <= HELD * each and WARP // each <= keys), None)
+        if share is not None and share > 1:
+            return _Tile(found, rows, keys, {"side": 1, "lanes": WARP, "features": share})
+        side = next(side for side in (1, 2, 4) if side >= min(rows, 4))
+        return _Tile(found, -(-rows // side) * side, max(keys, WARP // side), {"side": side, "lanes": WARP // side})
+
+    @property
+    def engine(self) -> str:
+        """What multiplies."""
+        return WARPS if self.team is None else THREADS
+
+    @property
+    def options(self) -> Options:
+        """The options of stream-tile."""
+        team: Options = {"engine": WARPS} if self.team is None else self.team
+        return {"m": self.m, "n": self.n, "slices": SLICES, **team}
+
+    @property
+    def step_bytes(self) -> int:
+        """The bytes of what a step reads."""
+        (product,) = summed_products(self.found.scores)
+        read = read_of(factors_of(product)[0][0])
+        size = 4 if read is None else element_bytes(memref_of(read.source).element_type)
+        return SLICES * self.n * size * ((self.found.scores.trips or 0) + extent_or_one(self.found.columns))
+
+    def bytes(self, slots: int) -> int:
+        """The bytes of shared memory with so many steps on chip, and those through which slices add their sums."""
+        copies = 4 if self.team is None else self.team["lanes"]
+        folded = SLICES * self.m * (extent_or_one(self.found.columns) + 2 * copies) * 4
+        return stream_bytes(self.found, self.m, SLICES * self.n, self.engine, slots) + folded
+
+
+def _share(target: TargetAttr) -> int:
+    """The bytes of shared memory of each of two CTAs of an SM."""
+    return target.fact("shared_per_sm") // 2 - RESERVED
+
+
+def _is_narrow(found: StreamedProduct, target: TargetAttr) -> bool:
+    """Whether tensor cores take both products."""
+    try:
+        streamed_engine(found, WARPS)
+    except NoAtomError:
+        return False
+    return has_feature(target, Feature.MMA)
+
+
+def _tiles(found: StreamedProduct, nest: Nest, tile_rows: int) -> int:
+    """The tiles of so many rows that a nest has."""
+    rows = rows_of(found)
+    return known_points(nest.axes) // extent_or_one(found.columns) // rows * -(-rows // tile_rows)
+
+
+def split_options(
+    found: StreamedProduct, nest: Nest, target: TargetAttr, options: dict[str, Options]
+) -> dict[str, Options]:
+    """The options of a tile, with those of split-stream where CTAs are to share a row.
+
+    The parts are those with which the grid ends first, by waves of CTAs, each with its steps, its start, and the launch
+    that folds them. Rows of which a condition leaves elements out stay whole, as parts would have unlike times.
+    """
+    tile = options["stream-tile"]
+    step = int(tile["n"]) * int(tile.get("slices", 1))
+    steps = -(-(found.reduction.trips or 0) // step)
+    tiles, sms = _tiles(found, nest, int(tile["m"])), target.fact("sms")
+    resident = 2 if "slices" in tile and options["double-buffer"]["depth"] == 2 else 1
+    if wheres(found.reduction.body.block):
+        return options
+
+    def time(parts: int) -> float:
+        ctas = tiles * parts
+        step = ALONE if resident == 1 or ctas <= sms else resident
+        own = -(-steps // parts) * step + START_STEPS
+        return -(-ctas // (sms * resident)) * own + (FOLD_STEPS + parts / FOLDED if parts > 1 else 0)
+
+    most = min(resident * sms, steps // (1 if "slices" in tile else FEWEST_STEPS))
+    best = min(range(1, max(1, most) + 1), key=time)
+    if best == 1:
+        return options
+    return {"tileify": {}, "split-stream": {"s": best, "unit": step}, **options}
+
+
+def fold_steps(output: str, parts: int) -> Schedule:
+    """The steps for the launch that folds so many parts and stores to `output`: warps on neighbouring outputs."""
+    threads = 1
+    while threads < WARP and parts > threads * FOLD_PARTS:
+        threads *= 2
+    shared = (RuleStep("cooperative-reduce", {"threads": threads, "lanes": "free"}, output),) if threads > 1 else ()
+    return (*shared, RuleStep("blockify-launch", {"threads": max(FOLD_WARPS, threads) * WARP}, output))
