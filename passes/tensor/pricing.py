@@ -170,5 +170,6 @@ class Pricing:
 
 def _is_needed_by(group: Group, reduction: ReduceOp, op: Operation) -> bool:
     """Whether a reduction is needed by a kernel alone, which stores `op`: what else needs it has it stored."""
-    inside = group.indices.keys() | {reduction}
-    return reached([reduction], lambda each: users_of(each) if each in inside and each is not op else ()) <= inside
+    roots: set[Operation] = {reduction}
+    inside = group.indices.keys() | roots
+    return reached(roots, lambda each: users_of(each) if each in inside and each is not op else ()) <= inside
