@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.machine.targets import WARP
@@ -95,7 +95,7 @@ class Combining:
         if group > WARP:
             self._across_warps(group // WARP)
 
-    def _near(self, threads: Sequence[SSAValue]) -> int | None:
+    def _near(self, threads: Sequence[BlockArgument]) -> int | None:
         """How far apart the neighbours of a group of threads are in a warp; None where no shuffles fold them.
 
         Those of several axes follow each other. Folds that depend on the order of their sides are of threads side by

@@ -45,15 +45,13 @@ def schedule_of(function: func.FuncOp) -> Schedule:
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
     rules = _rules(function, given)
-    split = rules.get("split-stream")
-    return steps(rules) if split is None else (*steps(rules), *_fold_steps(function, split))
-
-
-def _fold_steps(function: func.FuncOp, split: Options) -> Schedule:
-    """The steps for the launch that folds the parts of a streaming reduction, by the name of an output."""
+    if (split := rules.get("split-stream")) is None:
+        return steps(rules)
     nest, *_ = nests(function)
     stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
-    return fold_steps(name, int(split["s"])) if (name := stores[0].destination.name_hint) else ()
+    if (output := stores[0].destination.name_hint) is None:
+        return steps({rule: options for rule, options in rules.items() if rule != "split-stream"})
+    return (*steps(rules), *fold_steps(output, int(split["s"])))
 
 
 def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Options]:

@@ -20,6 +20,7 @@ from deplodock.interpreters.values import Array
 from deplodock.passes import remarks
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
+from deplodock.runtime.plan import program_plan
 
 Tensor = torch.Tensor
 Form = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -217,3 +218,19 @@ def test_special_scores_of_shared_rows() -> None:
     simulation, eager = attention(program, "tileify,split-stream{s=3 unit=32},stream-tile{m=16 n=32}", kernels=2)
     np.testing.assert_array_equal(np.isnan(simulation.outputs[0]), np.isnan(eager))
     assert not simulation.outputs[0][0, 0, 1].any()
+
+
+@pytest.mark.parametrize(("queries", "dtype"), [(16384, torch.bfloat16), (1, torch.float32)])
+def test_long_rows_need_no_memory_for_scores(queries: int, dtype: torch.dtype) -> None:
+    """A prompt of 16,384 tokens has no scratch memory, a single query less than a tenth of the keys'."""
+    keys = 16384
+    captured = export(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=queries > 1, enable_gqa=True),
+        tuple(
+            torch.empty(1, count, length, 128, dtype=dtype) for count, length in ((28, queries), (4, keys), (4, keys))
+        ),
+    )
+    with remarks.collect():
+        lower(captured.module, CONTEXT, Level.KERNEL)
+    needed = program_plan(captured.module).scratch
+    assert needed == 0 if queries > 1 else 0 < needed <= 4 * keys * 128 * 4 / 10
