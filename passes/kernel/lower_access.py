@@ -190,8 +190,11 @@ def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) 
     return all(is_coordinate(root) for root in roots) and all(axis in axes for axis in emitter.axes_of(roots))
 
 
-def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
-    """Emit a write at the active points; along axes that the address does not mention, coordinate 0 alone writes."""
+def lower_store(emitter: Emitter, op: loop.StoreOp, compute: Callable[[], None] | None = None) -> None:
+    """Emit a write at the active points; along axes that the address does not mention, coordinate 0 alone writes.
+
+    With `compute` the value is computed there, just before it is written.
+    """
     destination, forms = emitter.value(op.destination), subscripts_of(op)
     mentioned = emitter.dependence.of(*op.indices)
     unmentioned = [axis for axis in emitter.launch.axes if axis not in mentioned]
@@ -203,7 +206,7 @@ def lower_store(emitter: Emitter, op: loop.StoreOp) -> None:
     conditions = [*(_at_origin(condition, unmentioned) for condition in emitter.conditions), *emitter.own]
     conditions += [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]
     conditions = [condition for condition in conditions if not never_fails(condition)]
-    _store(emitter, op, (destination, forms), others, conditions)
+    _store(emitter, op, (destination, forms), others, conditions, compute)
 
 
 def lower_keep(emitter: Emitter, op: tile.KeepOp) -> None:
@@ -224,6 +227,7 @@ def _store(
     written: tuple[SSAValue, Sequence[Linear]],
     others: Sequence[SSAValue],
     conditions: Sequence[Condition],
+    compute: Callable[[], None] | None = None,
 ) -> None:
     """Emit the write of a value to an element of a buffer under conditions, at coordinate 0 of other register axes."""
     destination, forms = written
@@ -242,13 +246,15 @@ def _store(
         with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
             emitter.run(kernel.MoveOp(exchange.width, (block, *_lane(0)), (destination, *emitter.map(map(at, forms)))))
     for rest in _rest(emitter, ordered, exchange):
-        guarded, others = _guarding(rest, conditions, len(lanes))
+        guarding, inner = _guarding(rest, conditions, len(lanes))
         with (
-            emitter.nest(guarded),
-            emitter.guarded(conditions if guarded else []),
-            vector_nest(emitter, others, len(lanes)) as at,
-            emitter.guarded([] if guarded else [at(each) for each in conditions]),
+            emitter.nest(guarding),
+            emitter.guarded(conditions if guarding else []),
+            vector_nest(emitter, inner, len(lanes)) as at,
+            emitter.guarded([] if guarding else [at(each) for each in conditions]),
         ):
+            if compute is not None:
+                compute()
             type = loop.memref_of(destination)
             place = (destination, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
             if len(lanes) > 1:
@@ -257,6 +263,18 @@ def _store(
             else:
                 emitter.run(loop.StoreOp(emitter.value(op.value), *place))
     emitter.coordinates = known
+
+
+def is_branched(emitter: Emitter, op: loop.StoreOp) -> bool:
+    """Whether branches are around the writes of a contraction's register tile, of one output each.
+
+    What is held for them until then takes registers and their banks from the sums: before gelu an FFMA takes 1.61 issue
+    slots, 1.18 where each branch computes what it writes; before two mishes 1.75 and 1.21 (read off the code for
+    sm_90). Where no branch is in the way ptxas orders them itself.
+    """
+    axes, type = emitter.axes_of(op.indices), loop.memref_of(op.destination)
+    is_whole = bool(axes and emitter.conditions) and set(axes) == emitter.cells
+    return is_whole and vectorize(emitter, type, subscripts_of(op), axes, emitter.conditions)[1] == (0,)
 
 
 def _guarding(

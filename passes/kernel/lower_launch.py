@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr
@@ -35,7 +36,7 @@ from deplodock.passes.copying import erase_dead
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, never_fails
 from deplodock.passes.kernel.emit import Array, Emitter
-from deplodock.passes.kernel.lower_access import lower_keep, lower_load, lower_store, read_vectors
+from deplodock.passes.kernel.lower_access import is_branched, lower_keep, lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine
 from deplodock.passes.kernel.lower_contract import lower_contract
 from deplodock.passes.kernel.lower_scan import lower_scan, start_scans
@@ -71,6 +72,11 @@ def lower_ops(emitter: Emitter, ops: Iterable[Operation], fold: Fold | None = No
             continue
         if isinstance(op, loop.InsideOp) and all(_masks(emitter, use.operation) for use in op.result.uses):
             continue
+        if isinstance(op, loop.StoreOp) and _is_end_of(emitter, op, group):
+            emitter.location, known = op.location, dict(emitter.values)
+            lower_store(emitter, op, partial(_compute, emitter, group))
+            emitter.values, group = known, []
+            continue
         is_scalar = _is_scalar(op) and not _is_apart(op, fold) and not _masks(emitter, op)
         if group and not (is_scalar and _axes(emitter, op, fold) == _axes(emitter, group[0], fold)):
             _lower_scalars(emitter, group, fold)
@@ -83,6 +89,20 @@ def lower_ops(emitter: Emitter, ops: Iterable[Operation], fold: Fold | None = No
     if group:
         _lower_scalars(emitter, group, fold)
     emitter.location = around
+
+
+def _is_end_of(emitter: Emitter, op: loop.StoreOp, group: Sequence[Operation]) -> bool:
+    """Whether a write under conditions is all that needs what some scalars of a register tile compute."""
+    users = {use.operation for scalar in group for result in scalar.results for use in result.uses} - {*group}
+    is_alone = users == {op} and set(emitter.axes_of(op.indices)) == set(emitter.axes_of(group[-1].results))
+    return is_alone and is_branched(emitter, op)
+
+
+def _compute(emitter: Emitter, group: Sequence[Operation]) -> None:
+    """Emit scalars at the current register coordinates."""
+    for op in group:
+        emitter.location = op.location
+        _clone_scalar(emitter, op)
 
 
 def _is_unheld(emitter: Emitter, op: loop.LoadOp) -> bool:

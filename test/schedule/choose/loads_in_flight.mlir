@@ -1,8 +1,8 @@
 // RUN: deplodock-opt %s -p choose-schedule --split-input-file | filecheck %s
 
-// A thread loads 32 bytes of a long column at once.
+// Long columns are shared by threads, so that the last wave of CTAs is short; each loads 64 bytes of its own at once.
 // CHECK-LABEL: func.func @columns
-// CHECK-SAME:  {deplodock.schedule = "tileify,blockify-launch{threads=256},chunk-reduce{size=8},stage-inputs,mark-unroll"}
+// CHECK-SAME:  {deplodock.schedule = "tileify,cooperative-reduce{threads=4 lanes=free},blockify-launch{threads=512},chunk-reduce{size=16},stage-inputs,mark-unroll"}
 func.func @columns(%x: memref<128x4096x4095xf32>, %out: memref<128x4095xf32>) {
   loop.for %i = 0 to 128 {
     loop.for %j = 0 to 4095 {
