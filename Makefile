@@ -29,15 +29,18 @@ types: $(STAMP) .types/deplodock
 lit: $(STAMP)
 	$(BIN)/lit test
 
+# Each process has one core.
 pytest: $(STAMP)
-	$(BIN)/pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
 
 setup: $(STAMP) .types/deplodock
 
+# pip would compile what it installs on one core; what is written for other versions of Python does not compile.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("deplodock needs Python 3.11 or newer: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	touch $@
 
 # The type checker finds the package `deplodock` through this link, as the root folder is the package.

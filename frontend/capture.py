@@ -18,9 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx, nn
-from torch._export.utils import _collect_all_valid_cia_ops_for_aten_namespace, _special_op_to_preserve_cia
 from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.proxy import TracerBase
@@ -30,7 +28,8 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
 from deplodock.frontend.caches import register_caches
-from deplodock.frontend.decompositions import decompositions, is_known, without_python_kernels
+from deplodock.frontend.composites import composites_ready
+from deplodock.frontend.decompositions import decompositions, without_python_kernels
 from deplodock.frontend.importer import (
     check_class,
     has_operation,
@@ -151,7 +150,7 @@ def _as_written(
     graph, rather than the user's function, is run in float64, since constants and dtypes in the function's code are
     arguments of operations there, which can be replaced.
     """
-    with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
+    with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), _tracing():
         known = decompositions()
         functional = original.run_decompositions({op: known[op] for op in _WITHOUT_REFERENCE if op in known})
     written = captured_graph(functional, leaves, names, rename, is_called=False, asks_layout=captured.asks_layout)
@@ -305,7 +304,7 @@ def _captured(
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
-        with contextlib.redirect_stderr(io.StringIO()), tracing_lock(), without_python_kernels():
+        with contextlib.redirect_stderr(io.StringIO()), _tracing():
             with selecting_by_tensors(module), _functions_in_traces():
                 original = torch.export.export(module, *call, dynamic_shapes=dynamic_shapes)
             refuse_layouts(original.graph, source)
@@ -372,17 +371,11 @@ def _running_node(raised: BaseException) -> fx.Node | None:
     return next((node for node in reversed(nodes) if isinstance(node, fx.Node)), None)
 
 
-def kept_composites() -> contextlib.AbstractContextManager[object]:
-    """While it lasts, tracers keep the composite operations that deplodock knows, as torch.export does.
-
-    Those have no gradients meanwhile. Only for a thread that holds the `tracing_lock`: it changes PyTorch's registry.
-    """
-    return _override_composite_implicit_decomp(dict.fromkeys(_composites(), _special_op_to_preserve_cia))
-
-
-@cache
-def _composites() -> list[Any]:
-    return [overload for overload in _collect_all_valid_cia_ops_for_aten_namespace() if is_known(overload)]
+@contextlib.contextmanager
+def _tracing() -> Iterator[None]:
+    """While it lasts, this thread traces, and PyTorch decomposes as deplodock wants it to."""
+    with tracing_lock(), without_python_kernels(), composites_ready():
+        yield
 
 
 def tracing_lock() -> contextlib.AbstractContextManager[object]:

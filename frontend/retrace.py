@@ -15,7 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import NodeSource
 
-from deplodock.frontend.capture import kept_composites, quiet, tracing_lock
+from deplodock.frontend.capture import quiet, tracing_lock
+from deplodock.frontend.composites import kept_composites
 from deplodock.frontend.decompositions import decompositions, without_python_kernels
 from deplodock.frontend.importer import has_operation
 

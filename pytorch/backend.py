@@ -18,7 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from deplodock.frontend.capture import describe, kept_composites
+from deplodock.frontend.capture import describe
+from deplodock.frontend.composites import kept_composites
 from deplodock.frontend.decompositions import without_python_kernels
 from deplodock.frontend.importer import place_of
 from deplodock.frontend.recurrences import overload_called

@@ -55,8 +55,19 @@ def repository() -> Path:
 @pytest.fixture(scope="session")
 def tools() -> Iterator[Path]:
     """The folder of scripts that run the tools in forks of one process, see fork_server.py."""
+    yield from serve()
+
+
+@pytest.fixture(scope="session")
+def tools_with_torch() -> Iterator[Path]:
+    """The same, where each has PyTorch already."""
+    yield from serve("deplodock.frontend.expression", "torch._dynamo.convert_frame")
+
+
+def serve(*modules: str) -> Iterator[Path]:
+    """Run the fork server with some modules, and give its folder."""
     server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "fork_server.py")],
+        [sys.executable, str(Path(__file__).parent / "fork_server.py"), *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

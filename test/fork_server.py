@@ -1,9 +1,10 @@
 """The tools without their start: a process that has imported them, and forks for each command line.
 
-    python fork_server.py
+    python fork_server.py [MODULE..]
 
-prints the path of a folder with a script for each tool, and serves until its stdin closes. A script hands its
-arguments, folder, environment and open files over; a fork runs the tool's `main` on them and gives the exit code back.
+imports these modules too, prints the path of a folder with a script for each tool, and serves until its stdin closes. A
+script hands its arguments, folder, environment and open files over; a fork runs the tool's `main` on them and gives the
+exit code back.
 A test of how a tool starts (hash seeds, what it imports, signals) runs the tool itself.
 """
 
@@ -41,7 +42,8 @@ def main() -> None:
     """Write the scripts and serve; in a fork, run the tool that was asked for."""
     entries = {entry.name: entry for entry in entry_points(group="console_scripts")}
     mains = {name: entries[name].load() for name in TOOLS}
-    importlib.import_module("deplodock.tools.cli.app")
+    for name in ("deplodock.tools.cli.app", *sys.argv[1:]):
+        importlib.import_module(name)
     new_context()
     for stage in PASSES:
         stage.load()

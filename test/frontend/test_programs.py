@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
-DRAWS = int(os.environ.get("DEPLODOCK_PROGRAMS", "120"))
+DRAWS = int(os.environ.get("DEPLODOCK_PROGRAMS", "60"))
 IS_FIXED = "DEPLODOCK_PROGRAMS" not in os.environ
 PARTS = 4
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 11, 16, 17, 33])

@@ -25,7 +25,7 @@ from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.runtime.host import harness
 from deplodock.tools.cli import fuzz as command
 
-SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "60"))
+SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "40"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 
 SCRIPT = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from deplodock.dialects.kernel import Kernel
@@ -17,12 +18,15 @@ OTHERS = (
 )
 
 
-def classes(folder: str) -> Iterator[tuple[str, str]]:
+@cache
+def classes(folder: str) -> list[tuple[str, str]]:
     """The name and the file of each class of a folder."""
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                yield node.name, str(path.relative_to(ROOT))
+    return [
+        (node.name, str(path.relative_to(ROOT)))
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
 def namesakes(*folders: str) -> dict[str, list[str]]:
@@ -83,9 +87,15 @@ MOST_FILES = 5
 KERNEL = f"{DIALECTS}/kernel"
 
 
+@cache
 def kernel_operations() -> set[str]:
     """The operations of the kernel dialect but kernel.func, which is the kernel: what takes a kernel names it."""
     return {op.__name__ for op in Kernel.operations} - {"FuncOp"}
+
+
+def last_name(node: ast.expr) -> str:
+    """What a name ends in: `c` of `a.b.c`; nothing of other expressions."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def named(path: Path) -> set[str]:
@@ -98,13 +108,14 @@ def named(path: Path) -> set[str]:
             if (node.module or "").startswith("deplodock.dialects.kernel"):
                 found |= {alias.name for alias in node.names}
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    found |= {one.attr for one in attributes if ast.unparse(one.value).split(".")[-1] in modules & KERNEL_MODULES}
+    found |= {one.attr for one in attributes if last_name(one.value) in modules & KERNEL_MODULES}
     return found
 
 
 KERNEL_MODULES = {"kernel", *(path.stem for path in (ROOT / KERNEL).glob("*.py"))}
 
 
+@cache
 def files_that_name() -> dict[str, set[str]]:
     """The files that name each operation; `dialects/kernel/` counts once, for a file and the dialect's list."""
     found: dict[str, set[str]] = {name: {KERNEL} for name in kernel_operations()}
@@ -136,6 +147,6 @@ def test_no_table_of_operations_of_a_kernel_stands_outside_of_dialects() -> None
         if not path.is_relative_to(ROOT / DIALECTS)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Tuple | ast.Set | ast.List)
-        and len({ast.unparse(one).split(".")[-1] for one in node.elts} & kernel_operations()) > 1
+        and len(set(map(last_name, node.elts)) & kernel_operations()) > 1
     ]
     assert not tables

@@ -57,6 +57,7 @@ class Import:
         return f"{self.importer}:{self.line} imports {self.imported}"
 
 
+@cache
 def sources() -> dict[str, Path]:
     """All modules of the package by name."""
     folders = [name for name in RANKS if (ROOT / name).is_dir()]
@@ -97,13 +98,21 @@ def imports_of(
                 yield from imports_of(module, node, known, function, is_typing)
 
 
-MODULES = sources()
-IMPORTS = [
-    found
-    for module, path in MODULES.items()
-    for found in imports_of(module, ast.parse(path.read_text(encoding="utf-8")), set(MODULES))
-]
-OURS = [found for found in IMPORTS if found.imported.split(".")[0] == "deplodock"]
+@cache
+def imports() -> list[Import]:
+    """All imports of all modules."""
+    known = set(sources())
+    return [
+        found
+        for module, path in sources().items()
+        for found in imports_of(module, ast.parse(path.read_text(encoding="utf-8")), known)
+    ]
+
+
+@cache
+def ours() -> list[Import]:
+    """Those of modules of the package."""
+    return [found for found in imports() if found.imported.split(".")[0] == "deplodock"]
 
 
 def complaints(found: list[Import]) -> str:
@@ -121,28 +130,28 @@ def assert_acyclic(edges: set[tuple[str, str]]) -> None:
 
 
 def test_every_module_has_a_rank() -> None:
-    unknown = sorted({part(module) for module in MODULES} - set(RANKS))
+    unknown = sorted({part(module) for module in sources()} - set(RANKS))
     assert not unknown, f"give these a rank in {Path(__file__).name}: {unknown}"
 
 
 def test_imports_point_down() -> None:
-    upward = [item for item in OURS if RANKS[part(item.importer)] < RANKS[part(item.imported)]]
+    upward = [item for item in ours() if RANKS[part(item.importer)] < RANKS[part(item.imported)]]
     assert not upward, complaints(upward)
 
 
 def test_no_import_cycle() -> None:
-    assert_acyclic({(item.importer, item.imported) for item in OURS if item.importer != item.imported})
+    assert_acyclic({(item.importer, item.imported) for item in ours() if item.importer != item.imported})
 
 
 def test_no_cycle_of_folders() -> None:
-    between = {(part(item.importer), part(item.imported)) for item in OURS}
+    between = {(part(item.importer), part(item.imported)) for item in ours()}
     assert_acyclic({(importer, imported) for importer, imported in between if importer != imported})
 
 
 def test_no_numpy_or_torch_in_the_compiler() -> None:
     heavy = [
         item
-        for item in IMPORTS
+        for item in imports()
         if part(item.importer) in WITHOUT_NUMPY_AND_TORCH and item.imported.split(".")[0] in {"numpy", "torch"}
     ]
     assert not heavy, complaints(heavy)
@@ -151,7 +160,7 @@ def test_no_numpy_or_torch_in_the_compiler() -> None:
 @cache
 def lazy_parts(module: str) -> frozenset[str]:
     """What of `LAZY` is imported with a module, by itself or by the modules that it imports."""
-    names = [item.imported for item in IMPORTS if item.importer == module and not (item.function or item.is_typing)]
+    names = [item.imported for item in imports() if item.importer == module and not (item.function or item.is_typing)]
     return frozenset(part for name in names for part in lazy(name) | lazy_parts(name))
 
 
@@ -164,7 +173,7 @@ def test_local_imports_are_of_what_is_heavy() -> None:
     """A function imports heavy packages, and modules of ours that bring one which its own module does without."""
     hidden = [
         item
-        for item in IMPORTS
+        for item in imports()
         if item.function is not None
         and (item.importer, item.function) not in REGISTRIES
         and item.importer not in LAZY_MODULES | ENTRIES
@@ -189,7 +198,7 @@ def test_own_modules_are_imported_by_name_in_registries_alone() -> None:
     """So that the tests of this file, type checkers and readers see who imports whom."""
     calls = [
         call
-        for module, path in MODULES.items()
+        for module, path in sources().items()
         for call in by_name(module, ast.parse(path.read_text(encoding="utf-8")))
     ]
     made = {(module, function) for module, function, name in calls if name is None or name.startswith("deplodock")}
@@ -199,7 +208,7 @@ def test_own_modules_are_imported_by_name_in_registries_alone() -> None:
 def test_imports_are_absolute() -> None:
     relative = [
         f"{module}:{node.lineno}"
-        for module, path in MODULES.items()
+        for module, path in sources().items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.level > 0
     ]

@@ -32,6 +32,43 @@ RING = (
 )
 
 
+TYPES = ["float16", "bfloat16"]
+"""Cases take turns at them: rules ask how wide an element is, not of which type."""
+
+WIDEST = [
+    (f"F.silu({MANY}) * {MANY}", 8),
+    (f"F.softmax({MANY}, dim=-1)", 8),
+    (f"F.rms_norm({MANY}, (1024,), torch.randn(1024, dtype=torch.{{type}}), 1e-6)", 8),
+    (f"{MANY}.sum(0)", 1),
+    (f"{MANY}.float() * 2", 4),
+    (f"{MANY}[:, 1:] * {MANY}[:, :1023]", 1),
+    (f"{MANY}[:, 2:] * 2", 2),
+    (f"{MANY}[:, 4:] * 2", 4),
+    ("torch.randn(300, 1000, dtype=torch.{type}) * 2", 8),
+    ("F.softmax(torch.randn(9, 1001, dtype=torch.{type}), dim=-1)", 1),
+    ("F.softmax(torch.randn(9, 1028, dtype=torch.{type}), dim=-1)", 4),
+    ("torch.randn(33, 72, dtype=torch.{type}) @ torch.randn(72, 40, dtype=torch.{type})", 8),
+    ("F.linear(torch.randn(130, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type}))", 2),
+    ("F.linear(torch.randn(130, 644, dtype=torch.{type}), torch.randn(96, 644, dtype=torch.{type}))", 4),
+    ("F.linear(torch.randn(130, 72, dtype=torch.{type}), torch.randn(96, 72, dtype=torch.{type}))", 8),
+    ("F.linear(torch.randn(9, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type})[:, :])", 8),
+    ("torch.randn(7, 33, dtype=torch.{type}) @ torch.randn(33, 30, dtype=torch.{type})", 2),
+]
+"""Programs of halves, and the most elements that an access of global memory takes at once."""
+
+
+SLABS = [
+    ("async-copy,pad-smem,pipeline-k-outer{distance=2},mark-unroll", "kernel.move 8 async"),
+    ("async-copy,pad-smem,pipeline-k-outer{distance=1 barrier=mbarrier},mark-unroll", "kernel.move 8 async"),
+    (
+        "tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=1 barrier=mbarrier},mark-unroll",
+        "#tile.swizzle<64>",
+    ),
+    ("pad-smem,mark-unroll", "kernel.move 8 "),
+]
+"""Rules after those of the ring, and what is in its kernel then."""
+
+
 def lowered(expression: str, schedule: str | None = None) -> tuple[ModuleOp, ModuleOp]:
     """A program at tensor level and its kernels."""
     module = frontend.read_expression(expression).module
@@ -47,29 +84,7 @@ def widest(module: ModuleOp) -> int:
     return max((op.elements for op in moves if None in (memory_of(op.source), memory_of(op.destination))), default=1)
 
 
-@pytest.mark.parametrize("type", ["float16", "bfloat16"])
-@pytest.mark.parametrize(
-    ("expression", "wanted"),
-    [
-        (f"F.silu({MANY}) * {MANY}", 8),
-        (f"F.softmax({MANY}, dim=-1)", 8),
-        (f"F.rms_norm({MANY}, (1024,), torch.randn(1024, dtype=torch.{{type}}), 1e-6)", 8),
-        (f"{MANY}.sum(0)", 1),
-        (f"{MANY}.float() * 2", 4),
-        (f"{MANY}[:, 1:] * {MANY}[:, :1023]", 1),
-        (f"{MANY}[:, 2:] * 2", 2),
-        (f"{MANY}[:, 4:] * 2", 4),
-        ("torch.randn(300, 1000, dtype=torch.{type}) * 2", 8),
-        ("F.softmax(torch.randn(9, 1001, dtype=torch.{type}), dim=-1)", 1),
-        ("F.softmax(torch.randn(9, 1028, dtype=torch.{type}), dim=-1)", 4),
-        ("torch.randn(33, 72, dtype=torch.{type}) @ torch.randn(72, 40, dtype=torch.{type})", 8),
-        ("F.linear(torch.randn(130, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type}))", 2),
-        ("F.linear(torch.randn(130, 644, dtype=torch.{type}), torch.randn(96, 644, dtype=torch.{type}))", 4),
-        ("F.linear(torch.randn(130, 72, dtype=torch.{type}), torch.randn(96, 72, dtype=torch.{type}))", 8),
-        ("F.linear(torch.randn(9, 648, dtype=torch.{type}), torch.randn(96, 648, dtype=torch.{type})[:, :])", 8),
-        ("torch.randn(7, 33, dtype=torch.{type}) @ torch.randn(33, 30, dtype=torch.{type})", 2),
-    ],
-)
+@pytest.mark.parametrize(("expression", "wanted", "type"), [(*WIDEST[n], TYPES[n % 2]) for n in range(len(WIDEST))])
 def test_half_precision(expression: str, wanted: int, type: str) -> None:
     """Accesses of 8 halves wherever extents and offsets are multiples of 8 and no float is moved along.
 
@@ -110,19 +125,7 @@ def test_gate_and_up(element: str, m: int, n: int, k: int, functions: int, engin
     check(module, kernels)
 
 
-@pytest.mark.parametrize("type", ["float16", "bfloat16"])
-@pytest.mark.parametrize(
-    ("rules", "copies"),
-    [
-        ("async-copy,pad-smem,pipeline-k-outer{distance=2},mark-unroll", "kernel.move 8 async"),
-        ("async-copy,pad-smem,pipeline-k-outer{distance=1 barrier=mbarrier},mark-unroll", "kernel.move 8 async"),
-        (
-            "tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=1 barrier=mbarrier},mark-unroll",
-            "#tile.swizzle<64>",
-        ),
-        ("pad-smem,mark-unroll", "kernel.move 8 "),
-    ],
-)
+@pytest.mark.parametrize(("rules", "copies", "type"), [(*SLABS[n], TYPES[n % 2]) for n in range(len(SLABS))])
 def test_slabs_of_halves(rules: str, copies: str, type: str) -> None:
     """Slabs keep the narrow type, copied asynchronously, in swizzled boxes or by threads; readers cast."""
     shapes = [(64, 328), (128, 328)]

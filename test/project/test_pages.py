@@ -117,7 +117,7 @@ NOT_RUN = re.compile(
 """Commands of the README that take minutes, a GPU, or a model; tests of their own run what they do."""
 
 
-def test_the_commands_of_the_readme_run(readme: str, tools: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_run(readme: str, tools_with_torch: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     lines = re.findall(
         r"^    (\S.*)$", re.sub(r"^```.*?^```", "", readme, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
@@ -126,7 +126,7 @@ def test_the_commands_of_the_readme_run(readme: str, tools: Path, tmp_path: Path
     assert len(commands) > 15
     assert all(re.match(r"\w='|deplodock(-opt)? ", command) for command in commands)
     script = "set -e -o pipefail\n" + "\n".join(commands)
-    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    path = f"{tools_with_torch}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,

@@ -23,9 +23,9 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def run(folder: Path, command: str) -> str:
+def run(folder: Path, tools: Path, command: str) -> str:
     """What a shell prints to both streams, in a folder, with the tools and Python of this environment."""
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    env = os.environ | {"PATH": os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -40,7 +40,7 @@ def run(folder: Path, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(page: str, tools_with_torch: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the programs of the page, of which the first has run, and a model."""
     path = tmp_path_factory.mktemp("page")
     programs = blocks(page, "python")
@@ -52,15 +52,15 @@ def folder(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_attention_heads=2, num_key_value_heads=1, architectures=["LlamaForCausalLM"],
     )  # fmt: skip
     config.save_pretrained(path / "mini")
-    assert re.search(r"^loss \d\.\d{4}$", run(path, "python model.py"), re.MULTILINE)
+    assert re.search(r"^loss \d\.\d{4}$", run(path, tools_with_torch, "python model.py"), re.MULTILINE)
     return path
 
 
-def test_commands_print_what_the_page_shows(page: str, folder: Path) -> None:
+def test_commands_print_what_the_page_shows(page: str, folder: Path, tools_with_torch: Path) -> None:
     commands = re.findall(r"^\$ (.*)\n((?:[^$].*\n)+)", "".join(blocks(page, "console")), re.MULTILINE)
     assert len(commands) == 9
     for command, shown in commands:
-        printed = run(folder, command)
+        printed = run(folder, tools_with_torch, command)
         for line in shown.splitlines():
             pattern = ".*".join(map(re.escape, line.split("..")))
             assert re.search(f"^{pattern}$", printed, re.MULTILINE), f"{command}\n{line}\n{printed}"

@@ -36,7 +36,7 @@ from deplodock.passes.kernel.verify_resources import VerifyResourcesPass
 from deplodock.passes.options import Kind
 from deplodock.passes.tile.rule import Rule
 
-DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
+DRAWS = 100 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 """The number of the first draw; each draw is seeded with its own."""
 

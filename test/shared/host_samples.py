@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,8 @@ def lowered(kind: Kind, text: str | None = None) -> Sample:
     return Sample(kind.name, program.module, [to_array(value) for value in program.inputs])
 
 
+@cache
 def sample_of(kind: Kind) -> Sample:
-    """A kind at the extents of these tests."""
+    """A kind at the extents of these tests; nobody changes it."""
     form = next((text for start, text in FORM_CUTS.items() if kind.name.startswith(start)), None)
     return lowered(kind, CUTS.get(kind.name, form if kind.schedule is not None else None))

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 from deplodock.frontend.decompositions import decompositions  # noqa: E402
 
-DRAWS = 300 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
+DRAWS = 100 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 NUMBERS = (*FLOATS, *INTEGERS)

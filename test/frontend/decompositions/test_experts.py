@@ -85,7 +85,7 @@ def test_models_of_transformers(kind: str) -> None:
         hidden_size=16,
         intermediate_size=24,
         moe_intermediate_size=24,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         num_key_value_heads=1,
         head_dim=8,

@@ -81,19 +81,14 @@ def scheduled(
 
 RINGS = [(2, 1), (3, 2), (3, 1), (4, 3), (4, 1)]
 SHAPES = [(1, 3, 17), (5, 7, 31), (17, 13, 50), (9, 31, 97)]
-COPIES = ["async-copy{bytes=4},", ""]
+ASYNC = "async-copy{bytes=4},"
+FORMS = [(ASYNC, "mbarrier"), ("", "cta"), (ASYNC, "mbarrier"), (ASYNC, "cta")]
+"""How a ring is filled, and what threads wait at: each ring has all, on different shapes."""
 
 
 @pytest.mark.parametrize(
     ("shape", "depth", "distance", "copies", "barrier"),
-    [
-        *(
-            (shape, *ring, COPIES[(i + j) % 3 == 2], "cta")
-            for i, ring in enumerate(RINGS)
-            for j, shape in enumerate(SHAPES)
-        ),
-        *((shape, *ring, COPIES[0], "mbarrier") for ring in RINGS for shape in SHAPES),
-    ],
+    [(shape, *ring, *FORMS[(i + j) % len(FORMS)]) for i, ring in enumerate(RINGS) for j, shape in enumerate(SHAPES)],
 )
 def test_pipelined_matmul(shape: tuple[int, int, int], depth: int, distance: int, copies: str, barrier: str) -> None:
     m, n, k = shape

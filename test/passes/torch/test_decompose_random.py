@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 from deplodock.frontend.importer import import_graph  # noqa: E402
 
-DRAWS = 400 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
+DRAWS = 200 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))
 EXTENTS = st.sampled_from([0, 1, 1, 2, 3, 5, 7])
 SHAPES = st.lists(EXTENTS, max_size=4).map(tuple)
 FLOATS = (torch.float32, torch.float64)

@@ -16,6 +16,9 @@ MODES = [
     *itertools.product(("bicubic",), ("zeros", "border", "reflection"), (2,)),
 ]
 
+SAMPLED = {2: [((5, 4), torch.float32), ((1, 2), torch.float64)], 3: [((5, 4, 3), torch.float32)]}
+"""What is sampled in a plane and in a space. An extent of 1 has both ends in one place."""
+
 
 def grid(spaces: int) -> Any:
     generator = torch.Generator().manual_seed(spaces)
@@ -33,9 +36,8 @@ def test_grid_sample(
     def program(x: Any, y: Any) -> Any:
         return F.grid_sample(x, y, mode=mode, padding_mode=padding, align_corners=align_corners)
 
-    # An extent of 1 has both ends in one place.
-    for extents, dtype in (((5, 4, 3), torch.float32), ((1, 2, 1), torch.float64)):
-        x = torch.randn(2, 2, *extents[:spaces], generator=torch.Generator().manual_seed(1), dtype=dtype)
+    for extents, dtype in SAMPLED[spaces]:
+        x = torch.randn(2, 2, *extents, generator=torch.Generator().manual_seed(1), dtype=dtype)
         check_with_torch(program, x, grid(spaces).to(dtype))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 import pytest
 
@@ -170,7 +169,6 @@ PLANTED = {
 """A program, what is replaced in its text by what, and what is found."""
 
 
-@cache
 def sample(name: str) -> Sample:
     """The sample of a kind."""
     (kind,) = [kind for kind in KINDS if kind.name == name]
