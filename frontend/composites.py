@@ -8,17 +8,19 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._export.utils import _collect_all_valid_cia_ops_for_aten_namespace, _special_op_to_preserve_cia
+from torch._export.utils import (
+    _collect_all_valid_cia_ops,
+    _collect_all_valid_cia_ops_for_aten_namespace,
+    _special_op_to_preserve_cia,
+)
 from torch._subclasses.fake_impls import _deregister_op_impl, op_implementations_dict
 from torch.export import exported_program
+from torch.export.exported_program import _override_composite_implicit_decomp
 
 from deplodock.frontend.decompositions import is_known
 
 Kernels = dict[Any, Any]
 """The kernels in Python of an operation, by their dispatch keys."""
-
-_override = exported_program._override_composite_implicit_decomp
-_collect = exported_program._collect_all_valid_cia_ops
 
 
 def kept_composites() -> contextlib.AbstractContextManager[object]:
@@ -40,13 +42,17 @@ def composites_ready() -> Iterator[None]:
 
     That takes it 0.2 s for a program. Only for a thread that holds the `tracing_lock`: it changes functions of PyTorch.
     """
-    exported_program._override_composite_implicit_decomp = _overridden
-    exported_program._collect_all_valid_cia_ops = lambda: _composites(_overloads())
+    ours = {
+        "_override_composite_implicit_decomp": _overridden,
+        "_collect_all_valid_cia_ops": lambda: _composites(_overloads()),
+    }
+    names = exported_program.__dict__
+    stock = {name: names[name] for name in ours}
+    names.update(ours)
     try:
         yield
     finally:
-        exported_program._override_composite_implicit_decomp = _override
-        exported_program._collect_all_valid_cia_ops = _collect
+        names.update(stock)
 
 
 def _overloads() -> tuple[tuple[str, int], ...]:
@@ -57,7 +63,7 @@ def _overloads() -> tuple[tuple[str, int], ...]:
 
 @cache
 def _composites(overloads: tuple[tuple[str, int], ...]) -> set[Any]:
-    return _collect()
+    return _collect_all_valid_cia_ops()
 
 
 @contextlib.contextmanager
@@ -80,7 +86,7 @@ def _overridden(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
 @cache
 def _made(op: Any, decomposition: Callable[..., Any], before: frozenset[Any], fake: Any) -> tuple[Kernels, Any]:
     """The kernels and the rule for fake tensors that an operation which has those gets from PyTorch to decompose so."""
-    with _override({op: decomposition}):
+    with _override_composite_implicit_decomp({op: decomposition}):
         return dict(op.py_kernels), op_implementations_dict[op]
 
 
