@@ -31,7 +31,7 @@ lit: $(STAMP)
 
 # Each process has one core.
 pytest: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --dist worksteal
 
 setup: $(STAMP) .types/deplodock
 
