@@ -30,22 +30,33 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead, region_dce
 def clean_up(ctx: Context, op: Operation) -> bool:
     """Run xDSL's `canonicalize` on a module or function, then its `cse`; each only where it finds something to do.
 
-    Returns whether one of them did.
+    Most passes leave nothing but dead operations, which one sweep erases. Returns whether something was done.
     """
+    erased = _erase_dead(op)
     pattern = GreedyRewritePatternApplier([CanonicalizationRewritePattern()], ctx, folding_enabled=True)
     if found := _rewrites(pattern, op):
         for region in op.regions:
             PatternRewriteWalker(pattern, post_walk_func=region_dce).rewrite_region(region)
     if repeats := any(_repeats(block, frozenset()) for region in op.regions for block in region.blocks):
         cse(op)
-    return found or repeats
+    return erased or found or repeats
+
+
+def _erase_dead(op: Operation) -> bool:
+    """Erase the dead operations in one, users before what they use. Returns whether there were any."""
+    found = False
+    for block in (block for region in op.regions for block in region.blocks):
+        for inner in reversed(list(block.ops)):
+            found |= bool(inner.regions) and _erase_dead(inner)
+            if _may_be_dead(type(inner)) and not _holds_others(inner) and is_trivially_dead(inner):
+                block.erase_op(inner)
+                found = True
+    return found
 
 
 def _rewrites(pattern: RewritePattern, function: Operation) -> bool:
-    """Whether some operation is dead, or a pattern or a folder applies; the first that does has then been applied."""
+    """Whether a pattern or a folder applies to some operation; the first that does has then been applied."""
     for op in function.walk():
-        if _may_be_dead(type(op)) and not _holds_others(op) and is_trivially_dead(op):
-            return True
         if _has_patterns(type(op)):
             rewriter = PatternRewriter(op)
             pattern.match_and_rewrite(op, rewriter)

@@ -281,7 +281,7 @@ def test_the_schedule_of_a_large_contraction_is_right_on_a_ragged_one(name: str)
 
 @pytest.mark.parametrize(
     ("expression", "verify", "most"),
-    [(EXPRESSIONS["linear"].format(m=512, n=3584, k=3584), False, 1_400_000), (RMS_NORM, True, 460_000)],
+    [(EXPRESSIONS["linear"].format(m=512, n=3584, k=3584), False, 1_100_000), (RMS_NORM, True, 345_000)],
     ids=["linear", "rms_norm"],
 )
 def test_work_of_the_pipeline(
