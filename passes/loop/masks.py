@@ -89,11 +89,18 @@ class Masks:
         forms = [form for found in _behind(value) for form in self._forms(found)]
         return [Mask(form, along) for form in dict.fromkeys(forms) if form.coefficient(along) == 1]
 
+    def starts(self, value: SSAValue, along: BlockArgument) -> list[Mask]:
+        """Those that leave out the first elements along a loop variable."""
+        forms = [form for found in _behind(value) for form in self._forms(found)]
+        return [Mask(form, along) for form in dict.fromkeys(forms) if form.coefficient(along) == -1]
+
     def constant(self, value: SSAValue, mask: Mask) -> float | None:
         """What a value is wherever an element does not count, if not all of the row is NaN; None if it is not known."""
         match value.owner:
             case arith.MulfOp() as op:
                 return self._product(op, mask)
+            case arith.AddfOp() as op if FastMathFlag.NO_NANS in op.fastmath.data:
+                return -math.inf if -math.inf in (self.constant(op.lhs, mask), self.constant(op.rhs, mask)) else None
             case arith.SubfOp() as op:
                 return -math.inf if self._is_below(op, mask) else None
             case arith.DivfOp() as op if isinstance(op.lhs.owner, math_dialect.ExpOp):

@@ -10,7 +10,8 @@
 Here another kernel stored `exp(select(%n <= %q, %x, -inf) - max) / sum` as probabilities, which is 0 for `%n > %q`. The
 product must say with `fastmath<nnan,nsz>` that 0 times a value is 0, NaN and infinities too (LLVM's condition for
 `x * 0 -> 0`); the decomposition of attention does. Conditions are rounded up to multiples of 128, the largest tile of a
-contraction, so that they never cut through a tile; those of a streaming reduction to multiples of 64, its rows.
+contraction, so that they never cut through a tile; those of a streaming reduction to multiples of 64, its rows. Of that
+the first elements may be left out, too, as a window of positions does.
 
 An element of a local buffer that no kernel reads then is not stored, and where a loop only stores it, it is not
 computed: the loops that store the probabilities and the scores get the same condition. So do the other reductions of
@@ -88,10 +89,13 @@ class _Skipping:
 
     def _skip_identities(self, op: loop.ReduceOp) -> bool:
         """Leave out identities of a reduction's combiner. Returns whether that is new."""
-        for mask in self.masks.masks(op.yielded[0], op.iv):
-            condition = _rounded(mask, op)
-            if condition is not None and self.masks.is_identity(op, mask):
-                return _add(op.body.block, condition)
+        found = [(mask, _rounded(mask, op)) for mask in self.masks.masks(op.yielded[0], op.iv)]
+        if streams(op):
+            found += [(mask, _started(mask, op)) for mask in self.masks.starts(op.yielded[0], op.iv)]
+        for mask, condition in found:
+            is_left = condition is not None and self.masks.is_identity(op, mask)
+            if condition is not None and is_left and _add(op.body.block, condition):
+                return True
         return False
 
     def _skip_unread(self, store: loop.StoreOp) -> bool:
@@ -132,6 +136,21 @@ def _rounded(mask: Mask, op: loop.ReduceOp) -> Linear | None:
     end = last // step * step + step
     least = end.range()
     return along - end if least is not None and least[0] < op.trips else None
+
+
+def _started(mask: Mask, op: loop.ReduceOp) -> Linear | None:
+    """The condition that leaves out most of the first elements of a row that a mask hides, in the rows of most hidden.
+
+    A mask counts the elements `n` from `first` on: first floordiv 64 * 64 < n + 1. None where a row has fewer than half
+    of its elements hidden, as all rows then take as many steps as the longest one.
+    """
+    along = Linear.of(mask.along)
+    first = mask.form + along + 1
+    bounds = first.range()
+    if op.trips is None or bounds is None or any(op.is_ancestor(root.owner) for root in first.roots()):
+        return None
+    start = first // STREAM_ROWS * STREAM_ROWS
+    return start - along - 1 if 2 * bounds[1] >= op.trips else None
 
 
 def _conditions(load: loop.LoadOp) -> Iterator[AffineExpr]:

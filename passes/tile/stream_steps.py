@@ -17,7 +17,16 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, subscripts_of, to_map, to_sides
+from deplodock.analysis.affine.linear import (
+    Linear,
+    condition_of,
+    equal,
+    form_of_value,
+    least,
+    subscripts_of,
+    to_map,
+    to_sides,
+)
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.footprint import register_footprint, shared_footprint
@@ -37,7 +46,7 @@ from deplodock.passes.tile.edits import (
     reorder,
     total_of,
 )
-from deplodock.passes.tile.tile_bounds import greatest
+from deplodock.passes.tile.tile_bounds import greatest, smallest
 
 
 class StreamTiling(ABC):
@@ -168,10 +177,17 @@ class StreamTiling(ABC):
             Rewriter.erase_op(where)
         step = body.insert_arg(IndexType(), 1)
         step.name_hint = f"{self.hints[2]}_o"
+        first = self._first(conditions, old.iv)
         key = recompute(old.iv, [(step, self.step), *self.slice, *self.keys], body)
+        if first is not None:
+            key = _moved(key, first)
         self.tile_scores()
         conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
-        bounds, left = self._bounds([*conditions, Linear.of(key.result) - trips], key.result)
+        conditions.append(Linear.of(key.result) - trips)
+        first = Linear() if first is None else first
+        if (range := first.range()) is None or range[0] < 0:
+            conditions.append(-Linear.of(key.result) - 1)
+        bounds, left = self._bounds(conditions, key.result, first)
         body.erase_arg(old.iv)
         self._fold_step(body, key, left)
         map, operands = to_map(bounds)
@@ -185,21 +201,47 @@ class StreamTiling(ABC):
             self._fold_slices(made)
         return made
 
-    def _bounds(self, conditions: Sequence[Linear], key: SSAValue) -> tuple[list[Linear], list[Linear]]:
-        """The steps that the tile needs, up to the greatest of its rows' bounds, and the conditions within them."""
-        sizes = {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
-        inside = {axis for axis, _ in (*self.rows[1:], *self.columns, *self.slice, *self.keys)}
+    def _tile_sizes(self) -> dict[SSAValue, int]:
+        """The axes of rows within a CTA, with the points of each."""
+        return {axis: self.launch.extent(axis) or 1 for axis, _ in self.rows[1:]}
+
+    def _inside(self) -> set[SSAValue]:
+        """The axes of the tile that differ within a CTA."""
+        return {axis for axis, _ in (*self.rows[1:], *self.columns, *self.slice, *self.keys)}
+
+    def _without_single(self, form: Linear) -> Linear:
+        """A form without the axes of the tile that have one point."""
+        for axis in (axis for axis, size in self._tile_sizes().items() if size == 1):
+            form = form.substitute(axis, Linear())
+        return form
+
+    def _first(self, conditions: Sequence[Linear], key: SSAValue) -> Linear | None:
+        """The first element that the tile needs, where a condition says from which one on its rows count.
+
+        It may be below 0, so that all CTAs take as many steps. None where no condition does.
+        """
+        for form in conditions:
+            start = self._without_single(form + Linear.of(key) + 1)
+            lowest = smallest(start, self._tile_sizes())
+            if not start.depends_on(key) and self._inside().isdisjoint(lowest.roots()):
+                return lowest
+        return None
+
+    def _bounds(self, conditions: Sequence[Linear], key: SSAValue, first: Linear) -> tuple[list[Linear], list[Linear]]:
+        """The steps from the element `first` on that the tile needs, up to the greatest of its rows' bounds.
+
+        Returns them with the conditions that are left within them.
+        """
+        sizes, inside = self._tile_sizes(), self._inside()
         bounds: list[Linear] = []
         left: list[Linear] = []
         for form in conditions:
-            limit = Linear.of(key) - form
-            for axis in (axis for axis, size in sizes.items() if size == 1):
-                limit = limit.substitute(axis, Linear())
+            limit = self._without_single(Linear.of(key) - form)
             most = greatest(limit, sizes)
             is_bound = not limit.depends_on(key) and inside.isdisjoint(most.roots())
             if is_bound:
-                bounds.append((most + (self.step - 1)) // self.step)
-            if not (is_bound and equal(most, limit) and limit.divisor() % self.step == 0):
+                bounds.append((most - first + (self.step - 1)) // self.step)
+            if not (is_bound and equal(most, limit) and (limit - first).divisor() % self.step == 0):
                 left.append(form)
         return least(bounds), left
 
@@ -327,3 +369,11 @@ class StreamTiling(ABC):
         stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_reg"
         Rewriter.insert_op(stage, place)
         read_from(load, stage.slab, footprint.readers[0].subscripts)
+
+
+def _moved(index: loop.IndexOp, distance: Linear) -> loop.IndexOp:
+    """Move a coordinate by a distance. Returns what replaces it."""
+    moved = loop.IndexOp(*to_map([form_of_value(index.result) + distance]))
+    moved.result.name_hint = index.result.name_hint
+    Rewriter.replace_op(index, moved)
+    return moved

@@ -56,6 +56,14 @@ def greatest(form: Linear, sizes: Mapping[SSAValue, int]) -> Linear:
     return form
 
 
+def smallest(form: Linear, sizes: Mapping[SSAValue, int]) -> Linear:
+    """The least value of a form in a tile, which takes `sizes` of each axis, along those with which it grows."""
+    for axis, size in sizes.items():
+        if _grows(form, axis):
+            form = form.substitute(axis, Linear.of(axis) // size * size)
+    return form
+
+
 def _grows(form: Linear, axis: SSAValue) -> bool:
     """Whether a form never gets smaller along an axis."""
     return all(

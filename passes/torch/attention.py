@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, sqrt
 
 from xdsl.dialects.builtin import i1
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.passes.torch.indexing import diagonal_mask
@@ -28,11 +29,11 @@ def attention(
 ) -> Tensor:
     """`softmax(query @ key.T * scale + mask) @ value`; scale is 1 / sqrt(features) unless given, scores of none are 0.
 
-    A boolean mask says what counts, and -inf is added to all else; a causal one, which replaces scores by -inf, that
-    key j counts for query i if j <= i. A query all of whose scores are -inf, as where nothing counts, gives 0. The
-    value of a key of probability 0 may be left out, NaN too, as the kernels of PyTorch leave out those that `is_causal`
-    hides. In half precision the shares may be as inexact as that type. With `enable_gqa`, neighbouring heads of
-    the query share one of key and value.
+    A boolean mask says what counts, and -inf is added to all else, which may hide NaN, too; a causal one, which
+    replaces scores by -inf, that key j counts for query i if j <= i. A query all of whose scores are -inf, as where
+    nothing counts, gives 0. The value of a key of probability 0 may be left out, NaN too, as the kernels of PyTorch
+    leave out those that `is_causal` hides. In half precision the shares may be as inexact as that type. With
+    `enable_gqa`, neighbouring heads of the query share one of key and value.
     """
     if dropout_p != 0:
         raise ValueError(f"dropout_p = {dropout_p} is not supported; only 0 is")
@@ -47,7 +48,8 @@ def attention(
         kept = diagonal_mask(scores.build, scores.shape, 0, "le")
         scores = where(kept, scores, -inf).named("masked")
     if attn_mask is not None:
-        scores = (scores + _addend(attn_mask, scores).broadcast(scores.shape)).named("masked")
+        masked = (scores + _addend(attn_mask, scores).broadcast(scores.shape)).named("masked")
+        scores = masked.allowing(FastMathFlag.NO_NANS) if attn_mask.element == i1 else masked
     shares = safe_softmax(scores, [scores.rank - 1], is_inexact=scores.build.narrow is not None)
     return product(shares, value, skips_zeros=True)
 

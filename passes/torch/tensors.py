@@ -107,7 +107,7 @@ class Tensor:
         """The tensor, which was just computed by an operation that may be rewritten as these flags of LLVM say."""
         if isinstance(op := self.ssa.owner, tensor.ElementwiseOp):
             for scalar in op.body.block.ops:
-                if isinstance(scalar, arith.MulfOp | arith.DivfOp | math.ExpOp):
+                if isinstance(scalar, arith.AddfOp | arith.MulfOp | arith.DivfOp | math.ExpOp):
                     scalar.fastmath = arith.FastMathFlagsAttr(flags)
         return self
 

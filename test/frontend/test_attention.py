@@ -43,6 +43,12 @@ def window(length: int, keys: int) -> Tensor:
     return (distance >= 0) & (distance < 3) & (torch.arange(length)[:, None] > 0)
 
 
+def positions(length: int, keys: int, size: int, ahead: int = 0) -> Tensor:
+    """The mask of a window: a query sees so many keys, the last of them some ahead of its own."""
+    query, key = torch.arange(length).unsqueeze(1) + ahead, torch.arange(keys)
+    return (key <= query) & (key > query - size)
+
+
 FORMS: dict[str, Form] = {
     "one query": (F.scaled_dot_product_attention, qkv((2, 1), (2, 130), 8)),
     "one query, shared keys": (
@@ -61,6 +67,18 @@ FORMS: dict[str, Form] = {
     "boolean window": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=window(64, 127)),
         qkv((1, 64), (1, 127), 192),
+    ),
+    "window, steps left out": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=positions(300, 300, 50)),
+        qkv((1, 300), (1, 300), 16),
+    ),
+    "bf16, window, steps left out": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=positions(300, 260, 50)),
+        qkv((1, 300), (1, 260), 24, torch.bfloat16),
+    ),
+    "f16, window of few rows, steps left out": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=positions(300, 330, 70, 40)[250:264]),
+        qkv((1, 14), (1, 330), 20, torch.float16),
     ),
     "additive mask": (
         lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),

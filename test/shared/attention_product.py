@@ -8,14 +8,17 @@ from typing import Any
 
 DTYPES = ("float32", "bfloat16", "float16")
 MASKS = {
-    "none": "",
-    "causal": ", is_causal=True",
-    "boolean": ", attn_mask=torch.rand({queries}, {keys}) > 0.3",
-    "additive": ", attn_mask=torch.randn({queries}, {keys}, dtype=t)",
-    "window": ", attn_mask=(torch.arange({keys}) <= torch.arange({queries}).unsqueeze(1))"
-    " & (torch.arange({keys}) > torch.arange({queries}).unsqueeze(1) - 70)",
+    "none": ("", ""),
+    "causal": ("is_causal=True, ", ""),
+    "boolean": ("attn_mask=m, ", "torch.rand({queries}, {keys}) > 0.3"),
+    "additive": ("attn_mask=m, ", "torch.randn({queries}, {keys}, dtype=t)"),
+    "window": (
+        "attn_mask=(torch.arange({keys}) <= torch.arange({queries}).unsqueeze(1))"
+        " & (torch.arange({keys}) > torch.arange({queries}).unsqueeze(1) - 70), ",
+        "",
+    ),
 }
-"""Masks, as arguments of a program that is given the numbers of queries and keys."""
+"""Masks of numbers of queries and keys, as arguments of attention, and inputs that they need."""
 
 HEADS = (2, 1)
 """Heads of keys and values, of two of queries."""
@@ -44,8 +47,9 @@ class Combination:
         """The program."""
         shapes = (2, self.queries), (self.heads, self.keys), (self.heads, self.keys)
         tensors = ", ".join(f"torch.randn(1, {count}, {length}, {self.size}, dtype=t)" for count, length in shapes)
-        mask = MASKS[self.mask].format(queries=self.queries, keys=self.keys)
-        return f"t = torch.{self.dtype}; F.scaled_dot_product_attention({tensors}{mask}, enable_gqa=True)"
+        mask, given = (text.format(queries=self.queries, keys=self.keys) for text in MASKS[self.mask])
+        call = f"F.scaled_dot_product_attention(q, k, v, {mask}enable_gqa=True)"
+        return f"t = torch.{self.dtype}; (lambda q, k, v, m=None: {call})({tensors}, {given})"
 
     def __str__(self) -> str:
         return f"{self.dtype}-{self.mask}-{self.heads}-{self.queries}x{self.keys}x{self.size}"
