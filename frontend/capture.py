@@ -40,6 +40,7 @@ from deplodock.frontend.importer import (
     tensor_type,
 )
 from deplodock.frontend.program import CapturedGraph, CapturedProgram, layout_error, output_values
+from deplodock.frontend.recurrences import without_cells
 from deplodock.frontend.refusals import refuse_effects, refuse_layouts, refuse_long_recurrences, refuse_writes
 from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
@@ -304,7 +305,7 @@ def _captured(
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
-        with contextlib.redirect_stderr(io.StringIO()), _tracing():
+        with contextlib.redirect_stderr(io.StringIO()), _tracing(), without_cells(are_traced=False):
             with selecting_by_tensors(module), _functions_in_traces():
                 original = torch.export.export(module, *call, dynamic_shapes=dynamic_shapes)
             refuse_layouts(original.graph, source)

@@ -40,9 +40,7 @@ def overload_called(node: fx.Node) -> Any:
 
 def steps_and_cells(node: fx.Node, key: str) -> tuple[int, int]:
     """The steps of a recurrent layer that a node calls, and its cells; `key` of a node's `meta` has its value."""
-    overload = overload_called(node)
-    names = (argument.name for argument in overload._schema.arguments)
-    given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    given = _given(node)
     if "batch_sizes" in given:
         steps = given["batch_sizes"].meta[key].shape[0]
     else:
@@ -50,17 +48,29 @@ def steps_and_cells(node: fx.Node, key: str) -> tuple[int, int]:
     return int(steps), int(steps) * given["num_layers"] * (2 if given["bidirectional"] else 1)
 
 
-@contextlib.contextmanager
-def without_cells() -> Iterator[None]:
-    """While it lasts, TorchDynamo does not go through the cells of a recurrent layer to learn the shapes of results.
+def drops_out(node: fx.Node) -> bool:
+    """Whether a recurrent layer that a node calls draws random numbers, as PyTorch's tag says of each of them."""
+    given = _given(node)
+    return bool(given["dropout"] and given["train"])
 
-    PyTorch's own kernels for that take seconds for hundreds of steps. They are used all the same for gradients, and
-    where the operations themselves are traced.
+
+def _given(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a recurrent layer by their names."""
+    names = (argument.name for argument in overload_called(node)._schema.arguments)
+    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+@contextlib.contextmanager
+def without_cells(*, are_traced: bool = True) -> Iterator[None]:
+    """While it lasts, PyTorch does not go through the cells of a recurrent layer to learn the shapes of results.
+
+    Its own kernels for that take seconds for hundreds of steps. If cells `are_traced`, they are used all the same for
+    gradients, and where operations are traced.
     """
     overloads = [overload for overload, _ in _OVERLOADS.values()]
     taken = [(overload, key, overload.py_kernels[key]) for overload in overloads for key in _KEYS]
     for overload, key, kernel in taken:
-        overload.py_kernels[key] = partial(_shapes_or, kernel)
+        overload.py_kernels[key] = partial(_shapes_or, kernel, are_traced)
         overload._dispatch_cache.clear()
     try:
         yield
@@ -70,11 +80,14 @@ def without_cells() -> Iterator[None]:
             overload._dispatch_cache.clear()
 
 
-def _shapes_or(kernel: Callable[..., Any], input: torch.Tensor, hx: Any, params: Any, *options: Any) -> Any:
+def _shapes_or(
+    kernel: Callable[..., Any], are_traced: bool, input: torch.Tensor, hx: Any, params: Any, *options: Any
+) -> Any:
     """Results of the right shapes without values, or those of a kernel where more than shapes is asked for."""
     states = (hx,) if isinstance(hx, torch.Tensor) else tuple(hx)
     learns = torch.is_grad_enabled() and any(value.requires_grad for value in (input, *states, *params))
-    if learns or get_proxy_mode() is not None or not isinstance(input, FakeTensor):
+    is_traced = are_traced and (learns or get_proxy_mode() is not None)
+    if is_traced or not isinstance(input, FakeTensor):
         return kernel(input, hx, params, *options)
     *_, bidirectional, batch_first = options
     # Cells take a step of all sequences at once, so steps are the outer dimension of memory.

@@ -6,7 +6,7 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind, OutputKind
 
-from deplodock.frontend.importer import node_error, overload_of
+from deplodock.frontend.importer import has_operation, node_error, overload_of
 from deplodock.frontend.recurrences import MOST_CELLS, overload_called, steps_and_cells
 from deplodock.frontend.source import Source
 
@@ -21,9 +21,12 @@ def refuse_layouts(graph: fx.Graph, source: Source | None) -> None:
 
 
 def refuse_long_recurrences(graph: fx.Graph, source: Source | None) -> None:
-    """Refuse recurrent layers of so many cells, each of which is operations of its own, that nobody waits for them."""
+    """Refuse recurrent layers of so many cells, each of which is operations of its own, that nobody waits for them.
+
+    Those of packed sequences are: the others are one operation of the torch dialect.
+    """
     for node in graph.nodes:
-        if overload_called(node) is None:
+        if overload_called(node) is None or has_operation(node.target):
             continue
         steps, cells = steps_and_cells(node, "val")
         if cells > MOST_CELLS:

@@ -418,6 +418,26 @@ def pool(drawer: Drawer) -> Drawn:
             return f"F.adaptive_avg_pool{spaces}d({{}}, {parts})", [x]
 
 
+def recurrent(drawer: Drawer) -> Drawn:
+    """Recurrent layers: outputs and last states of some steps, of several layers, in one direction or both."""
+    name, gates = drawer.draw.choice([("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)])
+    layers, both, first, biased = drawer.draw.randint(1, 3), *(drawer.chance(share) for share in (0.3, 0.5, 0.7))
+    steps, batch, features = drawer.draw.randint(1, 6), drawer.draw.randint(1, 9), drawer.draw.randint(1, 9)
+    hidden, directions, dtype = drawer.draw.choice([1, 3, 7, 8, 16, 128]), 2 if both else 1, drawer.dtype(FLOATS)
+    x = drawer.input((batch, steps, features) if first else (steps, batch, features), dtype)
+    states = [drawer.input((layers * directions, batch, hidden), dtype) for _ in range(2 if name == "lstm" else 1)]
+    weights: list[Node] = []
+    for unit in range(layers * directions):
+        size = features if unit < directions else hidden * directions
+        shapes = [(gates * hidden, size), (gates * hidden, hidden), *[(gates * hidden,)] * (2 if biased else 0)]
+        weights += [drawer.input(shape, dtype) for shape in shapes]
+    given = "({}, {})" if name == "lstm" else "{}"
+    scaled = ", ".join(["{} * 0.2"] * len(weights))
+    options = f"{biased}, {layers}, 0.0, False, {both}, {first}"
+    result = drawer.draw.randint(0, len(states))
+    return f"torch.{name}({{}}, {given}, [{scaled}], {options})[{result}]", [x, *states, *weights]
+
+
 FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (8, matmul),
     (8, linear),
@@ -437,6 +457,7 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (8, scan),
     (2, bits),
     (3, pool),
+    (2, recurrent),
     (24, call),
 )
 """The families and how often each is drawn; any other operation of the dialect comes by its schema."""

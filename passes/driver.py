@@ -188,7 +188,7 @@ def _level_of_op(op: Operation) -> Level | None:
     match op:
         case AtenOp():
             return Level.TORCH
-        case tensor.KernelOp():
+        case tensor.KernelOp() | tensor.RecurrenceOp():
             return Level.TENSOR
         case _ if op.dialect_name() == tensor.TensorExt.name:
             inside = any(isinstance(parent, tensor.KernelOp) for parent in ancestors(op))

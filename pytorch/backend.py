@@ -48,14 +48,14 @@ def backend(
     PyTorch's AOTAutograd makes graphs of ATen operations of it, one of the results and one of the gradients, without
     writes; it sees to aliases, writes into arguments, and the order of memory. Both graphs are compiled on their first
     call with each set of shapes. Operations that deplodock does not support are left to PyTorch, with one warning that
-    names them; so are long recurrent layers, at which the graph is split before AOTAutograd sees it. `mode` and
-    `options` are those of `torch.compile`; see `read_options`.
+    names them; so are long recurrent layers that learn, at which the graph is split before AOTAutograd sees it. `mode`
+    and `options` are those of `torch.compile`; see `read_options`.
 
     Raises InvalidInputError for a mode or an option that there is not.
     """
     given, report = read_options(mode, options), GraphReport(graph)
     try:
-        if left := long_recurrences(graph):
+        if left := long_recurrences(graph, are_traced=_derives(graph, example_inputs)):
             names = {node: str(overload_called(node)) for node in left}
             places = {names[node]: place for node in left if (place := place_of(node)) is not None}
             report.left({names[node]: reason for node, reason in left.items()}, places)
@@ -82,11 +82,15 @@ def _compiled(
         bw_compiler=compiler("backward"),
         partition_fn=min_cut_rematerialization_partition,
     )
-    derives = _is_differentiated(graph, example_inputs) or any(map(is_traceable_wrapper_subclass, example_inputs))
-    kept = _steps_of_attention(graph) if derives else kept_composites()
+    kept = _steps_of_attention(graph) if _derives(graph, example_inputs) else kept_composites()
     with kept, without_python_kernels():
         compiled = compile_graph(graph, example_inputs)
     return _SameOverlaps(compiled, graph) if _writes() else compiled
+
+
+def _derives(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether composite operations are traced in their steps, which have gradients, or other classes of tensors."""
+    return _is_differentiated(graph, example_inputs) or any(map(is_traceable_wrapper_subclass, example_inputs))
 
 
 def _writes() -> bool:

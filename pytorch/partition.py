@@ -25,6 +25,7 @@ from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.capture import quiet
 from deplodock.frontend.importer import has_operation, import_graph, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
+from deplodock.frontend.recurrences import drops_out, overload_called
 from deplodock.frontend.retrace import decomposed
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, make_runner
@@ -238,6 +239,8 @@ def _has_effects(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
     is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    if is_random and overload_called(node) is not None:
+        return drops_out(node)
     return is_random or bool(node.kwargs.get("dropout_p")) or _is_collective(node) or node.is_impure()
 
 

@@ -1,6 +1,7 @@
 """A graph of TorchDynamo in pieces: long recurrent layers, which PyTorch runs, and what is compiled between them.
 
-AOTAutograd would trace such a layer cell by cell. Autograd connects the pieces, as it connects graphs.
+AOTAutograd traces a layer cell by cell where it learns, or its sequences are packed. Autograd connects the pieces, as
+it connects graphs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from torch import fx, nn
 from torch.fx.passes.split_module import split_module
 
+from deplodock.frontend.importer import has_operation
 from deplodock.frontend.recurrences import MOST_CELLS, overload_called, steps_and_cells
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -21,10 +23,16 @@ _VALUE = "example_value"
 """The key in `meta` of what TorchDynamo knows of a node's value."""
 
 
-def long_recurrences(graph: fx.GraphModule) -> Mapping[fx.Node, str]:
-    """The calls of recurrent layers that take too long to compile, with the reasons."""
+def long_recurrences(graph: fx.GraphModule, *, are_traced: bool) -> Mapping[fx.Node, str]:
+    """The calls of recurrent layers that take too long to compile, with the reasons.
+
+    `are_traced` is whether the operations of the torch dialect are traced in their steps.
+    """
     reasons: dict[fx.Node, str] = {}
-    for node in filter(overload_called, graph.graph.nodes):
+    for node in graph.graph.nodes:
+        overload = overload_called(node)
+        if overload is None or (has_operation(overload) and not are_traced):
+            continue
         steps, cells = steps_and_cells(node, _VALUE)
         if cells > MOST_CELLS:
             reasons[node] = f"{steps} steps are {cells} cells one after the other, the most are {MOST_CELLS}"

@@ -18,7 +18,7 @@ from deplodock.analysis.machine.resources import shared_memory
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.interfaces import MakesZeros
 from deplodock.dialects.kernel import FuncOp, TensorMapType
-from deplodock.dialects.loop import memref_of
+from deplodock.dialects.loop import PartOp, RepeatOp, memref_of
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import DType, dtype_of
@@ -28,7 +28,10 @@ from deplodock.runtime import scratch
 
 @dataclass(frozen=True)
 class BufferPlan:
-    """A contiguous buffer; `offset` is its first byte in the scratch memory of the program, None if it has its own."""
+    """A contiguous buffer; `offset` is its first byte in the scratch memory of the program, None if it has its own.
+
+    A part of a buffer in scratch memory is one, too.
+    """
 
     shape: tuple[int, ...]
     dtype: DType
@@ -116,6 +119,10 @@ class _Planner:
     launches: list[LaunchPlan] = field(default_factory=list[LaunchPlan])
     counters: int = 0
     """The bytes of all counters so far, which lie behind the rest of scratch memory."""
+    parts: dict[BufferPlan, int] = field(default_factory=dict[BufferPlan, int])
+    """The numbers of the parts of buffers."""
+    steps: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """The values of the indices of what is repeated."""
 
     def __post_init__(self) -> None:
         entry = self.entry
@@ -142,8 +149,17 @@ class _Planner:
             self._launch(function, arguments)
             return []
         numbers: dict[SSAValue, Argument] = dict(zip(function.body.block.args, arguments, strict=True))
-        for op in function.body.block.ops:
+        return self._run(function, function.body.block, numbers)
+
+    def _run(self, function: Function, block: Block, numbers: dict[SSAValue, Argument]) -> list[int]:
+        for op in block.ops:
             match op:
+                case RepeatOp():
+                    for step in range(op.trips):
+                        self.steps[op.iv] = step
+                        self._run(function, op.body.block, numbers)
+                case PartOp():
+                    numbers[op.result] = self._part(op, self.buffers[_buffer(numbers[op.source])])
                 case AllocOp():
                     numbers[op.memref] = self.add(op.memref)
                 case Operation(results=[made]) if op.has_trait(MakesZeros):
@@ -161,6 +177,18 @@ class _Planner:
                         "lower the module to kernel level first"
                     )
         return []
+
+    def _part(self, op: PartOp, source: BufferPlan) -> int:
+        """Number a part of a buffer, once."""
+        if source.offset is None:
+            raise UnsupportedError(located(op, "only buffers of a program's own have parts; copy this one first"))
+        type = memref_of(op.result)
+        start = op.start([self.steps[index] for index in op.indices]) * source.dtype.itemsize
+        part = BufferPlan(tuple(type.get_shape()), source.dtype, source.offset + start)
+        if part not in self.parts:
+            self.parts[part] = len(self.buffers)
+            self.buffers.append(part)
+        return self.parts[part]
 
     def _launch(self, kernel: FuncOp, arguments: Sequence[Argument]) -> None:
         if kernel.num_blocks == 0:

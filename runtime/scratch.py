@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.dialects.kernel.tma import TensorMapType
-from deplodock.dialects.loop import memref_of
+from deplodock.dialects.loop import PartOp, memref_of
 
 ALIGNMENT = 256
 """Bytes to which buffers are aligned, as `cudaMalloc` aligns them (CUDA C++ Programming Guide 13.0, section 5.3.2)."""
@@ -32,7 +32,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class _Lifetime:
-    """A buffer, its size in bytes, and the first and last operation that use it or a tensor map of it."""
+    """A buffer, its size in bytes, and the first and last operation that use it, a part or a tensor map of it."""
 
     buffer: SSAValue
     size: int
@@ -75,11 +75,11 @@ def _lifetimes(block: Block) -> list[_Lifetime]:
 
 
 def _users(buffer: SSAValue) -> Iterator[Operation]:
-    """The operations that use a buffer, or a tensor map of it."""
+    """The operations that use a buffer, a part or a tensor map of it."""
     for use in buffer.uses:
         yield use.operation
         for result in use.operation.results:
-            if isinstance(result.type, TensorMapType):
+            if isinstance(result.type, TensorMapType) or isinstance(use.operation, PartOp):
                 yield from _users(result)
 
 

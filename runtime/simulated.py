@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.affine.linear import forms_of
@@ -27,11 +27,20 @@ def lane_steps(module: ModuleOp) -> int:
 
     Guards are taken to hold for all threads, and loops to run to the largest value of their bound.
     """
-    launched = [callee(op) for op in module.walk() if isinstance(op, Call)]
-    kernels = launched or list(module.ops)
+    launched = [(callee(op), _repeats(op)) for op in module.walk() if isinstance(op, Call)]
+    kernels = launched or [(op, 1) for op in module.ops]
     return sum(
-        function.num_blocks * steps_of_cta(function) for function in kernels if isinstance(function, kernel.FuncOp)
+        times * function.num_blocks * steps_of_cta(function)
+        for function, times in kernels
+        if isinstance(function, kernel.FuncOp)
     )
+
+
+def _repeats(op: Operation) -> int:
+    """How often an operation of a host function runs."""
+    above = op.parent_op()
+    inner = 1 if above is None else _repeats(above)
+    return inner * above.trips if isinstance(above, loop.RepeatOp) else inner
 
 
 def steps_of_cta(function: kernel.FuncOp) -> int:

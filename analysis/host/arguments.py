@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import CallOp
 from xdsl.dialects.func import FuncOp as HostFuncOp
 from xdsl.ir import Operation, SSAValue
@@ -14,6 +14,8 @@ from xdsl.traits import MemoryEffectKind, SymbolTable, get_effects
 
 from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
+from deplodock.dialects.loop import whole
+from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.errors import Error
 
 Function: TypeAlias = HostFuncOp | KernelFuncOp
@@ -51,9 +53,21 @@ def callee(call: Call) -> Function:
     raise Error(f"{call.name}: the module does not define the function {call.callee}")
 
 
+def cell_of(op: RecurrenceOp) -> HostFuncOp:
+    """The function that each step of a recurrence calls. Raises Error if the module does not define it."""
+    found = SymbolTable.lookup_symbol(op, op.cell)
+    if isinstance(found, HostFuncOp) and not found.is_declaration:
+        return found
+    raise Error(f"{op.name}: the module does not define the function {op.cell}")
+
+
+def _called(op: Call | RecurrenceOp) -> SymbolRefAttr:
+    return op.cell if isinstance(op, RecurrenceOp) else op.callee
+
+
 def entry_functions(module: ModuleOp) -> list[Function]:
-    """The functions that no other one calls or launches, in the order of the module; declarations are none."""
-    called = {op.callee.string_value() for op in module.walk() if isinstance(op, Call)}
+    """The functions that no other one calls, once or in steps, or launches, in their order; declarations are none."""
+    called = {_called(op).string_value() for op in module.walk() if isinstance(op, Call | RecurrenceOp)}
     functions = [op for op in module.ops if isinstance(op, HostFuncOp | KernelFuncOp)]
     return [
         function
@@ -119,7 +133,7 @@ def _effects(function: Function, callers: tuple[Function, ...]) -> Iterator[tupl
     for op in function.body.walk():
         if isinstance(op, Call):
             for value, role in zip(op.arguments, _roles(callee(op), callers), strict=True):
-                yield from ((value, kind) for kind in _KINDS[role])
+                yield from ((whole(value), kind) for kind in _KINDS[role])
         elif not op.regions:
             yield from _own_effects(op)
 

@@ -10,7 +10,7 @@ from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import value_range
-from deplodock.analysis.host.arguments import Function, callee, entry_function, parameters
+from deplodock.analysis.host.arguments import Function, callee, cell_of, entry_function, parameters
 from deplodock.analysis.shape.roles import accumulating_loops, adds_in_place, innermost_reduction, summed_products
 from deplodock.dialects import loop, tensor, tile
 from deplodock.dialects.loop.folds import AxisFold
@@ -65,10 +65,16 @@ class _Paths:
                 return
             case CallOp():
                 function = callee(op)
-                self.run(function, [self.length(value) for value in op.arguments])
-                for argument, parameter in zip(op.arguments, parameters(function), strict=True):
+                arguments = [*map(loop.whole, op.arguments)]
+                self.run(function, [self.length(value) for value in arguments])
+                for argument, parameter in zip(arguments, parameters(function), strict=True):
                     self._raise(argument, self.length(parameter))
                 sources = _returned(function)
+            case tensor.RecurrenceOp():
+                # Once: what steps add up is the program's own sum, of which no order is another.
+                cell = cell_of(op)
+                self.run(cell, [self.length(value) for value in op.operands])
+                sources = _returned(cell)
             case tensor.KernelOp():
                 for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
                     self._raise(argument, self.length(operand))

@@ -55,6 +55,7 @@ from deplodock.dialects.formats import op_definition, parse_attributes, parse_bo
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, verify_subscripts
 from deplodock.dialects.loop.folds import ScanOp, YieldOp
+from deplodock.dialects.loop.steps import PartOp, RepeatOp, whole
 
 __all__ = [
     "ForOp",
@@ -64,7 +65,9 @@ __all__ = [
     "LoadOp",
     "Loop",
     "LoopLike",
+    "PartOp",
     "ReduceOp",
+    "RepeatOp",
     "ScanOp",
     "StoreOp",
     "WhereOp",
@@ -72,6 +75,7 @@ __all__ = [
     "constant_bound",
     "memref_of",
     "verify_subscripts",
+    "whole",
 ]
 
 
@@ -416,4 +420,8 @@ def _is_on_chip(effect: EffectInstance) -> bool:
     return not isinstance(written.type, MemRefType) or not isinstance(memref_of(written).memory_space, NoneAttr)
 
 
-Loop = Dialect("loop", [ForOp, YieldOp, ReduceOp, ScanOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp], [])
+Loop = Dialect(
+    "loop",
+    [ForOp, YieldOp, ReduceOp, ScanOp, IndexOp, WhereOp, GuardOp, InsideOp, LoadOp, StoreOp, RepeatOp, PartOp],
+    [],
+)

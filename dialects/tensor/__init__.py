@@ -1,8 +1,8 @@
 """The `tensor_ext` dialect: tensor computation as elementwise, reduce, scan and index_map on `tensor` types.
 
 These four, and `iota`, `gather`, `pad` and `concat`, express every ATen op of the torch dialect, so that other
-frontends need nothing below this level. A kernel, the unit that fusion decides on, is a region of them. (The name
-`tensor` belongs to xDSL's builtin dialect of that name.)
+frontends need nothing below this level; a recurrence calls a function of them for each step. A kernel, the unit that
+fusion decides on, is a region of them. (The name `tensor` belongs to xDSL's builtin dialect of that name.)
 
     %sq  = tensor_ext.elementwise {arith.mulf} %x, %x : tensor<32x2048xf32>
     %sum = tensor_ext.reduce {arith.addf} %sq dims [1] : tensor<32x2048xf32> -> tensor<32xf32>
@@ -11,13 +11,14 @@ frontends need nothing below this level. A kernel, the unit that fusion decides 
     %col = tensor_ext.iota dim 1 : tensor<4x8xi64>
     %row = tensor_ext.gather %t at %i affine_map<(d0)[s0] -> (s0)> : tensor<9xf32> at tensor<4xi64> -> tensor<4xf32>
     %pad = tensor_ext.pad %x affine_map<(d0, d1) -> (d0, d1 - 1)> : tensor<32x2048xf32> -> tensor<32x2050xf32>
+    %hs  = tensor_ext.recurrence @cell from (%h : tensor<4xf32>) each (%x : tensor<9x4xf32>) -> tensor<9x4xf32>
     %ab  = tensor_ext.concat %a, %b dim 0 : tensor<2x4xf32>, tensor<3x4xf32> -> tensor<5x4xf32>
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypeAlias
 
 from xdsl.dialects.builtin import (
     StringAttr,
@@ -51,6 +52,7 @@ from deplodock.dialects.tensor.indexing import (
     shape_of,
     tensor_of,
 )
+from deplodock.dialects.tensor.recurrence import RecurrenceOp
 
 
 @op_definition
@@ -234,8 +236,11 @@ def _verify_yield(body: Region, types: Sequence[Attribute]) -> None:
         raise VerifyException(f"the body must end with tensor_ext.yield of values of the types ({wanted})")
 
 
+InMemory: TypeAlias = KernelOp | RecurrenceOp
+"""What reads its operands from memory, and stores its results."""
+
 TensorExt = Dialect(
     "tensor_ext",
-    [ElementwiseOp, YieldOp, ReduceOp, ScanOp, IndexMapOp, IotaOp, GatherOp, PadOp, ConcatOp, KernelOp],
+    [ElementwiseOp, YieldOp, ReduceOp, ScanOp, IndexMapOp, IotaOp, GatherOp, PadOp, ConcatOp, KernelOp, RecurrenceOp],
     [],
 )

@@ -30,6 +30,10 @@ _SDPA = (
     " float? scale=None, bool enable_gqa=False"
 )
 
+_LAYERS = (
+    "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+)
+
 _TABLE = (
     (TypeRule.SAME, ANY, "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
     (TypeRule.SAME, NUMBER, "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
@@ -275,6 +279,10 @@ _TABLE = (
     (TypeRule.SAME, NUMBER, "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
     (TypeRule.SAME, NUMBER, "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"),
     (TypeRule.SAME, FLOAT, f"scaled_dot_product_attention({_SDPA}) -> Tensor"),
+    (TypeRule.SAME, FLOAT, f"lstm.input(Tensor input, Tensor[] hx, {_LAYERS}) -> (Tensor, Tensor, Tensor)"),
+    (TypeRule.SAME, FLOAT, f"gru.input(Tensor input, Tensor hx, {_LAYERS}) -> (Tensor, Tensor)"),
+    (TypeRule.SAME, FLOAT, f"rnn_tanh.input(Tensor input, Tensor hx, {_LAYERS}) -> (Tensor, Tensor)"),
+    (TypeRule.SAME, FLOAT, f"rnn_relu.input(Tensor input, Tensor hx, {_LAYERS}) -> (Tensor, Tensor)"),
     (TypeRule.SAME, ANY, "t(Tensor(a) self) -> Tensor(a)"),
     (TypeRule.SAME, ANY, "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
     (TypeRule.SAME, ANY, "permute(Tensor(a) self, int[] dims) -> Tensor(a)"),

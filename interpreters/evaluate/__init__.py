@@ -12,9 +12,11 @@ from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Attribute, Operation
 
-from deplodock.analysis.host.arguments import Function, Role, argument_roles, callee, entry_function
+from deplodock.analysis.host.arguments import Function, Role, argument_roles, callee, cell_of, entry_function
 from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
+from deplodock.dialects.loop import PartOp, RepeatOp, memref_of
+from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.dialects.torch import ATEN_OPS
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.evaluate import loop, tensor, tile
@@ -203,7 +205,10 @@ def _call_op(machine: Machine, op: CallOp, space: Space) -> None:
     results = _call(machine, function, arguments)
     for buffer, initialised in earlier:
         held = buffer.initialised
-        buffer.initialised = None if initialised is None or held is None else initialised | held
+        if initialised is not None and held is not None:
+            # In place: the buffer of which this is a part knows by it, too.
+            initialised |= held
+        buffer.initialised = initialised if held is not None else None
     machine.values.update(zip(op.res, results, strict=True))
 
 
@@ -212,6 +217,35 @@ def _alloc(machine: Machine, op: AllocOp, space: Space) -> None:
     sizes = iter(machine.arrays(op.dynamic_sizes))
     shape = [int(next(sizes)) if n < 0 else n for n in type.get_shape()]
     machine.values[op.memref] = uninitialised(shape, machine.dtype(type.element_type))
+
+
+def _recurrence(machine: Machine, op: RecurrenceOp, space: Space) -> None:
+    cell = cell_of(op)
+    carried, each, fixed = (machine.arrays(values) for values in (op.carried, op.each, op.fixed))
+    sequences: list[list[Array]] = [[] for _ in carried]
+    for step in range(op.steps):
+        given = _call(machine, cell, [*carried, *(rows[step] for rows in each), *fixed])
+        carried = [np.asarray(value) for value in given]
+        for sequence, value in zip(sequences, carried, strict=True):
+            sequence.append(value)
+    machine.values.update(zip(op.outputs, map(np.stack, sequences), strict=True))
+
+
+def _repeat(machine: Machine, op: RepeatOp, space: Space) -> None:
+    for step in range(op.trips):
+        machine.values[op.iv] = np.asarray(step)
+        machine.run(op.body.block, space)
+
+
+def _part(machine: Machine, op: PartOp, space: Space) -> None:
+    buffer, shape = machine.buffer(op.source), memref_of(op.result).get_shape()
+    start = op.start([int(index) for index in machine.arrays(op.indices)])
+    data, initialised = (
+        None if values is None else values.reshape(-1)[start : start + op.size].reshape(shape)
+        for values in (buffer.data, buffer.initialised)
+    )
+    assert data is not None
+    machine.values[op.result] = PointBuffer(data, len(shape), initialised)
 
 
 def _kernel_launch(machine: Machine, op: KernelLaunchOp, space: Space) -> None:
@@ -226,5 +260,8 @@ _HANDLERS: dict[type[Operation], Handler] = {
     CallOp: _call_op,
     AllocOp: _alloc,
     KernelLaunchOp: _kernel_launch,
+    RecurrenceOp: _recurrence,
+    RepeatOp: _repeat,
+    PartOp: _part,
     **dict.fromkeys(ATEN_OPS.values(), _torch),
 }

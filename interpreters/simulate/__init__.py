@@ -22,11 +22,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.dialects.memref import AllocOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.host.arguments import Call, Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.dialects.interfaces import MakesZeros
 from deplodock.dialects.kernel import FuncOp, TensorMapType
+from deplodock.dialects.loop import PartOp, RepeatOp
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.simulate import report as kinds
@@ -118,8 +119,20 @@ class _Host:
             self._launch(function, arguments, caller)
             return []
         buffers: dict[SSAValue, Buffer] = dict(zip(function.body.block.args, arguments, strict=True))
-        for op in function.body.block.ops:
+        return self._run(function, function.body.block, buffers, {})
+
+    def _run(
+        self, function: Function, block: Block, buffers: dict[SSAValue, Buffer], indices: dict[SSAValue, int]
+    ) -> list[Buffer]:
+        for op in block.ops:
             match op:
+                case RepeatOp():
+                    for step in range(op.trips):
+                        indices[op.iv] = step
+                        self._run(function, op.body.block, buffers, indices)
+                case PartOp():
+                    start = op.start([indices[index] for index in op.indices])
+                    buffers[op.result] = buffers[op.source].part(Layout.of(op.result), start)
                 case AllocOp():
                     buffers[op.memref] = Buffer.unwritten(Layout.of(op.memref))
                 case Operation(results=[made]) if op.has_trait(MakesZeros):
@@ -152,7 +165,7 @@ class _Host:
         Launch(kernel, arguments, self.report, counters, self._check, order, self._most_steps).run()
         for buffer, role in zip(arguments, roles, strict=True):
             if role is not Role.IN:
-                self._writers[id(buffer)] = caller
+                self._writers[id(buffer.whole or buffer)] = caller
 
     def _check_output(self, function: Function, value: SSAValue, buffer: Buffer) -> None:
         """Report elements of an output that nobody wrote, at the launch that should have."""

@@ -193,6 +193,14 @@ class Written:
         self.flags[:] = False
         self._origins = None
 
+    def part(self, where: slice) -> Written:
+        """That of a part of the memory, which both know from now on."""
+        if self._origins is None:
+            self._origins = np.full(self.flags.shape, _NOBODY, np.int64)
+        part = Written(())
+        part.flags, part._origins = self.flags[where], self._origins[where]
+        return part
+
     def origin(self, where: Any) -> Array | None:
         """The origins of elements; None if they all hold a value."""
         written = np.asarray(self.flags[where])
@@ -222,6 +230,8 @@ class Buffer:
     layout: Layout
     data: Array
     written: Written | None = None
+    whole: Buffer | None = None
+    """The buffer of which this is a part."""
 
     @classmethod
     def of(cls, layout: Layout, values: Array) -> Buffer:
@@ -229,6 +239,12 @@ class Buffer:
         data = np.zeros(max(1, layout.size), layout.dtype)
         data[: layout.size] = values.reshape(-1)
         return cls(layout, data)
+
+    def part(self, layout: Layout, start: int) -> Buffer:
+        """The part of this global memory from an element on, as a buffer of another layout."""
+        where = slice(start, start + max(1, layout.size))
+        written = None if self.written is None else self.written.part(where)
+        return Buffer(layout, self.data[where], written, self.whole or self)
 
     @classmethod
     def unwritten(cls, layout: Layout, copies: int = 1) -> Buffer:

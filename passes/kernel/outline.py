@@ -23,7 +23,7 @@ from typing import TypeAlias
 from xdsl.context import Context
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -32,7 +32,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.interfaces import HostCode
+from deplodock.dialects.interfaces import HostCode, MakesZeros
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
@@ -143,12 +143,22 @@ def _become_host(function: func.FuncOp, is_kernel: bool, names: Symbols, calls: 
                 Rewriter.replace_op(call, [], [mapping.get(value, value) for value in op.operands])
                 continue
             copy = op.clone(mapping)
-            Rewriter.insert_op(copy, InsertPoint.before(call))
+            Rewriter.insert_op(copy, InsertPoint.before(_outside(call) if _makes_memory(op) else call))
             if isinstance(copy, func.CallOp):
                 calls[copy.callee.root_reference.data].append(copy)
     for call in _host_calls(function.body):
         calls[call.callee.root_reference.data].remove(call)
     Rewriter.erase_op(function)
+
+
+def _makes_memory(op: Operation) -> bool:
+    return isinstance(op, memref.AllocOp) or op.has_trait(MakesZeros)
+
+
+def _outside(op: Operation) -> Operation:
+    """The operation, or the outermost one that repeats it: what it works in is made once."""
+    above = op.parent_op()
+    return _outside(above) if isinstance(above, loop.RepeatOp) else op
 
 
 def _host_calls(region: Region) -> Iterator[func.CallOp]:

@@ -149,7 +149,8 @@ class _Program:
         self._names = Symbols(module)
         self._functions = {function.sym_name.data: function for function in kernels(module)}
         self._calls: dict[str, list[func.CallOp]] = {name: [] for name in self._functions}
-        for call in (op for host in module.ops if isinstance(host, func.FuncOp) for op in host.body.block.ops):
+        hosts = (op for op in module.ops if isinstance(op, func.FuncOp) and op.sym_name.data not in self._functions)
+        for call in (op for host in hosts for op in host.body.walk()):
             if isinstance(call, func.CallOp) and call.callee.string_value() in self._calls:
                 self._calls[call.callee.string_value()].append(call)
 

@@ -12,7 +12,8 @@
       %x2 = loop.load %x[%m, %l] : ..
       ..
 
-Their axes play the same roles, and their loops have the same bounds and no conditions. The sums stay apart: each is a
+Their axes play the same roles, and their loops have the same bounds and no conditions; what several loops within each
+other sum up is joined in all of them. The sums stay apart: each is a
 result of the loop, in an order of its own, and all rules take such a loop as one contraction of several products.
 """
 
@@ -30,8 +31,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.affine.linear import Linear, subscripts_of
 from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.fusion_index import substitute
 from deplodock.analysis.shape.nest import kernels, side_by_side
-from deplodock.analysis.shape.roles import Contraction, contractions, read_of
+from deplodock.analysis.shape.roles import Contraction, contractions, read_of, row_chain
 from deplodock.dialects import loop, scalar_regions
 
 
@@ -64,28 +66,42 @@ def _join_all(found: Sequence[Contraction]) -> None:
 
 
 def _fit(first: Contraction, second: Contraction) -> bool:
-    """Whether two contractions have the same axes, one loop each of the same bounds, and a factor in common."""
-    one, other = first.reduction, second.reduction
+    """Whether two contractions have the same axes, loops of the same bounds, and a factor in common."""
+    one, other = row_chain(first.reduction), row_chain(second.reduction)
+    indices = [op.iv for op in one]
     return (
         (first.m, first.n, first.batch) == (second.m, second.n, second.batch)
-        and one.parent is other.parent
-        and one.bound == other.bound
-        and tuple(one.bound_operands) == tuple(other.bound_operands)
-        and not any(isinstance(op, loop.LoopLike) for body in (one.body, other.body) for op in body.walk())
-        and not wheres(one.body.block)
-        and not wheres(other.body.block)
-        and any(read in _reads(first, one.iv) for read in _reads(second, one.iv))
+        and first.reduction.parent is second.reduction.parent
+        and len(one) == len(other)
+        and all(map(_are_alike, one, other))
+        and not any(isinstance(inner, loop.LoopLike) for op in (one[-1], other[-1]) for inner in op.body.walk())
+        and any(read in _reads(first, indices) for read in _reads(second, indices))
     )
 
 
-def _reads(found: Contraction, k: SSAValue) -> list[tuple[SSAValue, Sequence[Linear]]]:
-    """The buffers and the subscripts that the factors of a contraction are read from, with its k as `k`."""
-    own = Linear.of(k)
+def _are_alike(one: loop.LoopLike, other: loop.LoopLike) -> bool:
+    """Whether two loops are reductions of the same bound, without conditions, around one more loop at most."""
+    return (
+        isinstance(one, loop.ReduceOp)
+        and isinstance(other, loop.ReduceOp)
+        and one.bound == other.bound
+        and tuple(one.bound_operands) == tuple(other.bound_operands)
+        and not any(wheres(op.body.block) or len(_loops_in(op)) > 1 for op in (one, other))
+    )
+
+
+def _loops_in(op: loop.ReduceOp) -> list[loop.LoopLike]:
+    return [inner for inner in op.body.block.ops if isinstance(inner, loop.LoopLike)]
+
+
+def _reads(found: Contraction, indices: Sequence[SSAValue]) -> list[tuple[SSAValue, Sequence[Linear]]]:
+    """The buffers and the subscripts that the factors of a contraction are read from, its loops over these indices."""
+    own: dict[SSAValue, Linear] = {
+        op.iv: Linear.of(iv) for op, iv in zip(row_chain(found.reduction), indices, strict=True)
+    }
     loads = [read_of(factor) for factor in found.operands]
     return [
-        (load.source, [form.substitute(found.reduction.iv, own) for form in subscripts_of(load)])
-        for load in loads
-        if load is not None
+        (load.source, [substitute(form, own) for form in subscripts_of(load)]) for load in loads if load is not None
     ]
 
 
@@ -127,6 +143,14 @@ def _joined(first: loop.ReduceOp, second: loop.ReduceOp) -> loop.ReduceOp:
     count = len(first.results)
     Rewriter.replace_op(second, [], made.results[count:])
     Rewriter.replace_op(first, made, made.results[:count])
+    if len(inner := _loops_in(made)) > 1:
+        one, other = inner
+        assert isinstance(one, loop.ReduceOp)
+        assert isinstance(other, loop.ReduceOp)
+        for op in _needed_between(one, other) or ():
+            op.detach()
+            Rewriter.insert_op(op, InsertPoint.before(one))
+        _joined(one, other)
     return made
 
 

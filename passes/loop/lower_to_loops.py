@@ -32,13 +32,15 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.host.arguments import cell_of
 from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence
 from deplodock.dialects import loop
 from deplodock.dialects.elements import ELEMENTS, listed
-from deplodock.dialects.tensor import KernelOp
+from deplodock.dialects.tensor import InMemory, KernelOp, RecurrenceOp
 from deplodock.passes.failures import failure
 from deplodock.passes.loop.kernel_identity import structure
 from deplodock.passes.loop.nest_builder import Constants, Destination, NestBuilder
+from deplodock.passes.loop.recurrences import align_rows, lower_recurrence
 from deplodock.passes.names import Symbols
 
 
@@ -50,9 +52,27 @@ class LowerToLoopsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names, shared = Symbols(op), _Shared()
-        for function in list(op.ops):
-            if isinstance(function, func.FuncOp) and _has_tensors(function):
-                _lower_function(function, names, shared)
+        functions = [each for each in op.ops if isinstance(each, func.FuncOp) and _has_tensors(each)]
+        lowered, cells = set[func.FuncOp](), set[func.FuncOp]()
+
+        def lower(function: func.FuncOp) -> None:
+            """Lower a function after the cells of its recurrences."""
+            if function in lowered:
+                return
+            lowered.add(function)
+            recurrences = [each for each in function.body.walk() if isinstance(each, RecurrenceOp)]
+            for recurrence in recurrences:
+                cells.add(cell_of(recurrence))
+                lower(cell_of(recurrence))
+                align_rows(recurrence, names)
+            _lower_function(function, names, shared)
+            for recurrence in recurrences:
+                lower_recurrence(recurrence, cell_of(recurrence))
+
+        for function in functions:
+            lower(function)
+        for cell in cells:
+            Rewriter.erase_op(cell)
 
 
 def _has_tensors(function: func.FuncOp) -> bool:
@@ -95,7 +115,7 @@ def _lower_function(function: func.FuncOp, names: Symbols, shared: _Shared) -> N
         raise failure(function, f"@{function.sym_name.data} has tensors and needs a body of one block")
     block = function.body.block
     for op in block.ops:
-        if _is_tensor_op(op) and not isinstance(op, KernelOp | func.ReturnOp):
+        if _is_tensor_op(op) and not isinstance(op, InMemory | func.ReturnOp):
             raise failure(op, "lower-to-loops takes tensors in kernels only; run form-kernels first")
     after: Operation = function
     for kernel in [op for op in block.ops if isinstance(op, KernelOp)]:

@@ -44,7 +44,7 @@ from xdsl.rewriter import Rewriter
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.shape.fusion import TensorOp
-from deplodock.dialects.tensor import ElementwiseOp, KernelOp, ReduceOp, ScanOp, YieldOp, tensor_of
+from deplodock.dialects.tensor import ElementwiseOp, InMemory, KernelOp, ReduceOp, ScanOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
 from deplodock.passes.locations import location_of
@@ -94,14 +94,13 @@ def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates, streams: 
     last = block.last_op
     assert last is not None
     groups = stream_groups(Grouping(block, rates).groups, block, rates, streams)
-    for step in _ordered(groups, [op for op in block.ops if isinstance(op, KernelOp)], positions):
-        if isinstance(step, KernelOp):
+    for step in _ordered(groups, [op for op in block.ops if isinstance(op, InMemory)], positions):
+        if isinstance(step, InMemory):
             step.detach()
-            kernel = step
-            kernel.operands = [stored.get(value, value) for value in kernel.operands]
+            step.operands = [stored.get(value, value) for value in step.operands]
         else:
-            kernel = _outline(step, positions, stored, names)
-        block.insert_op_before(kernel, last)
+            step = _outline(step, positions, stored, names)
+        block.insert_op_before(step, last)
     last.operands = [stored.get(value, value) for value in last.operands]
     for op in reversed(old):
         Rewriter.erase_op(op)
@@ -112,7 +111,7 @@ def _check(op: Operation) -> None:
     tensors = [value for value in (*op.operands, *op.results) if isinstance(value.type, TensorType)]
     if not all(tensor_of(value).has_static_shape() for value in tensors):
         raise failure(op, "dynamic shapes are not supported; give every dimension an extent")
-    if isinstance(op, KernelOp | func.ReturnOp):
+    if isinstance(op, InMemory | func.ReturnOp):
         return
     if not isinstance(op, TensorOp) or len(tensors) < len(op.operands) + len(op.results):
         raise failure(op, "form-kernels takes tensor_ext operations and tensor constants; lower this operation first")
@@ -123,10 +122,10 @@ def _check(op: Operation) -> None:
 
 
 def _ordered(
-    groups: Sequence[Group], kernels: Sequence[KernelOp], positions: dict[Operation, int]
-) -> list[Group | KernelOp]:
-    """The kernels so that each comes after those whose results it reads, else in the order of the source."""
-    steps: list[Group | KernelOp] = [*groups, *kernels]
+    groups: Sequence[Group], stored: Sequence[InMemory], positions: dict[Operation, int]
+) -> list[Group | InMemory]:
+    """Kernels and recurrences, each after those whose results it reads, else in the order of the source."""
+    steps: list[Group | InMemory] = [*groups, *stored]
     reads = [list(step.reads) if isinstance(step, Group) else list(step.operands) for step in steps]
     writes = [list(step.outputs if isinstance(step, Group) else step.results) for step in steps]
     owner = {value: i for i, values in enumerate(writes) for value in values}
@@ -140,7 +139,7 @@ def _ordered(
     for i, sources in enumerate(waits):
         if not sources:
             heappush(ready, (last[i], i))
-    order: list[Group | KernelOp] = []
+    order: list[Group | InMemory] = []
     while ready:
         _, i = heappop(ready)
         order.append(steps[i])

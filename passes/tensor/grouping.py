@@ -21,8 +21,8 @@ from deplodock.dialects.tensor import (
     ElementwiseOp,
     GatherOp,
     IndexMapOp,
+    InMemory,
     IotaOp,
-    KernelOp,
     PadOp,
     ReduceOp,
     ScanOp,
@@ -59,7 +59,7 @@ class Grouping:
 
     def _decide(self, op: TensorOp) -> None:
         needs = self._needs(op)
-        kept = any(isinstance(use.operation, func.ReturnOp | KernelOp) for result in op.results for use in result.uses)
+        kept = any(isinstance(use.operation, func.ReturnOp | InMemory) for result in op.results for use in result.uses)
         if not needs and not kept:
             return
         mode = _fuse_mode(op)
@@ -169,7 +169,7 @@ class Grouping:
 
     def _kept_refusal(self, op: TensorOp, needs: Needs) -> str | None:
         """Why a value that the function also returns cannot be one more output of the kernel that needs it."""
-        if any(isinstance(use.operation, KernelOp) for result in op.results for use in result.uses):
+        if any(isinstance(use.operation, InMemory) for result in op.results for use in result.uses):
             return "another kernel reads it"
         if len(needs) > 1:
             return "it is returned, and several kernels need it"
@@ -266,11 +266,11 @@ class Grouping:
         """Whether `goal` reads something that is computed from an output of `start`."""
         return start in reached([goal], self._behind)
 
-    def _behind(self, kernel: Group | KernelOp) -> Iterator[Group | KernelOp]:
+    def _behind(self, kernel: Group | InMemory) -> Iterator[Group | InMemory]:
         """The kernels that store what a kernel reads: of the operations that are decided by now."""
-        for value in kernel.operands if isinstance(kernel, KernelOp) else kernel.reads:
+        for value in kernel.operands if isinstance(kernel, InMemory) else kernel.reads:
             source = value.owner
-            if isinstance(source, KernelOp):
+            if isinstance(source, InMemory):
                 yield source
             elif isinstance(source, Operation):
                 yield from (group for group in self._homes.get(source, ()) if value in group.outputs)

@@ -24,7 +24,7 @@ from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_a
 from deplodock.analysis.shape.fusion_index import Index, new_loop
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects.engines import engine
-from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, KernelOp, ReduceOp, element_of, shape_of
+from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, InMemory, ReduceOp, element_of, shape_of
 from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import WARPS
 
@@ -161,7 +161,7 @@ def _refusal(softmax: _Softmax, chain: Sequence[Group], groups: Sequence[Group])
 
 def _stays_inside(group: Group, chain: Sequence[Group], groups: Sequence[Group]) -> bool:
     """Whether only some groups need what a group stores."""
-    if any(isinstance(use.operation, ReturnOp | KernelOp) for value in group.outputs for use in value.uses):
+    if any(isinstance(use.operation, ReturnOp | InMemory) for value in group.outputs for use in value.uses):
         return False
     return all(value not in other.reads for other in groups if other not in chain for value in group.outputs)
 

@@ -50,7 +50,7 @@ from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, st
 from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
 
-_SIDES = Integers((16, 32, 64, 96, 128, 256))
+_SIDES = Integers((1, 2, 4, 8, 16, 32, 64, 96, 128, 256))
 
 
 @dataclass(frozen=True)

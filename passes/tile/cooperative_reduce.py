@@ -29,7 +29,7 @@ from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import varying_bound, wheres
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction_of, row_chain
+from deplodock.analysis.shape.roles import row_chain
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
@@ -46,7 +46,7 @@ class CooperativeReducePass(LaunchRule):
     """Let the threads of a CTA share the rows of a kernel that reduces them."""
 
     name = "cooperative-reduce"
-    threads: int = option(CTA_THREADS, Integers((32, 64, 128, 256, 512, 1024)), "threads that share a row")
+    threads: int = option(CTA_THREADS, Integers((8, 16, 32, 64, 128, 256, 512, 1024)), "threads that share a row")
     vector: int = option(1, Integers((1, 2, 4)), "consecutive elements of a row that one thread owns")
     keep: Keep = option(
         "loops",
@@ -109,8 +109,6 @@ def _rows(launch: tile.LaunchOp) -> list[loop.LoopLike]:
         raise Skip("the rows are shared by threads already")
     if not nest.folds():
         raise Skip("no reduction or scan stands in the launch")
-    if contraction_of(launch) is not None:
-        raise Skip("the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those")
     if any(isinstance(op, tile.StageOp) for op in launch.body.block.ops):
         raise Skip("inputs are staged; cooperative-reduce runs before stage-inputs")
     if (loose := next((op for op in rows if op.trips is None), None)) is not None:

@@ -41,6 +41,7 @@ from deplodock.passes.torch import (
     pools,
     positions,
     powers,
+    recurrences,
     reductions,
     scans,
     shapes,
@@ -49,7 +50,7 @@ from deplodock.passes.torch.lowering import LOWERINGS, lower
 
 FAMILIES = (
     *(activations, attention, comparisons, convolutions, creation, division, elementwise, indexing, matmul),
-    *(normalizations, pools, positions, powers, reductions, scans, shapes),
+    *(normalizations, pools, positions, powers, recurrences, reductions, scans, shapes),
 )
 """The files whose functions lower all operations."""
 

@@ -22,6 +22,7 @@ from deplodock.schedule.choose.flight import steps_in_flight
 from deplodock.schedule.choose.long_rows import fold_steps
 from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options, rows_together
+from deplodock.schedule.choose.shared_sums import shared_sums
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
 from deplodock.schedule.choose.streaming import stream_options
 from deplodock.schedule.choose.tensor_cores import tensor_options
@@ -62,8 +63,12 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
         if (found := contraction(nest)) is not None:
             takes_tensor = len(several) == 1 and (named is None or "tensor-tile" in named)
             tensor = tensor_options(found, nest, target_at(function)) if takes_tensor else None
-            schedule = tensor or contraction_options(
-                found, target_at(function), named is None or "register-tile" in named
+            is_free = len(several) == 1 and (named is None or "cooperative-reduce" in named)
+            shared = shared_sums(found, target_at(function)) if is_free else None
+            schedule = (
+                tensor
+                or shared
+                or contraction_options(found, target_at(function), named is None or "register-tile" in named)
             )
             split = schedule.get("split-matmul-k", {})
             if given is not None and named is not None:

@@ -45,7 +45,7 @@ def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:
     values = ROW_VALUES if any(wheres(op.body.block) for chain in chains for op in chain) else THREAD_VALUES
     while threads < most and row > threads * (values if threads < CTA_THREADS else ROW_VALUES):
         threads *= 2
-    vector = min(map(_row_width, rows))
+    vector = min(map(row_width, rows))
     while vector > VECTOR and vector * threads > extent:
         vector //= 2
     options: dict[str, int | str] = {"threads": threads, "vector": vector}
@@ -114,7 +114,7 @@ def _comes_back(place: Linear, op: loop.LoopLike) -> bool:
     return op.trips is not None and bounds is not None and 2 * (bounds[1] - bounds[0] + 1) <= op.trips
 
 
-def _row_width(op: loop.LoopLike) -> int:
+def row_width(op: loop.LoopLike) -> int:
     """The widest access that suits all accesses of a loop along its variable; 1 where an inner bound depends on it."""
     if varying_bound(op) is not None:
         return 1

@@ -134,17 +134,19 @@ def test_what_draws_nothing_and_changes_no_input_is_captured(program: Any) -> No
         torch.testing.assert_close(got, expected)
 
 
-@pytest.mark.parametrize(
-    ("layer", "shape", "message"),
-    [
-        (nn.RNN(2, 3), (1025, 2), r"aten.rnn_tanh.input over 1025 steps is 1025 cells one after the other"),
-        (nn.LSTM(2, 3, 2, batch_first=True), (1, 513, 2), r"aten.lstm.input over 513 steps is 1026 cells"),
-        (nn.GRU(2, 3, bidirectional=True), (513, 1, 2), r"aten.gru.input over 513 steps is 1026 cells"),
-    ],
-    ids=["rnn", "lstm", "gru"],
-)
-def test_recurrent_layers_of_many_cells_are_refused_at_once(
-    layer: nn.Module, shape: tuple[int, ...], message: str
-) -> None:
-    with torch.device("meta"), pytest.raises(UnsupportedError, match=message):
-        export(layer.to("meta"), (torch.empty(shape),))
+def test_packed_sequences_of_many_cells_are_refused_at_once() -> None:
+    sizes, weights = torch.ones(1025, dtype=torch.int64), [value.detach() for value in nn.GRU(2, 3).parameters()]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.gru(x, sizes, torch.zeros(1, 1, 3), weights, True, 1, 0.0, False, False)[0]
+
+    with pytest.raises(UnsupportedError, match=r"aten.gru.data over 1025 steps is 1025 cells one after the other"):
+        export(program, (torch.ones(1025, 2),))
+
+
+@pytest.mark.parametrize("layer", [nn.RNN(2, 3), nn.LSTM(2, 3, 2), nn.GRU(2, 3, bidirectional=True)])
+def test_recurrent_layers_are_one_operation_however_many_steps_there_are(layer: nn.Module) -> None:
+    with torch.device("meta"):
+        captured = export(layer.to("meta").eval(), (torch.empty(2000, 1, 2),))
+    calls = [op.name for op in captured.module.walk() if op.name.endswith(".input")]
+    assert len(calls) == 1

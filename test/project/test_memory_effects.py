@@ -68,6 +68,12 @@ OPERATIONS = {
         ("read x",),
     ),
     "loop.scan": ("loop.for %k = 0 to 8 {\n %r = loop.scan {arith.addf} %v along (%k) : f32\n }", ("read k",)),
+    "tensor_ext.recurrence": ("%r = tensor_ext.recurrence @cell from (%t : tensor<8xf32>) -> tensor<3x8xf32>", ()),
+    "loop.repeat": ("loop.repeat %k = 0 to 4 {\n kernel.launch @h()\n }", ("read -", "write -")),
+    "loop.part": (
+        "%p = memref.alloc() : memref<2x8xf32>\n%r = loop.part %p[%i] : memref<2x8xf32> -> memref<8xf32>",
+        (),
+    ),
     "loop.index": ("%r = loop.index [%i + 1]", ()),
     "loop.where": ("loop.where %i < 4", ("alloc x",)),
     "loop.guard": ("loop.guard where (%i < 4) {\n loop.store %v, %x[0] : memref<8xf32>\n }", ("write x",)),
@@ -179,6 +185,9 @@ def context() -> Context:
 def parse(context: Context, body: str) -> ModuleOp:
     text = f"""
     kernel.func @h() blocks(%b = 1) threads(%a = 1) {{}}
+    func.func @cell(%t: tensor<8xf32>) -> tensor<8xf32> {{
+      func.return %t : tensor<8xf32>
+    }}
     func.func @f({PARAMETERS}) {{
       {body}
       func.return
@@ -283,6 +292,8 @@ UNUSED_DIE = [
     "tensor_ext.pad",
     "tensor_ext.concat",
     "tensor_ext.kernel",
+    "tensor_ext.recurrence",
+    "loop.part",
     "loop.reduce",
     "loop.scan",
     "loop.index",

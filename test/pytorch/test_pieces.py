@@ -1,4 +1,4 @@
-"""Long recurrent layers are left to PyTorch as they are, and what lies between them is compiled."""
+"""Long recurrent layers that learn are left to PyTorch as they are, and what lies between them is compiled."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from deplodock.pytorch import pieces
 from deplodock.pytorch.partition import PartsRunner
 
 Tensor = torch.Tensor
@@ -77,11 +78,20 @@ def test_writes_keep_their_order(runners: list[PartsRunner]) -> None:
 
     x = torch.randn(STEPS, 1, 3)
     twin = x.clone()
-    with torch.no_grad():
-        result, _ = compiled(run, x)
-        torch.testing.assert_close(result, run(twin))
+    result, _ = compiled(run, x)
+    torch.testing.assert_close(result, run(twin))
     torch.testing.assert_close(x, twin)
     assert len(runners) == 3
+
+
+def test_without_gradients_they_are_compiled(runners: list[PartsRunner]) -> None:
+    model, x = Layers(nn.GRU), torch.randn(2, 40, 4)
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "MOST_CELLS", 2)
+        result, told = compiled(model, x)
+        torch.testing.assert_close(result, model(x))
+    assert told == []
+    assert [(runner.compiled, runner.left) for runner in runners] == [(5, 0)]
 
 
 def test_short_ones_are_compiled(runners: list[PartsRunner]) -> None:

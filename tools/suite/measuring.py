@@ -162,8 +162,8 @@ def _versions(args: Sequence[Any]) -> list[int]:
 def measure(path: Path, program: ProgramFile | None, refusal: str, *, compiled: bool) -> dict[str, Any]:
     """Check and time a problem on the GPU: what a row of the results has, or {"error": why}.
 
-    TF32 is off. A problem that is no program as a whole, because of the refusal, runs in parts, if we compile any.
-    `compiled` says whether torch.compile takes part.
+    TF32 is off. A problem that is no program as a whole, because of the refusal, runs in the parts that we compile and
+    those left to PyTorch, which may be all of it. `compiled` says whether torch.compile takes part.
     """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     start = time.perf_counter()
@@ -172,8 +172,6 @@ def measure(path: Path, program: ProgramFile | None, refusal: str, *, compiled: 
         checked = check(given)
         if checked.reason:
             return {"error": f"wrong: {checked.reason}"}
-        if refusal and not checked.parts:
-            return {"error": refusal}
         runs, without = _contestants(given, compiled)
         loops = times(runs)
         graphs, reason = _graphs(runs, loops, without, checked.results)

@@ -64,7 +64,9 @@ def _place(result: Result) -> tuple[str, int]:
 def _summary(results: Sequence[Result]) -> dict[str, str]:
     right = [result for result in results if result.passed]
     rows = {"problems": str(len(results)), "right": str(len(right))}
-    rows["in parts, others left to PyTorch"] = str(sum(bool(_fact(result, "left")) for result in right))
+    left = [result for result in right if _fact(result, "left")]
+    rows["in parts, others left to PyTorch"] = str(sum(bool(_fact(result, "parts")) for result in left))
+    rows["left to PyTorch as a whole"] = str(sum(not _fact(result, "parts") for result in left))
     for way, own, eager, _ in _WAYS:
         rows |= {f"fast_{p:g}, {way}": number(fast(results, p, own, eager), 2) for p in _SPEEDUPS}
     for way, own, eager, compiled in _WAYS:

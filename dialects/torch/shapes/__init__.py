@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from deplodock.dialects.shapes import Shape
-from deplodock.dialects.torch.shapes import moves, products, values, windows
+from deplodock.dialects.torch.shapes import moves, products, recurrences, values, windows
 from deplodock.dialects.torch.shapes.call import AtenCall
 
 Rule = Callable[[AtenCall], Sequence[Shape]]
@@ -51,6 +51,7 @@ _FAMILIES: dict[Rule, str] = {
     products.outer: "outer",
     products.einsum: "einsum",
     products.attention: "scaled_dot_product_attention",
+    recurrences.recurrent: "lstm.input gru.input rnn_tanh.input rnn_relu.input",
     moves.permuted: "t transpose.int permute",
     moves.viewed: "view _unsafe_view",
     moves.unsqueezed: "unsqueeze",

@@ -124,3 +124,45 @@ func.func @masked(%x: memref<8x16xf32>, %w: memref<4x16xf32>, %v: memref<4x16xf3
   }
   func.return
 }
+
+// -----
+
+// Loops within each other are joined, all of them.
+// CHECK-LABEL: func.func @nested
+// CHECK:             %g, %u = loop.reduce {arith.addf, arith.addf} %j = 0 to 2 : f32, f32 {
+// CHECK-NEXT:          %[[G:.*]], %[[U:.*]] = loop.reduce {arith.addf, arith.addf} %k = 0 to 16 : f32, f32 {
+// CHECK-NEXT:            %a = loop.load %x[%m, %j, %k] : memref<8x2x16xf32>
+// CHECK-NEXT:            %b = loop.load %wg[%n, %j, %k] : memref<4x2x16xf32>
+// CHECK-NEXT:            %p = arith.mulf %a, %b : f32
+// CHECK-NEXT:            %d = loop.load %wu[%n, %j, %k] : memref<4x2x16xf32>
+// CHECK-NEXT:            %q = arith.mulf %a, %d : f32
+// CHECK-NEXT:            loop.yield %p, %q : f32, f32
+// CHECK-NEXT:          }
+// CHECK-NEXT:          loop.yield %[[G]], %[[U]] : f32, f32
+func.func @nested(%x: memref<8x2x16xf32>, %wg: memref<4x2x16xf32>, %wu: memref<4x2x16xf32>, %out: memref<8x4xf32>) {
+  loop.for %m = 0 to 8 {
+    loop.for %n = 0 to 4 {
+      %g = loop.reduce {arith.addf} %j = 0 to 2 : f32 {
+        %gi = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+          %a = loop.load %x[%m, %j, %k] : memref<8x2x16xf32>
+          %b = loop.load %wg[%n, %j, %k] : memref<4x2x16xf32>
+          %p = arith.mulf %a, %b : f32
+          loop.yield %p : f32
+        }
+        loop.yield %gi : f32
+      }
+      %u = loop.reduce {arith.addf} %i = 0 to 2 : f32 {
+        %ui = loop.reduce {arith.addf} %l = 0 to 16 : f32 {
+          %c = loop.load %x[%m, %i, %l] : memref<8x2x16xf32>
+          %d = loop.load %wu[%n, %i, %l] : memref<4x2x16xf32>
+          %q = arith.mulf %c, %d : f32
+          loop.yield %q : f32
+        }
+        loop.yield %ui : f32
+      }
+      %y = arith.mulf %g, %u : f32
+      loop.store %y, %out[%m, %n] : memref<8x4xf32>
+    }
+  }
+  func.return
+}

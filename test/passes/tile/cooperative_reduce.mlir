@@ -6,7 +6,6 @@
 // RUN: not deplodock-opt %s -p 'cooperative-reduce{threads=32}' 2>&1 | filecheck %s --check-prefix=NONE
 
 // SKIP:      cooperative_reduce skipped at @free: no reduction or scan stands in the launch
-// SKIP-NEXT: cooperative_reduce skipped at @contraction: the reduction is a contraction; chunk-matmul-k and split-matmul-k divide those
 // SKIP-NEXT: cooperative_reduce skipped at @ragged: the bound of the loop over %k is not constant
 // SKIP-NEXT: cooperative_reduce skipped at @prefix: the bound of the loop over %k varies along the row, so the registers of a thread cannot run it together; give vector=1 and keep=loops
 // SKIP-NEXT: cooperative_reduce skipped at @exchanged: %x is written and read in the launch, and another thread may be the one to read
@@ -123,8 +122,10 @@ func.func @free(%x: memref<6xf32>) attributes {deplodock.schedule = "tileify,coo
 
 // -----
 
-// A contraction has rules of its own.
+// Threads may share the sums of a contraction, too.
 // CHECK-LABEL: func.func @contraction
+// CHECK:         tile.launch (%m = 5 : thread, %n = 7 : thread, %[[T:.*]] = 8 : thread) {
+// CHECK:           tile.combine {arith.addf} %{{.*}} over (%[[T]]) : f32
 func.func @contraction(%x: memref<5x8xf32>, %w: memref<8x7xf32>, %out: memref<5x7xf32>) attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=8}"} {
   loop.for %m = 0 to 5 {
     loop.for %n = 0 to 7 {

@@ -60,7 +60,7 @@ def test_problems_after_the_budget_are_not_passed_over_in_silence(suite: Path) -
 def test_the_page_has_fast_p_and_means_of_each_level() -> None:
     results = [
         result("level1/1_a", 1.0, 4.0),
-        result("level1/10_b", 1.0, 1.0),
+        result("level1/10_b", 1.0, 1.0, left=["y (z)"], parts=["1 of 2 operations, as 1 programs"]),
         result("level2/1_c", 2.0, 3.0, left=["x (y)"]),
         result("level2/2_d", 1.0, 9.0, "wrong: result 0"),
         Result("level2/3_e", "level2", None, "the process ended", {"card": "X", "torch": "2"}),
@@ -69,6 +69,8 @@ def test_the_page_has_fast_p_and_means_of_each_level() -> None:
     text = page(results)
     assert "| | level1 | level2 | all |" in text
     assert "| right | 2 | 1 | 3 |" in text
+    assert "| in parts, others left to PyTorch | 1 | 0 | 1 |" in text
+    assert "| left to PyTorch as a whole | 0 | 1 | 1 |" in text
     assert "| fast_1, loop | 0.50 | 0.33 | 0.40 |" in text
     assert "| fast_1.5, graph | 0.50 | 0.00 | 0.20 |" in text
     assert "| geometric mean against PyTorch, graph | 2.000 of 2 | 1.500 of 1 | 1.817 of 3 |" in text
