@@ -152,8 +152,8 @@ def _evened(launch: tile.LaunchOp, sizes: list[tuple[SSAValue, int]]) -> list[tu
     17 rows of 17 are 9 and 8 then, not 15 and 2. A size stays a multiple of the power of two that it is one of, as
     register tiles divide it, and that of the innermost axis is left, so that warps start where accesses are whole.
     """
-    inner = sizes[-1][0]
-    return [(axis, size if axis is inner else _even(max(1, launch.extent(axis) or 1), size)) for axis, size in sizes]
+    outer = [(axis, _even(max(1, launch.extent(axis) or 1), size)) for axis, size in sizes[:-1]]
+    return [*outer, *sizes[-1:]]
 
 
 def _even(extent: int, size: int) -> int:
