@@ -13,10 +13,11 @@
 
 Index maps become subscripts, and dimensions of extent 1 the subscript 0; an iota is the coordinate itself, a gather a
 read whose subscript was read before, a pad one that gives 0 outside its buffer, a concat a store of each part to its
-place in one buffer. Every element is computed once, in the outermost loops that have its axes. The loops walk the
-largest output, the axes that reductions leave free first, else in the order of its dimensions. Outputs that have no
-place in those loops get loops of their own after them. The attributes of a kernel move to its function. Kernels that
-compute the same, apart from names and the order of their operands, are one function, called for each.
+place in one buffer. A recurrence becomes calls that are repeated (`passes/loop/recurrences.py`). Every element is
+computed once, in the outermost loops that have its axes. The loops walk the largest output, the axes that reductions
+leave free first, else in the order of its dimensions. Outputs that have no place in those loops get loops of their own
+after them. The attributes of a kernel move to its function. Kernels that compute the same, apart from names and the
+order of their operands, are one function, called for each.
 """
 
 from __future__ import annotations

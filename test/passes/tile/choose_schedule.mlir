@@ -370,3 +370,26 @@ func.func @one_row(%x: memref<3072xf32>, %out: memref<f32>) {
   loop.store %sum, %out[] : memref<f32>
   func.return
 }
+
+// -----
+
+// Lanes share the sums of several products of few rows, of which a thread computes two.
+// CHECK-LABEL: func.func @gates
+// CHECK-SAME:  attributes {deplodock.schedule = "tileify,cooperative-reduce{threads=32 vector=4},blockify-launch{m=16 n=2},register-tile{m=4 n=1},mark-unroll"}
+func.func @gates(%h: memref<8x128xf32>, %w: memref<64x128xf32>, %v: memref<64x128xf32>, %out: memref<8x64xf32>) {
+  loop.for %m = 0 to 8 {
+    loop.for %n = 0 to 64 {
+      %p, %q = loop.reduce {arith.addf, arith.addf} %k = 0 to 128 : f32, f32 {
+        %a = loop.load %h[%m, %k] : memref<8x128xf32>
+        %b = loop.load %w[%n, %k] : memref<64x128xf32>
+        %c = loop.load %v[%n, %k] : memref<64x128xf32>
+        %ab = arith.mulf %a, %b : f32
+        %ac = arith.mulf %a, %c : f32
+        loop.yield %ab, %ac : f32, f32
+      }
+      %y = arith.mulf %p, %q : f32
+      loop.store %y, %out[%m, %n] : memref<8x64xf32>
+    }
+  }
+  func.return
+}
