@@ -283,14 +283,13 @@ def _guarding(
     """The register axes that alone decide conditions, where that are not all of those that an access walks, and the
     others: one branch is for all accesses along these, and so is what nvcc computes of a coordinate within it.
 
-    The last of the axes is no such axis where an access is `width` of its coordinates wide.
+    None do where the last axis decides, of which an access is `width` coordinates wide.
     """
-    single = axes if width == 1 else axes[:-1]
-    guarding = [axis for axis in single if any(condition.depends_on(axis) for condition in conditions)]
+    guarding = [axis for axis in axes if any(condition.depends_on(axis) for condition in conditions)]
     others = [axis for axis in axes if axis not in guarding]
-    last = axes[-1:] if width > 1 else []
-    is_decided = not any(condition.depends_on(axis) for axis in last for condition in conditions)
-    return (guarding, others) if guarding and others and is_decided else ([], list(axes))
+    if not guarding or not others or (width > 1 and axes[-1] in guarding):
+        return [], list(axes)
+    return guarding, others
 
 
 def _at_first(emitter: Emitter, mentioned: Container[SSAValue]) -> list[SSAValue]:

@@ -100,5 +100,6 @@ def _is_monotone(op: Operation) -> bool:
 def _constant(value: SSAValue) -> float | None:
     """The number that a constant of floating point is."""
     op = value.owner
-    is_number = isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr)
-    return float(op.value.value.data) if is_number else None
+    if not isinstance(op, arith.ConstantOp) or not isinstance(number := op.value, FloatAttr):
+        return None
+    return float(number.value.data)

@@ -3,8 +3,7 @@
 // The last columns of a tile may be none: a branch for each column that a thread computes is around all of its rows, and
 // what follows the sums is computed there, where it is written.
 // CHECK-LABEL: func.func @function
-// CHECK:           loop.for %[[N:.*]] = 0 to 4 unroll {
-// CHECK-NEXT:        loop.guard where (%{{.*}} + %[[N]] < 33) {
+// CHECK:             loop.guard where (%{{.*}} * 4 + %[[N:.*]] < 33) {
 // CHECK-NEXT:          loop.for %[[M:.*]] = 0 to 4 unroll {
 // CHECK-NEXT:            %[[ACC:.*]] = loop.load %{{.*}}[%[[M]], %[[N]]]
 // CHECK-NEXT:            %[[T:.*]] = math.tanh %[[ACC]]
