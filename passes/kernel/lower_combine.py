@@ -87,7 +87,9 @@ class Combining:
         if not threads:
             return
         group, near = math.prod(emitter.extent(axis) for axis in threads), self._near(threads)
-        is_warps = emitter.threads % WARP == 0 and (group % WARP == 0 or WARP % (group * (near or 1)) == 0)
+        is_warps = emitter.threads % WARP == 0 and (
+            WARP % (group * (near or 1)) == 0 or (near == 1 and group % WARP == 0)
+        )
         if near is None or not is_warps:
             self._through_shared(threads)
             return

@@ -167,6 +167,21 @@ func.func @apart(%x: memref<8x8xf32>, %out: memref<8xf32>) {
 
 // -----
 
+// So do those that are as many as a warp has lanes, one in each of several warps.
+// CHECK-LABEL: kernel.func @warps(
+// CHECK-NOT:     shuffle
+// CHECK:         kernel.launch @warps
+func.func @warps(%x: memref<32x32xf32>, %out: memref<32xf32>) {
+  tile.launch (%t = 32 : thread, %column = 32 : thread) {
+    %a = loop.load %x[%t, %column] : memref<32x32xf32>
+    %s = tile.combine {arith.addf} %a over (%t) : f32
+    loop.store %s, %out[%column] : memref<32xf32>
+  }
+  func.return
+}
+
+// -----
+
 // Lanes that are equally far apart are folded by shuffles, too.
 // CHECK-LABEL: kernel.func @spaced(
 // CHECK:         %[[A:.*]] = kernel.shuffle_xor %[[S:.*]], 16 : f32
