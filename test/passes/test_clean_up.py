@@ -96,6 +96,14 @@ def test_what_is_cleaned_up(body: str) -> None:
     assert str(module) == cleaned(parse(body)) != str(parse(body))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in UNCLEAN if "dead" in kind])
+def test_dead_operations_alone_go_in_one_sweep(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse(UNCLEAN[kind])
+    monkeypatch.setattr(module_of_clean_up, "PatternRewriteWalker", None)
+    assert clean_up(CONTEXT, module)
+    assert not clean_up(CONTEXT, module)
+
+
 def test_a_read_after_a_write_stays() -> None:
     module = parse(READ_AFTER_WRITE)
     clean_up(CONTEXT, module)
