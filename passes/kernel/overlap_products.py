@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import AffineMapAttr, ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -67,7 +67,7 @@ def _releases(steps: loop.ForOp, wait: kernel.WgmmaWaitOp) -> list[kernel.Arrive
     others = [op for op in steps.body.walk() if isinstance(op, kernel.ArriveOp) and op not in found]
     touched = [access for op in steps.body.walk() for access in accesses_of(op)]
     multiplies = all(access.lands is Landing.PRODUCT for access in touched)
-    is_overlapped = wait.pending.value.data or not steps.trips
+    is_overlapped = wait.pending.value.data or (steps.trips or 0) < 2
     return found if behind is None and multiplies and not others and not is_overlapped else []
 
 
@@ -90,7 +90,7 @@ def _overlap(steps: loop.ForOp, wait: kernel.WgmmaWaitOp, releases: Sequence[ker
     first = loop.IndexOp(AffineMap(0, 0, (AffineExpr.constant(0),)), [])
     first.result.name_hint = "first"
     done = {wait, *releases}
-    copied = {steps.iv: first.result}
+    copied: dict[SSAValue, SSAValue] = {steps.iv: first.result}
     head = [op.clone(copied) for op in steps.body.block.ops if op not in done]
     later = loop.IndexOp(AffineMap(1, 0, (AffineExpr.dimension(0) + 1,)), [steps.iv])
     steps.iv.replace_uses_with_if(later.result, lambda use: use.operation not in {later, *releases})

@@ -179,8 +179,8 @@ BUGS = {
     ),
     "consumers that read one step more than there are": Bug(
         "roles",
-        r"loop\.for %a2o_1 = 0 to 5",
-        "loop.for %a2o_1 = 0 to 6",
+        r"loop\.for %a2o_1 = 0 to 4",
+        "loop.for %a2o_1 = 0 to 5",
         "phase never completes",
         "kernel.wait_phase %full[",
     ),
