@@ -1,7 +1,7 @@
 """Products of matrices, and reads of their factors, as CUDA C: `mma.sync` and `ldmatrix` of the PTX ISA.
 
-A register of a factor holds two neighbours along k, of a row of the left factor or a column of the right one; the
-registers of the left factor are in order of k, then of rows, the rows faster.
+A register of a factor holds neighbours along k, two halves or four bytes, of a row of the left factor or a column of
+the right one; the registers of the left factor are in order of k, then of rows, the rows faster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from deplodock.dialects.kernel.ldmatrix import COUNTS, LdmatrixOp
 from deplodock.dialects.kernel.mma import Fragment, MmaOp
 from deplodock.dialects.loop import memref_of
 
-_C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half"}
+_C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "i8": "signed char"}
+_PTX_TYPES = {"i8": "s8", "i32": "s32"}
+"""The names of types that PTX has another one for."""
+_SUMS = {"f32": ("float", "f"), "i32": ("int", "r")}
+"""The types of sums in C, and their constraints in inline assembly."""
 
 
 def _name(engine: Engine, factor: str) -> str:
@@ -24,16 +28,18 @@ def _helper(engine: Engine, factor: str) -> str:
     sums = [f"c{i}" for i in range(engine.rows * engine.pair)]
     count = engine.depth // engine.packed
     factors = [*(f"a{i}" for i in range(engine.rows * count)), *(f"b{i}" for i in range(count))]
-    parameters = [*(f"float& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
+    sum_type, constraint = _SUMS[engine.result]
+    result, type = (_PTX_TYPES.get(each, each) for each in (engine.result, factor))
+    parameters = [*(f"{sum_type}& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
     places = [f"%{i}" for i in range(len(sums) + len(factors))]
     c, rest = places[: len(sums)], places[len(sums) :]
     groups = ", ".join("{" + ", ".join(group) + "}" for group in (c, rest[:-count], rest[-count:], c))
-    outputs = ", ".join(f'"+f"({name})' for name in sums)
+    outputs = ", ".join(f'"+{constraint}"({name})' for name in sums)
     inputs = ",\n        ".join(f'"r"(*reinterpret_cast<const unsigned*>({name}))' for name in factors)
     return f"""\
 __device__ __forceinline__ void {_name(engine, factor)}({", ".join(parameters)}) {{
   asm volatile(
-      "mma.sync.aligned.{engine.instruction}.row.col.f32.{factor}.{factor}.f32 {groups};"
+      "mma.sync.aligned.{engine.instruction}.row.col.{result}.{type}.{type}.{result} {groups};"
       : {outputs}
       : {inputs});
 }}

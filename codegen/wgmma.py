@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
 
+from xdsl.dialects.builtin import i8
+from xdsl.ir import Attribute
+
 from deplodock.analysis.access.matrix_tiles import tile_of
-from deplodock.codegen import scalars
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel.wgmma import (
-    COLUMNS,
-    DEPTH,
     FACTORS,
     HELD,
     ROWS,
@@ -24,6 +24,8 @@ from deplodock.dialects.kernel.wgmma import (
     WgmmaFenceOp,
     WgmmaOp,
     WgmmaWaitOp,
+    columns_of,
+    depth_of,
 )
 from deplodock.dialects.loop import memref_of
 from deplodock.errors import UnsupportedError
@@ -44,17 +46,19 @@ _TILE, _TRANSPOSED, _HELD = "", "_left_transposed", "_held"
 """How a left factor is given, as names say it."""
 
 
-def _name(columns: int, type: str, left: str, right: bool) -> str:
+def _name(columns: int, type: Attribute, left: str, right: bool) -> str:
     """The device function of a product, whose tiles may be transposed, and whose left factor be held."""
-    return f"wgmma_m{ROWS}n{columns}k{DEPTH}_{type}{left}{'_right_transposed' * right}"
+    return f"wgmma_m{ROWS}n{columns}k{depth_of(type)}_{type}{left}{'_right_transposed' * right}"
 
 
 class _Helpers(Mapping[str, str]):
     """The device functions by name; the text of a product is written when it is asked for."""
 
     _PRODUCTS: ClassVar = {
-        _name(columns, str(type), left, right): (columns, str(type), left, right)
-        for type, columns, left, right in product(FACTORS, COLUMNS, (_TILE, _TRANSPOSED, _HELD), (False, True))
+        _name(columns, type, left, right): (columns, type, left, right)
+        for type in FACTORS
+        for columns, left, right in product(columns_of(type), (_TILE, _TRANSPOSED, _HELD), (False, True))
+        if type != i8 or (left == _TILE and not right)
     }
 
     def __getitem__(self, name: str) -> str:
@@ -68,8 +72,9 @@ class _Helpers(Mapping[str, str]):
         return 1 + len(self._PRODUCTS)
 
 
-def _product(columns: int, type: str, left: str, right: bool) -> str:
-    sums, is_held = columns // 2, left == _HELD
+def _product(columns: int, type: Attribute, left: str, right: bool) -> str:
+    """The device function of a product; that of bytes has no factors of its own for signs, and no transposed tiles."""
+    sums, is_held, is_bytes = columns // 2, left == _HELD, type == i8
     registers = HELD // 2 if is_held else 1
     factor = ", ".join(f"%{sums + i}" for i in range(registers))
     held = ", ".join(f'"r"(held[{i}])' for i in range(registers))
@@ -77,19 +82,19 @@ def _product(columns: int, type: str, left: str, right: bool) -> str:
         f'      "{", ".join(f"%{i}" for i in range(first, min(first + 16, sums)))}{"," if first + 16 < sums else ""}"'
         for first in range(0, sums, 16)
     )
-    operands = ",\n        ".join(
-        ", ".join(f'"+f"(sums[{i}])' for i in range(first, min(first + 4, sums))) for first in range(0, sums, 4)
-    )
+    in_out = [f'"+{"r" if is_bytes else "f"}"(sums[{i}])' for i in range(sums)]
+    operands = ",\n        ".join(", ".join(in_out[first : first + 4]) for first in range(0, sums, 4))
     name = _name(columns, type, left, right)
     parameter = "const void* left" if is_held else "unsigned long long left"
     registers_of = "  const unsigned* const held = reinterpret_cast<const unsigned*>(left);\n" if is_held else ""
     transposed = f"{int(right)}" if is_held else f"{int(left == _TRANSPOSED)}, {int(right)}"
+    types, rest = ("s32.s8.s8", "1") if is_bytes else (f"f32.{type}.{type}", f"1, 1, 1, {transposed}")
     return f"""\
-__device__ __forceinline__ void {name}(float* sums, {parameter}, unsigned long long right) {{
+__device__ __forceinline__ void {name}({"int" if is_bytes else "float"}* sums, {parameter}, unsigned long long right) {{
 {registers_of}  asm volatile(
-      "wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{DEPTH}.f32.{type}.{type} {{"
+      "wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{depth_of(type)}.{types} {{"
 {places}
-      "}}, {f"{{{factor}}}" if is_held else factor}, %{sums + registers}, 1, 1, 1, {transposed};"
+      "}}, {f"{{{factor}}}" if is_held else factor}, %{sums + registers}, {rest};"
       : {operands}
       : {held if is_held else '"l"(left)'}, "l"(right));
 }}
@@ -101,7 +106,7 @@ HELPERS = _Helpers()
 
 
 def _multiply(to: KernelWriter, op: WgmmaOp) -> None:
-    type = scalars.type_name(memref_of(op.left_buffer).element_type)
+    type = memref_of(op.left_buffer).element_type
     right, is_transposed = _descriptor(to, op.right, op.extent)
     if op.left.is_held:
         access, *_ = op.accesses()

@@ -10,7 +10,7 @@ from 0,
 
 Rows may be in any order, as they do not meet, and so may k, as it is summed.
 
-Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and "Matrix Fragments for mma.m16n8k32".
 """
 
 from __future__ import annotations
@@ -50,6 +50,16 @@ class Engine:
     """The elements along k that one register of a factor holds, neighbours."""
 
     @property
+    def size(self) -> int:
+        """The bytes of an element of the factors: four of them, or two, are a register."""
+        return 4 // self.packed
+
+    @property
+    def adds_integers(self) -> bool:
+        """Whether its sums are integers, which wrap; else they are floats, which are rounded."""
+        return self.result == "i32"
+
+    @property
     def m(self) -> int:
         """The rows that one instruction multiplies."""
         return self.row.extent * self.rows
@@ -77,6 +87,18 @@ ENGINES = (
         pair=2,
         depth=4,
         packed=2,
+    ),
+    Engine(
+        name="mma",
+        instruction="m16n8k32",
+        factors=("i8",),
+        result="i32",
+        row=Digit(4, 8),
+        column=Digit(1, 4),
+        rows=2,
+        pair=2,
+        depth=8,
+        packed=4,
     ),
 )
 """Every instruction that contracts are lowered to."""

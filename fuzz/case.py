@@ -195,6 +195,8 @@ class Checker:
     def _simulate(self) -> None:
         if any(function.roles for function in kernel.functions(self.module)):
             self.facts.reached.add("roles")
+        if any(isinstance(op, kernel.MmaOp) and op.engine.adds_integers for op in self.module.walk()):
+            self.facts.reached.add("bytes")
         steps = lane_steps(self.module)
         if steps > STEP_LIMIT:
             raise Failure(FaultKind.HANG, "in simulation", f"{steps} lane steps", "steps")

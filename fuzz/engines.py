@@ -1,4 +1,4 @@
-"""Random products of 16-bit matrices, and attention, with schedules that give them to tensor cores.
+"""Random products of matrices of 16 bits or bytes, and attention, with schedules that give them to tensor cores.
 
 Their extents are large enough for a warpgroup, and boxes can take their rows; tiles are ragged all the same. Others
 have few rows, which are the columns of the instruction, and are read with and without slabs.
@@ -10,6 +10,7 @@ import random
 
 import torch
 
+from deplodock.dialects.swizzle import UNIT_BYTES
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.passes.options import Kind, Value
 from deplodock.schedule.choose.sizes import PRODUCER
@@ -37,6 +38,16 @@ TEMPLATES = {
 
 STRIDED = {"{} @ {}": "xw", "F.silu({} @ {})": "xw"}
 """Products by weights that k walks with a stride."""
+
+BYTE_SHARE = 0.3
+"""The share of products of bytes, whose sums are integers."""
+
+BYTES = {
+    "torch._int_mm({}, {})": "xw",
+    "torch._int_mm({}, {}) * 3 - 1": "xw",
+    "(torch._int_mm({}, {}) * 0.01).bfloat16()": "xw",
+}
+"""Products of bytes, whose weights lie transposed but where k walks them with a stride."""
 
 PRODUCER_SHARE = 0.8
 """The share of rings of boxes whose copies a warpgroup of its own makes."""
@@ -98,28 +109,32 @@ def _draw_attention(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
 
 def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:
     """A product of two matrices and what follows it, and rules that give it to an engine of tensor cores."""
-    dtype = draw.choice((torch.bfloat16, torch.float16))
+    dtype = torch.int8 if draw.random() < BYTE_SHARE else draw.choice((torch.bfloat16, torch.float16))
     is_few, is_strided = draw.random() < FEW_SHARE, False
     if is_few:
         m, n, k = draw.choice(FEW_ROWS), draw.choice(MANY_COLUMNS), draw.choice((*DEPTHS, 131))
     else:
         m, n, k = draw.choice(ROWS), draw.choice(COLUMNS), draw.choice(DEPTHS)
         is_strided = draw.random() < 0.3
-    weights = (k, n) if is_strided else (n, k)
+    weights, is_integer = (k, n) if is_strided else (n, k), dtype == torch.int8
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draw.randrange(2**16))
-        template, names = draw.choice(list((STRIDED if is_strided else TEMPLATES).items()))
+        templates = BYTES if is_integer else STRIDED if is_strided else TEMPLATES
+        template, names = draw.choice(list(templates.items()))
         shapes = {"x": (m, k), "w": weights, "v": weights, "r": (m, n)}
-        inputs = {
-            name: make_input(name, f"{name} = torch.randn({shapes[name]}, dtype={dtype})")
-            for name in dict.fromkeys(names)
-        }
+        draws = "torch.randint(-128, 128, {}, dtype=torch.int8)" if is_integer else f"torch.randn({{}}, dtype={dtype})"
+        inputs = {name: make_input(name, f"{name} = {draws.format(shapes[name])}") for name in dict.fromkeys(names)}
+        if is_integer and not is_strided:
+            inputs["w"] = make_node("{}.T", [inputs["w"]])
         expression = Expression((make_node(template, [inputs[name] for name in names]),))
-    return expression, _draw_few(draw, m) if is_few else _draw_engine(draw, k, is_strided)
+    has_boxes = k * dtype.itemsize % UNIT_BYTES == 0 and not (is_integer and is_strided)
+    return expression, _draw_few(draw, m, has_boxes) if is_few else _draw_engine(draw, k, is_strided, has_boxes)
 
 
-def _draw_few(draw: random.Random, m: int) -> Schedule:
-    """The rules of a product of so few rows: read straight from memory, or in a ring of slabs."""
+def _draw_few(draw: random.Random, m: int, has_boxes: bool) -> Schedule:
+    """The rules of a product of so few rows: read straight from memory, or in a ring of slabs, maybe of boxes."""
+    if has_boxes and m % 8 == 0 and draw.random() < 0.4:
+        return _draw_few_by_warpgroups(draw, m)
     n, slices, is_staged = draw.choice((16, 32)), draw.choice((1, 2, 4)), m % 8 == 0 and draw.random() < 0.5
     rules: dict[str, dict[str, Value]] = {"tileify": {}, "chunk-matmul-k": {"bk": draw.choice((64, 128)), "kv": 1}}
     rules["blockify-launch"] = {"m": m, "n": draw.choice((n, 2 * n))}
@@ -131,18 +146,31 @@ def _draw_few(draw: random.Random, m: int) -> Schedule:
     return steps(rules)
 
 
-def _draw_engine(draw: random.Random, k: int, is_strided: bool) -> Schedule:
+def _draw_few_by_warpgroups(draw: random.Random, m: int) -> Schedule:
+    """The rules of a product of few rows whose columns are the rows of warpgroups."""
+    depth, is_split = draw.choice((2, 3)), draw.random() < 0.5
+    rules: dict[str, dict[str, Value]] = {"tileify": {}, "chunk-matmul-k": {"bk": 32, "kv": 1}}
+    rules |= {"split-matmul-k": {"s": 2, "over": "ticket"}} if is_split else {}
+    rules |= {"blockify-launch": {"m": m, "n": 64}, "stage-inputs": {"memory": "shared", "transpose": "never"}}
+    rules["tensor-tile"] = {"engine": "wgmma", "m": m, "n": 64, "rows": "n", "slices": 1}
+    rules |= {"double-buffer": {"depth": depth}, "tma-copy": {}, "split-inner-for-swizzle": {}}
+    rules["pipeline-k-outer"] = {"distance": 1 if is_split else PRODUCER, "barrier": "mbarrier"}
+    return steps(rules)
+
+
+def _draw_engine(draw: random.Random, k: int, is_strided: bool, has_boxes: bool) -> Schedule:
     """The rules of a contraction for an engine of tensor cores; columns that walk memory fill lines of a slab."""
     depth, is_boxed = draw.choice((2, 3)), True
     chunk = draw.choice((32, 64)) if k > 64 else 32
     rules: dict[str, dict[str, Value]] = {"tileify": {}, "chunk-matmul-k": {"bk": chunk, "kv": 1}}
-    if draw.random() < 0.6:
-        columns = (32,) if is_strided else (24, 32, 40)
+    if draw.random() < 0.6 and has_boxes:
+        columns = (32,) if is_strided else (24, 32, 48)
         rules["blockify-launch"] = {"m": draw.choice((64, 64, 128)), "n": draw.choice(columns)}
         engine: dict[str, Value] = {"engine": "wgmma", "m": 64, "n": 128, "rows": "m", "slices": 1}
     else:
         rules["blockify-launch"] = {"m": 64, "n": 32}
-        engine, is_boxed = {"engine": "mma", "m": 32, "n": 16, "rows": "m", "slices": 1}, draw.random() < 0.7
+        engine = {"engine": "mma", "m": 32, "n": 16, "rows": "m", "slices": 1}
+        is_boxed = has_boxes and draw.random() < 0.7
     if -(-k // chunk) > 2 and draw.random() < 0.3:
         over = draw.choice(("block", "ticket"))
         rules["split-matmul-k"] = {"s": 2, "over": over}

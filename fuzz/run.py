@@ -19,7 +19,7 @@ from deplodock.fuzz.schedules import draw_schedules
 LEAST_SHARE = 0.05
 """The share of the cases that must reach each of what `shares` lists."""
 
-PRODUCTS = 0.2
+PRODUCTS = 0.25
 """The share of the cases that are products or attention for tensor cores."""
 
 COUNTED = 200
@@ -32,6 +32,7 @@ REACHES = {
     "split k": "split-matmul-k",
     "windows": "flatten-contraction",
     "tensor cores": "tensor-tile",
+    "tensor cores of bytes": "bytes",
     "roles": "roles",
     "scanned": "scans",
     "run on the host": "host",

@@ -11,8 +11,8 @@ from deplodock.errors import Error
 from deplodock.runtime.driver import library
 from deplodock.runtime.plan import TensorMapPlan
 
-_TYPES = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
-"""CUtensorMapDataType by element type."""
+_TYPES = {"int8": 0, "int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+"""CUtensorMapDataType by element type; bytes are those without a sign, as nothing but zero is filled in."""
 
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """CUtensorMapSwizzle by span in bytes."""

@@ -1,6 +1,6 @@
 """Tiles in shared memory as the hardware's matrix products read them: where one starts, and how it walks memory.
 
-The tile of a factor is [rows, 16], in a buffer of layout `#tile.swizzle<span>`, whose rows of `span` bytes are the
+The tile of a factor is [rows, k], in a buffer of layout `#tile.swizzle<span>`, whose rows of `span` bytes are the
 lines here. Either k walks a line and each row of the tile is a line of its own ("K-major"), or the tile's rows walk
 lines and each k is one ("MN-major", which the instruction calls transposed). See the PTX ISA, "Shared Memory Matrix
 Layout" and "Matrix descriptor" of `wgmma`; lines keep together in groups of 8, after which the swizzle repeats.
@@ -16,15 +16,12 @@ from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, form_of
 from deplodock.analysis.operations import label
-from deplodock.dialects.kernel.wgmma import DEPTH, Factor, ReadsTiles
+from deplodock.dialects.kernel.wgmma import DEPTH_BYTES, Factor, ReadsTiles
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.swizzle import UNIT_BYTES, SwizzleAttr
 
 GROUP = 8
 """The lines after which the pattern of a swizzle repeats."""
-
-_DEPTH_BYTES = 32
-"""The bytes of a line that a product sums over; where k walks a line, a tile starts at a multiple of them."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +50,14 @@ def tile_of(factor: Factor, rows: int) -> MatrixTile | str:
         return f"{name} must have a layout #tile.swizzle<..>"
     span, size = type.layout.span, element_bytes(type.element_type)
     line = span // size
-    row, depth = stand_in(rows), stand_in(DEPTH)
+    row, depth = stand_in(rows), stand_in(factor.depth)
     is_transposed = not _subscripts(factor, Linear.of(row), Linear.of(depth))[-1].depends_on(depth)
     if not is_transposed:
         steps = {depth: 1, row: line}
-        start = _Start(factor, _subscripts(factor, Linear.of(row), Linear.of(depth)), steps, _DEPTH_BYTES)
+        start = _Start(factor, _subscripts(factor, Linear.of(row), Linear.of(depth)), steps, DEPTH_BYTES)
         return start.reason() or MatrixTile(start.position, span, False, UNIT_BYTES, GROUP * span)
+    if size == 1:
+        return f"rows of bytes lie along k, not along the lines of {name}"
     if rows > line and rows % line:
         return f"rows that walk the lines of {name} must fill them, {line} elements each; got {rows}"
     inner, outer = stand_in(min(rows, line)), stand_in(max(1, rows // line))

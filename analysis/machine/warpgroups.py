@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms_of
@@ -26,7 +25,7 @@ from deplodock.analysis.shape.dependence import Dependence, wheres, without
 from deplodock.analysis.shape.lanes import carried, thread_strides
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit
-from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, FACTORS, WARPGROUP
+from deplodock.dialects.kernel.wgmma import FACTORS, WARPGROUP, columns_of, depth_of
 from deplodock.dialects.tile import Binding
 
 NAME = "wgmma"
@@ -64,7 +63,7 @@ class WarpgroupTile:
     @property
     def steps(self) -> int:
         """The products along k."""
-        return extent_or_one(self.depth) // DEPTH
+        return extent_or_one(self.depth) // depth_of(self.right.result.type)
 
 
 def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> WarpgroupTile:
@@ -72,8 +71,9 @@ def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depen
 
     Raises NoAtomError where the factors or the result do not lie where the engine wants them.
     """
-    if op.lhs[0].type != op.rhs[0].type or op.lhs[0].type not in FACTORS or not isinstance(op.result.type, AnyFloat):
-        raise NoAtomError(f"{NAME} does not multiply {op.lhs[0].type} by {op.rhs[0].type}")
+    type = op.lhs[0].type
+    if type != op.rhs[0].type or FACTORS.get(type) != op.result.type:
+        raise NoAtomError(f"{NAME} does not multiply {type} by {op.rhs[0].type} to {op.result.type}")
     if len(op.pairs) != 1:
         raise NoAtomError(f"{NAME} adds one pair of factors, got {len(op.pairs)}")
     threads = math.prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
@@ -81,16 +81,17 @@ def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depen
         raise NoAtomError(f"{NAME} takes whole warpgroups, and the launch has {threads} threads")
     right, left = _load(launch, op.rhs[0]), _held_or_load(launch, op)
     depth, column = _depth(launch, op, is_held=left is None)
-    if extent_or_one(depth) % DEPTH:
-        raise NoAtomError(f"{label(depth)} has {extent_or_one(depth)} elements along k, not a multiple of {DEPTH}")
-    if extent_or_one(column) not in COLUMNS:
+    if extent_or_one(depth) % depth_of(type):
+        extent = extent_or_one(depth)
+        raise NoAtomError(f"{label(depth)} has {extent} elements along k, not a multiple of {depth_of(type)}")
+    if extent_or_one(column) not in columns_of(type):
         raise NoAtomError(f"{label(column)} has {extent_or_one(column)} columns, not a multiple of 8 up to 256")
     _check_whole(launch, op, dependence)
     blocks, pairs = _columns(launch, op, column)
     held = None
     if left is None:
         along, near = _columns(launch, op, depth)
-        assert along is not None, f"{DEPTH} elements along k are several blocks"
+        assert along is not None, "the elements along k of a product are several blocks"
         held = along, near
     rows = without(dependence.of(op.lhs[0]), set(op.axes))
     warps, groups = (_thread(launch, digit, what) for digit, what in ((WARPS, "warps"), (GROUPS, "rows of a warp")))

@@ -60,8 +60,8 @@ class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
 
     A fragment is the elements of a register buffer at subscripts over its coordinates: `d0, d1` are the row and the
     element along k that a lane holds of the left factor, `d0` the element along k of the right one, `d0, d1` the row
-    and the column of the sums. Which rows and columns a lane holds says `dialects/engines.py`. Sums are FP32, rounded
-    toward zero. All lanes of the warp take part.
+    and the column of the sums. Which rows and columns a lane holds says `dialects/engines.py`. Sums of floats are FP32,
+    rounded toward zero; those of integers wrap. All lanes of the warp take part.
 
         kernel.mma m16n8k16 %a[%i, d0, %s * 4 + d1] * %b[%j, %s * 4 + d0] into %c[%i, %j, d0, d1]
           : memref<4x2x8xbf16, #tile.memory<register>>, memref<4x8xbf16, #tile.memory<register>>

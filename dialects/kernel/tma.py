@@ -31,6 +31,7 @@ from xdsl.dialects.builtin import (
     f16,
     f32,
     f64,
+    i8,
     i32,
     i64,
 )
@@ -82,7 +83,7 @@ UNIT_BYTES = 16
 SLOT_BYTES = 128
 """What the address of a box in shared memory is a multiple of (PTX ISA, `cp.async.bulk.tensor`)."""
 
-ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, f16: 2, bf16: 2, i32: 4, i64: 8}
+ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, f16: 2, bf16: 2, i8: 1, i32: 4, i64: 8}
 """The bytes of the element types that a tensor map can have here."""
 
 

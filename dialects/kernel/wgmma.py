@@ -28,7 +28,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, NoneAttr, bf16, f16, f32, i64
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    bf16,
+    f16,
+    f32,
+    i8,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
@@ -82,14 +94,30 @@ ROWS = 64
 COLUMNS = range(8, 257, 8)
 """The columns that a product can have."""
 
+COLUMNS_OF_BYTES = (8, 16, 24, *range(32, 257, 16))
+"""The columns that a product of bytes can have."""
+
+DEPTH_BYTES = 32
+"""The bytes of each row that a product sums over."""
+
 DEPTH = 16
-"""The elements of 2 bytes that a product sums over; 32 bytes of each row."""
+"""The elements of 2 bytes that a product sums over."""
 
 HELD = ROWS * DEPTH // WARPGROUP
 """The elements of a left factor in registers that a thread holds, two to a register."""
 
-FACTORS: tuple[Attribute, ...] = (bf16, f16)
-"""The types of factors; products are exact and their sums f32."""
+FACTORS: dict[Attribute, Attribute] = {bf16: f32, f16: f32, i8: i32}
+"""The types of factors, and those of their sums; products are exact."""
+
+
+def depth_of(factor: Attribute) -> int:
+    """The elements that a product of factors of a type sums over."""
+    return 2 * DEPTH if factor == i8 else DEPTH
+
+
+def columns_of(factor: Attribute) -> Sequence[int]:
+    """The columns that a product of factors of a type can have."""
+    return COLUMNS_OF_BYTES if factor == i8 else COLUMNS
 
 
 @dataclass(frozen=True)
@@ -104,6 +132,11 @@ class Factor:
     def is_held(self) -> bool:
         """Whether threads hold it in registers, so that it is no tile."""
         return memory_of(self.buffer) is Memory.REGISTER
+
+    @property
+    def depth(self) -> int:
+        """The elements along k of its tile."""
+        return depth_of(memref_of(self.buffer).element_type)
 
     def verify(self) -> None:
         """Check that it is a tile in shared memory, or a part of a register buffer. Raises VerifyException."""
@@ -131,7 +164,7 @@ class Factor:
         if self.is_held:
             box = last_elements(memref_of(self.buffer).get_shape(), HELD)
             return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT)
-        box = _box(self.map, rows)
+        box = _box(self.map, rows, self.depth)
         return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT, by_proxy=True)
 
 
@@ -144,31 +177,36 @@ class ReadsTiles:
 
 
 @cache
-def _box(map: AffineMap, rows: int) -> tuple[int, ...]:
+def _box(map: AffineMap, rows: int, depth: int) -> tuple[int, ...]:
     """The elements along each dimension that the tile of a factor spans, for operands that are 0."""
     zeros = [0] * map.num_symbols
-    found = [map.eval([row, depth], zeros) for row in range(rows) for depth in range(DEPTH)]
+    found = [map.eval([row, k], zeros) for row in range(rows) for k in range(depth)]
     return tuple(max(places) - min(places) + 1 for places in zip(*found, strict=True))
 
 
 @irdl_custom_directive
 class ProductShape(CustomDirective):
-    """The shape of a product, such as m64n128k16, of which the columns are a property."""
+    """The shape of a product, such as m64n128k16, of which the columns and k are properties."""
 
     columns: AttributeVariable
+    depth: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         pos = parser.pos
         shape = parser.parse_identifier()
-        found = re.fullmatch(rf"m{ROWS}n(\d+)k{DEPTH}", shape)
+        found = re.fullmatch(rf"m{ROWS}n(\d+)k({DEPTH}|{2 * DEPTH})", shape)
         if found is None:
-            parser.raise_error(f"the shape of a product is m{ROWS}nNk{DEPTH}, N its columns; got {shape}", pos)
+            parser.raise_error(
+                f"the shape of a product is m{ROWS}nNk{DEPTH}, or k{2 * DEPTH} of bytes, N its columns; got {shape}",
+                pos,
+            )
         self.columns.set(state, IntegerAttr(int(found[1]), i64))
+        self.depth.set(state, IntegerAttr(int(found[2]), i64))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         assert isinstance(op, WgmmaOp)
         state.print_whitespace(printer)
-        printer.print_string(f"m{ROWS}n{op.extent}k{DEPTH}")
+        printer.print_string(f"m{ROWS}n{op.extent}k{op.depth.value.data}")
 
 
 @op_definition
@@ -194,6 +232,7 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
     right_indices = var_operand_def(IndexType)
     indices = var_operand_def(IndexType)
     columns = prop_def(IntegerAttr.constr(i64))
+    depth = prop_def(IntegerAttr.constr(i64))
     left_map = prop_def(AffineMapAttr)
     right_map = prop_def(AffineMapAttr)
     map = prop_def(AffineMapAttr)
@@ -201,7 +240,7 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
     traits = traits_def(AccessEffects(), OrdersSharedMemory(), Collective())
     custom_directives = (ProductShape,)
     assembly_format = (
-        "custom<ProductShape>($columns) $left_buffer custom<MatrixSubscripts>($left_indices, $left_map)"
+        "custom<ProductShape>($columns, $depth) $left_buffer custom<MatrixSubscripts>($left_indices, $left_map)"
         " `*` $right_buffer custom<MatrixSubscripts>($right_indices, $right_map)"
         " `into` $accumulators custom<Subscripts>($indices, $map) attr-dict"
         " `:` custom<Memref>(type($left_buffer)) `*` custom<Memref>(type($right_buffer))"
@@ -213,6 +252,7 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
             operands=[left.buffer, right.buffer, into[0], left.indices, right.indices, into[2]],
             properties={
                 "columns": IntegerAttr(columns, i64),
+                "depth": IntegerAttr(left.depth, i64),
                 "left_map": AffineMapAttr(left.map),
                 "right_map": AffineMapAttr(right.map),
                 "map": AffineMapAttr(into[1]),
@@ -221,12 +261,12 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
 
     @property
     def left(self) -> Factor:
-        """The factor whose tile is [64, 16], or that threads hold."""
+        """The factor whose tile is [64, k], or that threads hold."""
         return Factor(self.left_buffer, self.left_map.data, self.left_indices)
 
     @property
     def right(self) -> Factor:
-        """The factor whose tile is [columns, 16]."""
+        """The factor whose tile is [columns, k]."""
         return Factor(self.right_buffer, self.right_map.data, self.right_indices)
 
     def tiles(self) -> list[tuple[Factor, int]]:
@@ -265,14 +305,20 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
         verify_subscripts(self.accumulators, self.map.data, self.indices)
         types = [memref_of(buffer).element_type for buffer in (self.left_buffer, self.right_buffer)]
         if types[0] not in FACTORS or types[0] != types[1]:
-            raise VerifyException(f"both factors of a product are {listed(FACTORS)}, got {types[0]} and {types[1]}")
-        sums = memref_of(self.accumulators)
-        if memory_of(self.accumulators) is not Memory.REGISTER or sums.element_type != f32:
-            raise VerifyException(f"sums are f32 in #tile.memory<register>, got {sums}")
+            known = listed(tuple(FACTORS))
+            raise VerifyException(f"both factors of a product are {known}, got {types[0]} and {types[1]}")
+        if self.depth.value.data != self.left.depth:
+            raise VerifyException(f"a product of {types[0]} sums over k{self.left.depth}, got k{self.depth.value.data}")
+        if self.left.is_held and types[0] == i8:
+            raise VerifyException("the left factor of a product of bytes lies in #tile.memory<shared>")
+        sums, wanted = memref_of(self.accumulators), FACTORS[types[0]]
+        if memory_of(self.accumulators) is not Memory.REGISTER or sums.element_type != wanted:
+            raise VerifyException(f"sums are {wanted} in #tile.memory<register>, got {sums}")
         if not isinstance(sums.layout, NoneAttr):
             raise VerifyException(f"sums are neighbours in row-major order, got {sums}")
-        if self.extent not in COLUMNS:
-            raise VerifyException(f"the columns of a product are a multiple of 8 up to 256, got {self.extent}")
+        if self.extent not in columns_of(types[0]):
+            multiple = "8 up to 24, or of 16" if types[0] == i8 else "8"
+            raise VerifyException(f"the columns of a product are a multiple of {multiple} up to 256, got {self.extent}")
         if (held := math.prod(sums.get_shape())) < self.width:
             raise VerifyException(f"a thread has {self.width} sums of this product, and {sums} holds {held}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, IndexType, StringAttr
+from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, IndexType, IntegerType, StringAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -30,8 +30,8 @@ class ContractOp(IRDLOperation):
 
     The right factor is taken where each axis named after `at` has the value of a form over axes of the result, or over
     those that are folded: so an engine whose factors and result lie in other lanes is told apart from a plain sum.
-    Products are exact, sums are FP32 in an order and rounding that the engine fixes. Several pairs of factors are
-    summed in order.
+    Products are exact. Sums of floats are FP32 in an order and rounding that the engine fixes; those of integers wrap,
+    so they are the same in any order. Several pairs of factors are summed in order.
 
         %c = tile.contract mma %a * %b over (%k_t, %k_v) at (%n_g = %n_t * 2 + %n_r) : bf16, bf16 -> f32
     """
@@ -79,8 +79,9 @@ class ContractOp(IRDLOperation):
         for side in (self.lhs, self.rhs):
             if any(value.type != side[0].type for value in side):
                 raise VerifyException("all left factors of a contract have one type, and all right ones")
-        if not all(isinstance(type, AnyFloat) for type in (self.lhs[0].type, self.rhs[0].type, self.result.type)):
-            raise VerifyException("contract adds products of floats")
+        types = (self.lhs[0].type, self.rhs[0].type, self.result.type)
+        if not any(all(isinstance(type, kind) for type in types) for kind in (AnyFloat, IntegerType)):
+            raise VerifyException("contract adds products of floats to a float, or of integers to an integer")
         if not self.axes:
             raise VerifyException("contract folds one or more axes")
         for axis in (*self.axes, *self.moved, *self.place_axes):

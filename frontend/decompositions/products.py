@@ -20,6 +20,11 @@ def _addbmm(
     return torch.addmm(x, left, batch2.reshape(batch * inner, batch2.shape[2]), beta=beta, alpha=alpha)
 
 
+def _int_mm(self: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:
+    """The product of two matrices of int8, whose sums are int32."""
+    return self.to(torch.int32) @ mat2.to(torch.int32)
+
+
 def _trilinear(
     i1: torch.Tensor,
     i2: torch.Tensor,
@@ -69,6 +74,7 @@ def _pdist(x: torch.Tensor, p: float = 2) -> Any:
 
 PRODUCTS: Decompositions = {
     ATEN.addbmm.default: _addbmm,
+    ATEN._int_mm.default: _int_mm,
     ATEN._trilinear.default: _trilinear,
     ATEN._cdist_forward.default: _cdist,
     ATEN._pdist_forward.default: _pdist,

@@ -24,7 +24,8 @@ def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
         one = _of_rank(machine.array(left).astype(dtype), space)
         other = taken(machine, op.at, machine.array(right).astype(dtype), space)
         total = total + _sum(one, other, axes, space)
-        machine.exact = machine.exact and _is_exact(one, other, axes, space)
+        if dtype.kind == "f":
+            machine.exact = machine.exact and _is_exact(one, other, axes, space)
     machine.values[op.result] = total
 
 

@@ -26,6 +26,8 @@ Registers = Mapping[tuple[int, ...], Values]
 def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, ...]) -> dict[tuple[int, ...], Values]:
     """The sums after a product: the exact sum of the products and the sums before, rounded toward zero to f32.
 
+    Sums of integers wrap to i32.
+
     `shape` is that of the lanes, [.., CTAs, threads], of whole warps. PTX leaves the rounding open; toward zero is
     what tensor cores are observed to do (Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021).
     What any factor of the warp comes of, all sums come of.
@@ -41,17 +43,19 @@ def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, .
     rows, depth = range(engine.rows), range(engine.depth)
     a = np.stack([np.stack([gathered(left[h, k].data) for k in depth], -1) for h in rows], -4)
     b = np.stack([gathered(right[k,].data) for k in depth], -1)
-    a = a.astype(np.float64).reshape(*warps, engine.m, engine.k)
-    b = b.astype(np.float64).reshape(*warps, engine.n, engine.k)
+    exact = np.int64 if engine.adds_integers else np.float64
+    a = a.astype(exact).reshape(*warps, engine.m, engine.k)
+    b = b.astype(exact).reshape(*warps, engine.n, engine.k)
     total = (a @ np.swapaxes(b, -1, -2)).reshape(
         *warps, engine.rows, engine.row.extent, engine.column.extent, engine.pair
     )
     origin = _warp_origin([*left.values(), *right.values()], shape)
     found: dict[tuple[int, ...], Values] = {}
     for (h, r), before in sums.items():
-        part = np.empty((*warps, WARP))
+        part = np.empty((*warps, WARP), exact)
         part[..., lanes] = total[..., h, :, :, r]
-        data = toward_zero(before.data.astype(np.float64) + part.reshape(shape))
+        sum = before.data.astype(exact) + part.reshape(shape)
+        data = sum.astype(np.int32) if engine.adds_integers else toward_zero(sum)
         found[h, r] = Values(data, joined(origin, before.origin))
     return found
 

@@ -32,9 +32,6 @@ from deplodock.interpreters.simulate.memory import Buffer, Registers, Values, or
 from deplodock.interpreters.simulate.mma import toward_zero
 from deplodock.interpreters.values import Array, poison
 
-_ROWS_AT_ONCE = WARPGROUP // DEPTH
-"""The rows of a tile that the threads of a warpgroup read at once, an element each."""
-
 
 @dataclass
 class _Product:
@@ -69,7 +66,8 @@ class Products(Unit):
         for tile in product.tiles:
             self._launch.memory.tell(Check.on_product, *tile)
         unwritten = np.full(np.shape(product.values.data), -1, np.int64)
-        poisoned = Values(np.full(np.shape(product.values.data), poison(np.dtype(np.float32))), unwritten)
+        data = product.values.data
+        poisoned = Values(np.full(np.shape(data), poison(data.dtype), data.dtype), unwritten)
         product.sums.write(product.element, poisoned, product.lanes)
 
     def before(self, sums: Registers, element: Array, held: Values, frame: Frame) -> Values:
@@ -116,14 +114,17 @@ class Products(Unit):
 
 
 def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
-    """Add the product of two tiles to the accumulators, rounded toward zero to f32 as `kernel.mma` does."""
+    """Add the product of two tiles to the accumulators, rounded toward zero to f32 or wrapped, as `kernel.mma` does."""
     _check_warpgroups(launch, op, frame)
     if launch.check and (reason := unreadable(op)) is not None:
         launch.report.add(kinds.UNREADABLE_TILE, op, frame.active, lambda: reason)
     tiles = [_place(launch, op, factor, rows, frame) for factor, rows in op.tiles()]
-    right = _tile(launch, *tiles[-1], op.extent)
-    left = _held(launch, op, frame) if op.left.is_held else _tile(launch, *tiles[0], ROWS)
-    product = left.data.astype(np.float64) @ np.swapaxes(right.data.astype(np.float64), -1, -2)
+    depth = op.right.depth
+    right = _tile(launch, *tiles[-1], (op.extent, depth))
+    left = _held(launch, op, frame) if op.left.is_held else _tile(launch, *tiles[0], (ROWS, depth))
+    is_float = right.data.dtype.kind != "i"
+    exact = np.float64 if is_float else np.int64
+    product = left.data.astype(exact) @ np.swapaxes(right.data.astype(exact), -1, -2)
     sums, products = launch.buffers[op.accumulators], launch.unit(Products)
     assert isinstance(sums, Registers)
     element = _sums(launch, op, sums, frame)
@@ -133,31 +134,35 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
         origin = np.where(origin < 0, origin_at(launch.memory.numbers[op], element), origin)
     rows, columns = _places(op.width)
     part = np.moveaxis(product[..., rows, columns], -2, 0).reshape(op.width, *frame.shape)
-    values = Values(toward_zero(held.data.astype(np.float64) + part), joined(origin, _any_origin(left, right)))
+    total = held.data.astype(exact) + part
+    rounded = toward_zero(total) if is_float else total.astype(np.int32)
+    values = Values(rounded, joined(origin, _any_origin(left, right)))
     products.add(_Product(tiles, sums, element, values, all_lanes(frame), np.zeros(0)), frame)
 
 
 def _place(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame) -> tuple[Touch, Array]:
     """Where the threads of warpgroups read their tiles, each an equal share."""
-    lane = np.arange(frame.shape[-1]) % WARPGROUP
-    places = np.arange(rows // _ROWS_AT_ONCE).reshape(-1, 1, 1) * _ROWS_AT_ONCE + lane // DEPTH, lane % DEPTH
+    lane, at_once = np.arange(frame.shape[-1]) % WARPGROUP, WARPGROUP // factor.depth
+    steps = -(-rows // at_once)
+    places = np.arange(steps).reshape(-1, 1, 1) * at_once + lane // factor.depth, lane % factor.depth
     count = 2 + len(factor.indices)
     dims = [AffineExpr.dimension(i) for i in range(count)]
     map = factor.map.replace_dims_and_symbols(dims[:2], dims[2:], count, 0)
     subscripts = evaluate_map(map, [*places, *launch.get(factor.indices)])
-    inner = replace(frame, shape=(rows // _ROWS_AT_ONCE, *frame.shape))
+    inner = replace(frame, shape=(steps, *frame.shape))
     access = Access(op, factor.buffer, False, map, factor.indices, row(len(subscripts)), by_proxy=True)
     buffer = launch.buffers[factor.buffer]
     assert isinstance(buffer, Buffer)
     return launch.memory.place(access, buffer, subscripts, inner)
 
 
-def _tile(launch: Lockstep, touch: Touch, elements: Array, rows: int) -> Values:
-    """The tiles of all warpgroups, as [CTAs, warpgroups, rows, 16]."""
+def _tile(launch: Lockstep, touch: Touch, elements: Array, extents: tuple[int, int]) -> Values:
+    """The tiles of all warpgroups, as [CTAs, warpgroups, rows, k]."""
     data, origin = launch.memory.take(touch, elements)
     steps, ctas, _ = touch.frame.shape
-    shares = np.broadcast_to(data, touch.frame.shape).reshape(steps, ctas, -1, _ROWS_AT_ONCE, DEPTH)
-    return Values(np.moveaxis(shares, 0, 2).reshape(ctas, -1, rows, DEPTH), origin)
+    rows, depth = extents
+    shares = np.broadcast_to(data, touch.frame.shape).reshape(steps, ctas, -1, WARPGROUP // depth, depth)
+    return Values(np.moveaxis(shares, 0, 2).reshape(ctas, -1, rows, depth), origin)
 
 
 def _held(launch: Lockstep, op: WgmmaOp, frame: Frame) -> Values:

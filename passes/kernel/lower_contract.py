@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import FloatAttr, f32
+from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -22,6 +22,7 @@ from deplodock.analysis.machine.atoms import Atom, NoAtomError, atom_of
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, tile
+from deplodock.dialects.scalar_regions import identity
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_warpgroup import lower_warpgroup
@@ -72,9 +73,12 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
 
 def _zeros(emitter: Emitter, op: tile.ContractOp) -> Array:
     """Sums that nothing has been added to."""
+    is_float = isinstance(op.result.type, AnyFloat)
+    zero = identity("arith.addf" if is_float else "arith.addi", op.result.type)
+    assert zero is not None, "sums of a contract are floats or integers"
     array = emitter.register(op.result.type, emitter.axes_of([op.result]), op.result.name_hint)
     with emitter.nest(array.axes):
-        emitter.store(emitter.literal(FloatAttr(0.0, f32)), array)
+        emitter.store(emitter.literal(zero), array)
     return array
 
 

@@ -25,7 +25,7 @@ from deplodock.analysis.machine.atoms import NoAtomError
 from deplodock.analysis.machine.warpgroups import WarpgroupTile, warpgroup_tile
 from deplodock.analysis.shape.roles import in_place_with
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel.wgmma import DEPTH, ROWS, Factor
+from deplodock.dialects.kernel.wgmma import ROWS, Factor, depth_of
 from deplodock.dialects.tile import Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
@@ -52,7 +52,7 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
         emitter.run(kernel.WgmmaFenceOp())
     first = Linear()
     if found.steps > 1:
-        first = Linear.of(emitter.enter_loop(found.steps, "step"), DEPTH)
+        first = Linear.of(emitter.enter_loop(found.steps, "step"), depth_of(op.rhs[0].type))
     held = emitter.arrays.get(op.lhs[0])
     if found.held is not None:
         _check_held(emitter, op, found, held)
@@ -75,7 +75,8 @@ def _check_held(emitter: Emitter, op: tile.ContractOp, found: WarpgroupTile, hel
 
 def _product(emitter: Emitter, found: WarpgroupTile, held: Array | None, sums: Array, first: Linear) -> kernel.WgmmaOp:
     """The product of the elements of k from `first` on."""
-    depth, row, column = stand_in(DEPTH), stand_in(ROWS), stand_in(found.columns)
+    depth, row = stand_in(depth_of(found.right.result.type)), stand_in(ROWS)
+    column = stand_in(found.columns)
     k = first + Linear.of(depth)
     rows = {
         found.warps: Linear.of(row) // 16,
@@ -98,7 +99,9 @@ def _held(emitter: Emitter, found: WarpgroupTile, held: Array | None, first: Lin
     assert found.held is not None
     blocks, pairs = found.held
     own = {blocks: first // 8, found.halves: Linear(), pairs: Linear()}
-    map, operands = emitter.map([own.get(axis, axis) for axis in held.axes], (stand_in(ROWS), stand_in(DEPTH)))
+    map, operands = emitter.map(
+        [own.get(axis, axis) for axis in held.axes], (stand_in(ROWS), stand_in(depth_of(found.right.result.type)))
+    )
     return Factor(held.buffer, map, operands)
 
 

@@ -1,4 +1,4 @@
-"""tensor-tile: let the tensor cores of each warp compute a tile of a contraction of 16-bit factors.
+"""tensor-tile: let the tensor cores of each warp compute a tile of a contraction of narrow factors.
 
     tile.launch (.., %m_t = 128 : thread,          tile.launch (.., %m_w = 2 : thread, %n_w = 4 : thread,
                  %n_t = 128 : thread) {                         %m_g = 8 : thread, %n_t = 4 : thread,
@@ -16,8 +16,9 @@
 The layout of the result's fragments is one line, `%n_t = loop.index [%n_w * 32 + %n_j * 8 + %n_t * 2 + %n_r]`, and that
 of its rows another; all that follows the contraction stays as it is. Along k, which is summed, a lane takes elements
 that are neighbours in the slab, 16 bytes at once; where k walks a slab with a stride, lanes take neighbouring pairs, so
-that its rows lie in other banks. Products of 16-bit factors are exact in FP32, so only the order of
-the sums changes. Elements of k beyond the input are zero in the slabs, so conditions that leave them out go.
+that its rows lie in other banks. Products of 16-bit factors are exact in FP32, so only the order of the sums changes;
+those of bytes are added as integers, exactly. Elements of k beyond the input are zero in the slabs, so conditions that
+leave them out go.
 
 With `rows=n` the roles of the factors are swapped: the columns of the output are the rows of the instruction, and its
 few rows the columns. A factor that is in no slab is read from global memory straight into the fragments, few rows
@@ -79,7 +80,7 @@ Side: TypeAlias = Literal["m", "n"]
 
 @dataclass(frozen=True)
 class TensorTilePass(LaunchRule):
-    """Let tensor cores compute a contraction of 16-bit factors, a tile of each warp."""
+    """Let tensor cores compute a contraction of 16-bit factors or bytes, a tile of each warp."""
 
     name = "tensor-tile"
     after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
@@ -240,7 +241,8 @@ def _check_body(inner: loop.ReduceOp, loads: Sequence[loop.LoadOp]) -> None:
     """Raises Skip where a loop along k does more than multiply what it loads."""
     for op in inner.body.block.ops:
         is_part = op in loads or isinstance(
-            op, loop.IndexOp | loop.WhereOp | arith.ExtFOp | arith.MulfOp | loop.YieldOp
+            op,
+            loop.IndexOp | loop.WhereOp | loop.YieldOp | arith.ExtFOp | arith.MulfOp | arith.ExtSIOp | arith.MuliOp,
         )
         if not is_part:
             raise Skip(f"the loop over {label(inner.iv)} holds {op.name} besides its product")

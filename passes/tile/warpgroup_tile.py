@@ -25,7 +25,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of, to_map
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel.wgmma import COLUMNS, DEPTH, ROWS, WARPGROUP
+from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
 from deplodock.dialects.tile import Binding
 from deplodock.passes.locations import location_of
 from deplodock.passes.tile.edits import Axis, Part, append_axis, drop_axis, read_at, recompute, reorder, total_of
@@ -48,16 +48,17 @@ class WarpgroupMatch:
 def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
     """Raises Skip where the tile of a CTA is none of warpgroups of so many rows, and columns at most."""
     m, n = extent_or_one(match.m), extent_or_one(match.n)
+    type = match.pairs[0][0].result.type
     if rows % ROWS:
         raise Skip(f"a warpgroup computes a multiple of {ROWS} rows, not {rows}")
     if m % rows:
         raise Skip(f"the {m} rows of a CTA are no multiple of the {rows} of a warpgroup")
-    if n not in COLUMNS:
+    if n not in columns_of(type):
         raise Skip(f"the {n} columns of a CTA are no multiple of 8 up to 256")
     if n > columns:
         raise Skip(f"the {n} columns of a CTA are more than the {columns} of a warpgroup")
-    if match.inner.trips is None or match.inner.trips % DEPTH:
-        raise Skip(f"a chunk of {match.inner.trips} elements of k is no multiple of the {DEPTH} of a product")
+    if match.inner.trips is None or match.inner.trips % depth_of(type):
+        raise Skip(f"a chunk of {match.inner.trips} elements of k is no multiple of the {depth_of(type)} of a product")
     outer = match.inner.parent_op()
     if not isinstance(outer, loop.ReduceOp) or not any(isinstance(op, tile.StageOp) for op in outer.body.block.ops):
         raise Skip("its chunk has several loops; run chunk-matmul-k with kv=1")

@@ -728,17 +728,23 @@ float toward_zero(double exact) {
   return std::abs((double)near) > std::abs(exact) ? nextafterf(near, 0.0f) : near;
 }
 
-// An element of a tile that a descriptor says: of its row, and along k. See codegen/wgmma.py.
-double tile_factor(uint64_t descriptor, int row, int k, bool is_transposed, bool is_bf16) {
+// The place in shared memory of an element of `size` bytes of a tile that a descriptor says: of its row, and along k. See
+// codegen/wgmma.py.
+unsigned tile_place(uint64_t descriptor, int row, int k, bool is_transposed, int size) {
   const unsigned start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;
   const unsigned stride = (descriptor >> 32 & 0x3fff) << 4, mode = descriptor >> 62;
   if (mode == 0) fault("a tile without a swizzle");
   const int span = 256 >> mode, units = span / 16;
   const int line = is_transposed ? k : row, along = is_transposed ? row : k;
-  unsigned address = start + line / 8 * stride + line % 8 * span + along % (span / 2) * 2;
-  if (is_transposed) address += along / (span / 2) * leading;
+  unsigned address = start + line / 8 * stride + line % 8 * span + along % (span / size) * size;
+  if (is_transposed) address += along / (span / size) * leading;
   address ^= (address >> 7) % units << 4;
-  check_shared(address, 2, 2, "wgmma");
+  check_shared(address, size, size, "wgmma");
+  return address;
+}
+
+double tile_factor(uint64_t descriptor, int row, int k, bool is_transposed, bool is_bf16) {
+  const unsigned address = tile_place(descriptor, row, k, is_transposed, 2);
   uint16_t bits;
   memcpy(&bits, cta().window + address, sizeof(bits));
   return factor(bits, 0, is_bf16);
@@ -759,6 +765,23 @@ void mma(const Fragment& sums, const std::array<uint32_t, 4>& left, const std::a
              factor((uint32_t)b[step][(lane * 2 + place % 2) * 4 + other], k % 2, is_bf16);
     }
     *sums[place] = toward_zero(sum);
+  }
+}
+
+void mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(
+    Integers to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Integers) {
+  uint64_t a[4][32], b[2][32];
+  for (int number = 0; number < 4; ++number) gather(left[number], a[number]);
+  for (int number = 0; number < 2; ++number) gather(right[number], b[number]);
+  const int group = current->index % warp_lanes / 4, lane = current->index % 4;
+  for (int place = 0; place < 4; ++place) {
+    int64_t sum = *to[place];
+    for (int k = 0; k < 32; ++k) {
+      const int step = k / 16, other = k % 16 / 4, byte = k % 4 * 8;
+      sum += (int64_t)(int8_t)(a[step * 2 + place / 2][group * 4 + other] >> byte) *
+             (int8_t)(b[step][(lane * 2 + place % 2) * 4 + other] >> byte);
+    }
+    *to[place] = (int)sum;
   }
 }
 
@@ -805,6 +828,21 @@ void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, bo
     return factor((uint32_t)held[k / 8 * 2 + row / 8][row % 8 * 4 + k % 8 / 2], k % 2, is_bf16);
   };
   multiply(sums, columns, factor_of, right, is_bf16, by_columns);
+}
+
+void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right) {
+  if (machine.is_alone) return;
+  if (machine.threads % 128 != 0) fault("a product of a warpgroup that lacks threads");
+  const int lane = current->index % warp_lanes, first = current->index % 128 / warp_lanes * 16;
+  const auto byte = [](uint64_t tile, int row, int k) {
+    return (int64_t)(int8_t)cta().window[tile_place(tile, row, k, false, 1)];
+  };
+  for (int place = 0; place < columns / 2; ++place) {
+    const int row = place / 2 % 2 * 8 + lane / 4, column = place / 4 * 8 + lane % 4 * 2 + place % 2;
+    int64_t sum = *sums[place];
+    for (int k = 0; k < 32; ++k) sum += byte(left, first + row, k) * byte(right, column, k);
+    *sums[place] = (int)sum;
+  }
 }
 
 void load_box(int rank, At to, const Box& box, At at) {

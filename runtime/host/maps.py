@@ -9,7 +9,7 @@ from typing import Any
 from deplodock.runtime.plan import TensorMapPlan
 from deplodock.runtime.tensor_maps import TensorMap
 
-_BYTES = {3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
+_BYTES = {0: 1, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
 """The bytes of an element by CUtensorMapDataType."""
 
 _SPANS = {0: 0, 1: 32, 2: 64, 3: 128}

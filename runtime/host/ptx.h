@@ -58,6 +58,10 @@ inline std::array<float*, 1 + sizeof...(Rest)> group(float& first, Rest&... rest
   return {&first, &rest...};
 }
 template <typename... Rest>
+inline std::array<int*, 1 + sizeof...(Rest)> group(int& first, Rest&... rest) {
+  return {&first, &rest...};
+}
+template <typename... Rest>
 inline std::array<uint32_t, 1 + sizeof...(Rest)> group(uint32_t first, Rest... rest) {
   return {first, rest...};
 }
@@ -133,6 +137,10 @@ inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
   mma(to, left, right, false);
 }
 
+using Integers = std::array<int*, 4>;
+void mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(
+    Integers to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Integers);
+
 // Lane 8 * i + r names row r of matrix i, of 16 bytes; lane 4 * g + t gets elements 2t and 2t + 1 of row g, or of column g.
 void ldmatrix(uint32_t* const* to, int count, At row, bool is_transposed);
 #define HOST_LDMATRIX(count)                                                                                      \
@@ -155,6 +163,12 @@ void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, bo
 inline void wgmma_fence_sync_aligned() {}
 inline void wgmma_commit_group_sync_aligned() {}
 inline void wgmma_wait_group_sync_aligned(unsigned) {}
+void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right);
+#define HOST_WGMMA_OF_BYTES(columns)                                                     \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k32_s32_s8_s8(                 \
+      std::array<int*, columns / 2> sums, uint64_t left, uint64_t right, int) {          \
+    wgmma(sums.data(), columns, left, right);                                            \
+  }
 #define HOST_WGMMA_OF(columns, type, is_bf16)                                                                    \
   inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##type##_##type(                               \
       std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {        \
@@ -199,6 +213,25 @@ HOST_WGMMA(232)
 HOST_WGMMA(240)
 HOST_WGMMA(248)
 HOST_WGMMA(256)
+HOST_WGMMA_OF_BYTES(8)
+HOST_WGMMA_OF_BYTES(16)
+HOST_WGMMA_OF_BYTES(24)
+HOST_WGMMA_OF_BYTES(32)
+HOST_WGMMA_OF_BYTES(48)
+HOST_WGMMA_OF_BYTES(64)
+HOST_WGMMA_OF_BYTES(80)
+HOST_WGMMA_OF_BYTES(96)
+HOST_WGMMA_OF_BYTES(112)
+HOST_WGMMA_OF_BYTES(128)
+HOST_WGMMA_OF_BYTES(144)
+HOST_WGMMA_OF_BYTES(160)
+HOST_WGMMA_OF_BYTES(176)
+HOST_WGMMA_OF_BYTES(192)
+HOST_WGMMA_OF_BYTES(208)
+HOST_WGMMA_OF_BYTES(224)
+HOST_WGMMA_OF_BYTES(240)
+HOST_WGMMA_OF_BYTES(256)
+#undef HOST_WGMMA_OF_BYTES
 #undef HOST_WGMMA
 #undef HOST_WGMMA_OF
 

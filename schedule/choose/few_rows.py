@@ -7,8 +7,15 @@ fragments of `mma`, with the columns of the output as the rows of the instructio
 bytes in shared memory, but pay a wait, an arrival and the start of boxes in each step, and few CTAs of large tiles end
 together. The warps of a CTA share k, as they are more than the tiles, and add their sums once.
 
-The tile is the one whose grid ends first, by bytes from DRAM, by those from L2, where every CTA reads all rows of the
-other factor, and by the steps along k, each of which waits for memory once; nothing hides the wait of the first one.
+More than the 8 rows of an instruction of a warp are read again for each of 32 columns, beside the weights. Warpgroups,
+where there are any, then take 64 columns as their rows and read slabs in boxes, where that ends first. On an H200 18944
+columns of 3584 take 36.2 us for 32 rows, against 42.6 straight to fragments, and 3584 of 18944 39.7 against 46.9; for 8
+rows fragments take 37.6 and 38.8. A ring fills the shared memory that a CTA has, and k is split only where too few SMs
+would have one.
+
+The tile of warps is the one whose grid ends first, by bytes from DRAM, by those from L2, where every CTA reads all rows
+of the other factor, and by the steps along k, each of which waits for memory once; nothing hides the wait of the first
+one.
 """
 
 from __future__ import annotations
@@ -20,11 +27,17 @@ from dataclasses import dataclass
 from deplodock.analysis.affine.linear import extent_or_one, known_points
 from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE
+from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, RESERVED
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.schedule.choose.sizes import READS, WARPS
+from deplodock.dialects.kernel.wgmma import COLUMNS, ROWS
+from deplodock.schedule.choose.sizes import PRODUCER, READS, WARPS
+from deplodock.schedule.choose.tiling import MIN_STEPS, takes_boxes
+
+LINE_BYTES = 128
+"""Bytes of a row of a swizzled slab."""
 
 MOST_ROWS = 32
 """Above, the fragments of the rows take more registers than those of the weights."""
@@ -38,6 +51,25 @@ STEP_NS = 1300.0
 L2_SHARE = 0.65
 """The share of the peak of L2 that an SM gets while all read: 82 bytes a ns, measured on an H200 on 64 x 64 slabs."""
 
+DIRECT_ROWS = 8
+"""The most rows that warps read straight to fragments where warpgroups could read boxes: those of one instruction."""
+
+WARPGROUP_CTAS = 3
+"""The most CTAs of warpgroups that share an SM."""
+
+WARPGROUP_SLABS = 16
+"""The most slabs of a CTA on their way, being read, or waiting for their last reader."""
+
+BEHIND = 2
+"""The slabs of a ring that are not on their way: one is being read, one waits for its last reader."""
+
+TICKET_NS = 1500.0
+"""What CTAs that add their parts take, beside moving them: 0.6 to 2.9 us for 32 rows on an H200 (5632 columns of 2048
+in three parts, 3584 of 3584 in four, 3584 of 18944 in five)."""
+
+COPY_SHARE = 0.87
+"""The share of the bandwidth of DRAM that a copy reaches (measured on an H200)."""
+
 TOLERANCE = 1.03
 """Tiles with more bytes on their way are taken if they are slower by no more than this factor."""
 
@@ -49,6 +81,8 @@ class FewRows:
     n: int
     slices: int
     products: int
+    size: int
+    """Bytes of an element of the factors."""
 
     @property
     def side(self) -> int:
@@ -63,17 +97,19 @@ class FewRows:
     @property
     def chunk(self) -> int:
         """The elements of k of a step: of each lane, `READS` accesses along the columns of a warp."""
-        return self.slices * READS * 256 // (self.side * self.products)
+        return self.slices * READS * 512 // (self.side * self.products * self.size)
 
 
-def few_rows_options(found: Contraction, row: Engine, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
+def few_rows_options(
+    found: Contraction, row: Engine, has_warpgroups: bool, target: TargetAttr
+) -> dict[str, dict[str, int | str]] | None:
     """The rules for a product of few rows by weights that are read along k, and their options; None for any other."""
     m, n, k = extent_or_one(found.m[-1]), extent_or_one(found.n[-1]), found.reduction.trips
     reads = [read for factor in found.operands if (read := read_of(factor)) is not None]
     is_near = all(walks_neighbours(read, found.innermost.iv) for read in reads)
     if not (m <= MOST_ROWS and n >= row.m and k is not None and is_near):
         return None
-    tiles = [FewRows(n, slices, len(found.products)) for n in (16, 32, 64) for slices in (1, 2, 4, 8, 16)]
+    tiles = [FewRows(n, slices, len(found.products), row.size) for n in (16, 32, 64) for slices in (1, 2, 4, 8, 16)]
     tiles = [tile for tile in tiles if tile.chunk <= k and tile.n <= n and tile.warps <= SM_WARPS]
     if not tiles:
         return None
@@ -81,6 +117,9 @@ def few_rows_options(found: Contraction, row: Engine, target: TargetAttr) -> dic
     times = {tile: problem.time(tile) for tile in tiles}
     good = [tile for tile in tiles if times[tile] <= min(times.values()) * TOLERANCE]
     tile = min(good, key=lambda tile: (-problem.warps(tile), times[tile]))
+    boxes = _boxes(found, row, target) if has_warpgroups else None
+    if boxes is not None and boxes.time() < problem.direct(tile):
+        return boxes.options()
     padded = -(-m // row.n) * row.n
     return {
         "tileify": {},
@@ -89,6 +128,84 @@ def few_rows_options(found: Contraction, row: Engine, target: TargetAttr) -> dic
         "tensor-tile": {"engine": WARPS, "m": padded, "n": tile.side, "rows": "n", "slices": tile.slices},
         "mark-unroll": {},
     }
+
+
+def _boxes(found: Contraction, row: Engine, target: TargetAttr) -> _Boxes | None:
+    """The grid of warpgroups that ends first, for one product of few rows that boxes take; None for others."""
+    m, n, k = extent_or_one(found.m[-1]), extent_or_one(found.n[-1]), found.reduction.trips or 0
+    is_one = len(found.products) == 1 and not found.batch and len(found.m) == len(found.n) == 1
+    if not (is_one and m > DIRECT_ROWS and m % COLUMNS.step == 0 and n >= ROWS and takes_boxes(found)):
+        return None
+    chunk = LINE_BYTES // row.size
+    steps = -(-k // chunk)
+    grids = [_Boxes(m, n, steps, chunk, parts, target) for parts in range(1, steps // MIN_STEPS + 1)]
+    grids = [grid for grid in grids if grid.depth > BEHIND and (grid.parts == 1 or grid.is_one_wave)]
+    return min(grids, key=lambda grid: grid.time(), default=None)
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """CTAs of a warpgroup with 64 columns each, whose k, of steps of `chunk` elements, is in parts."""
+
+    m: int
+    n: int
+    steps: int
+    chunk: int
+    parts: int
+    target: TargetAttr
+
+    @property
+    def ctas(self) -> int:
+        """The CTAs of the grid."""
+        return -(-self.n // ROWS) * self.parts
+
+    @property
+    def is_one_wave(self) -> bool:
+        """Whether all CTAs run at once."""
+        return self.ctas <= self.target.fact("sms") * WARPGROUP_CTAS
+
+    @property
+    def occupancy(self) -> int:
+        """The CTAs of an SM."""
+        return min(WARPGROUP_CTAS, -(-self.ctas // self.target.fact("sms")))
+
+    @property
+    def slab(self) -> int:
+        """The bytes of a step."""
+        return (self.m + ROWS) * LINE_BYTES
+
+    @property
+    def depth(self) -> int:
+        """The slabs of a ring."""
+        held = (self.target.fact("shared_per_sm") // self.occupancy - RESERVED) // self.slab
+        held = min(held, self.target.fact("shared_per_block") // self.slab)
+        return min(WARPGROUP_SLABS, held, self.steps // self.parts)
+
+    def time(self) -> float:
+        """Nanoseconds of weights from DRAM, or slabs by what is on its way or SMs take; and of the parts."""
+        rates = Rates.of(self.target)
+        ctas = min(self.ctas, rates.sms * self.occupancy)
+        weights, slabs = self.n * self.steps * LINE_BYTES, self.ctas * -(-self.steps // self.parts) * self.slab
+        flight = ctas * (self.depth - BEHIND) * self.slab / STEP_NS
+        taken = min(ctas, rates.sms) * _l2_rate(rates)
+        time = max(weights / (rates.bytes * COPY_SHARE), slabs / min(flight, taken))
+        return time + (TICKET_NS + rates.moving_ns(2 * self.parts * self.m * self.n * 4) if self.parts > 1 else 0)
+
+    def options(self) -> dict[str, dict[str, int | str]]:
+        """The rules of the grid, and their options; threads that meet at a ticket have no producer beside them."""
+        distance = {"distance": self.depth - BEHIND, "barrier": "mbarrier"}
+        return {
+            "tileify": {},
+            "chunk-matmul-k": {"bk": self.chunk, "kv": 1},
+            **({"split-matmul-k": {"s": self.parts, "over": "ticket"}} if self.parts > 1 else {}),
+            "blockify-launch": {"m": self.m, "n": ROWS, "occupancy": self.occupancy},
+            "stage-inputs": {"memory": "shared", "transpose": "never"},
+            "tensor-tile": {"engine": WARPGROUPS, "m": self.m, "n": ROWS, "rows": "n", "slices": 1},
+            "double-buffer": {"depth": self.depth},
+            **{"tma-copy": {}, "split-inner-for-swizzle": {}, "async-copy": {}, "pad-smem": {}},
+            "pipeline-k-outer": distance if self.parts > 1 else {"distance": PRODUCER},
+            "mark-unroll": {},
+        }
 
 
 @dataclass(frozen=True)
@@ -110,6 +227,13 @@ class _Reading:
         """Nanoseconds of the grid: its waves one after the other."""
         return sum(self._wave(tile, ctas) for ctas in self._waves(tile))
 
+    def direct(self, tile: FewRows) -> float:
+        """Nanoseconds of what is read: the weights from DRAM, and the rows again from L2 in each CTA, behind them."""
+        ctas = -(-self.n // tile.n) * self.batch
+        rows = ctas * self.m * self.k * tile.size
+        weights = self.n * self.batch * tile.products * self.k * tile.size
+        return weights / (self.rates.bytes * COPY_SHARE) + rows / (self.rates.sms * _l2_rate(self.rates))
+
     def warps(self, tile: FewRows) -> int:
         """The warps of the first wave, each with as many bytes on their way as any other."""
         return next(self._waves(tile)) * tile.warps
@@ -121,9 +245,14 @@ class _Reading:
             yield min(slots, ctas - start)
 
     def _wave(self, tile: FewRows, ctas: int) -> float:
-        weights, rows = ctas * tile.n * tile.products * self.k * 2, ctas * self.m * self.k * 2
+        weights, rows = (ctas * side * self.k * tile.size for side in (tile.n * tile.products, self.m))
         sms = min(ctas, self.rates.sms)
-        cached = (weights + rows) / (sms * L2_BYTES_PER_CYCLE * L2_SHARE * self.rates.cycles)
+        cached = (weights + rows) / (sms * _l2_rate(self.rates))
         shared = SM_WARPS * 2 * tile.side * tile.products * self.m * 4 / 128 / self.rates.cycles
         steps = math.ceil(self.k / tile.chunk)
         return max(max(weights / self.rates.bytes, cached) + STEP_NS, steps * STEP_NS) + shared
+
+
+def _l2_rate(rates: Rates) -> float:
+    """The bytes that an SM gets from L2 in a nanosecond while all read."""
+    return L2_BYTES_PER_CYCLE * L2_SHARE * rates.cycles

@@ -1,4 +1,4 @@
-"""The heuristic schedule of a contraction of 16-bit factors: tiles whose products tensor cores take."""
+"""The heuristic schedule of a contraction of narrow factors: tiles whose products tensor cores take."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     """The rules for a contraction that tensor cores take, and their options; None for any other."""
     if (row := _engine(found, nest, target)) is None:
         return None
-    if (few := few_rows_options(found, row, target)) is not None:
+    has_boxes = has_feature(target, Feature.BOXES)
+    has_warpgroups = has_boxes and has_feature(target, Feature.WARPGROUPS)
+    if (few := few_rows_options(found, row, has_warpgroups, target)) is not None:
         return few
     if (sides := _sides(found, row)) is None:
         return None
     trips = found.reduction.trips
     assert trips is not None
-    chunk = next(size for size in CHUNKS if size <= trips)
+    chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
     steps = -(-trips // chunk)
-    has_boxes = has_feature(target, Feature.BOXES)
-    has_warpgroups = has_boxes and has_feature(target, Feature.WARPGROUPS) and steps > 1 and fills_lines(found)
+    has_lines = takes_boxes(found) if row.adds_integers else fills_lines(found)
+    has_warpgroups = has_warpgroups and steps > 1 and has_lines
     grid = best_grid(found, sides, has_warpgroups, chunk, target)
     is_boxed = has_boxes and (grid.engine != WARPS or takes_boxes(found))
     tile, depth = grid.tile, grid.depth

@@ -1,9 +1,10 @@
-"""The CTA tile of a contraction of 16-bit factors, and into how many parts its k is split: whose grid finishes first.
+"""The CTA tile of a contraction for tensor cores, and into how many parts its k is split: whose grid finishes first.
 
-A step of a CTA, 64 elements of k, takes `alone` ns on an SM of its own and `shared` ns beside as many others as the SM
-holds; between the two it is taken to grow with their number. Both are measured on an H200 in boxes (2048x3584x3584,
-4096x4096x4096, 512x3584x18944 and 128x3584x3584, bf16); other targets are taken to have the same ratios. Warpgroups,
-where there are any, multiply twice as fast as warps.
+A step of a CTA takes `alone` ns on an SM of its own and `shared` ns beside as many others as the SM holds; between the
+two it is taken to grow with their number. It is 128 bytes of k: 64 halves, or bytes, which tensor cores multiply twice
+as fast. Both times are measured on an H200 in boxes (2048x3584x3584, 4096x4096x4096, 512x3584x18944 and 128x3584x3584,
+bf16); other targets are taken to have the same ratios. Warpgroups, where there are any, multiply twice as fast as
+warps.
 
 A CTA alone waits for its slabs: with twice as many on their way a step takes half as long, but never less than its
 share of a full SM, which is as fast as copies or products go. So few CTAs have deep rings, and where even those leave
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Block
 
+from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
@@ -29,14 +31,14 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
 
-CHUNKS = (64, 32, 16)
-"""Elements of k in a slab: 64 make rows of 128 bytes, which swizzles and boxes take whole; fewer where k is short."""
+CHUNKS = (128, 64, 32)
+"""Bytes of k in a slab: rows of 128 are those that swizzles and boxes take whole; fewer where k is short."""
 
 LINE = 64
 """Elements of a line of a swizzled slab, 128 bytes."""
 
-PAD = 8
-"""Elements that pad-smem may add to a row of a slab."""
+PAD = 16
+"""Bytes that pad-smem may add to a row of a slab."""
 
 COLUMNS = 8
 """Columns of an instruction: parts have a multiple of them."""
@@ -120,7 +122,7 @@ def best_grid(
 ) -> TensorGrid:
     """The grid that ends first, of tiles of at most so many rows and columns; with the fewest parts if it hardly does.
 
-    The steps along k have `chunk` elements.
+    The steps along k have `chunk` elements of the factors.
     """
     problem = _TensorProblem.of(found, chunk, target)
     grids = [
@@ -164,12 +166,16 @@ class _TensorProblem:
     batch: int
     chunk: int
     steps: int
+    size: int
+    """Bytes of an element of the factors."""
 
     @staticmethod
     def of(found: Contraction, chunk: int, target: TargetAttr) -> _TensorProblem:
         m, n, batch = map(known_points, (found.m, found.n, found.batch))
         steps = -(-(found.reduction.trips or 1) // chunk)
-        return _TensorProblem(found, _reads(found), target, Rates.of(target), m, n, batch, chunk, steps)
+        reads = _reads(found)
+        size = max(element_bytes(load.result.type) for load, _ in reads)
+        return _TensorProblem(found, reads, target, Rates.of(target), m, n, batch, chunk, steps, size)
 
     @property
     def products(self) -> int:
@@ -178,8 +184,13 @@ class _TensorProblem:
 
     @property
     def columns(self) -> int:
-        """What the columns of warpgroups are a multiple of: where they walk memory, they fill the lines of slabs."""
+        """What the columns of warpgroups are a multiple of: where they walk memory, they fill the lines of slabs.
+
+        Those of bytes are a multiple of 16 (`columns_of`).
+        """
         k = self.found.innermost.iv
+        if self.size == 1:
+            return 2 * COLUMNS
         return COLUMNS if all(is_left or walks_neighbours(load, k) for load, is_left in self.reads) else LINE
 
     def parts(self) -> Iterator[int]:
@@ -226,11 +237,11 @@ class _TensorProblem:
     def _reading(self) -> float:
         """Nanoseconds in which the factors come from memory, each once."""
         elements = (self.m + self.n * self.products) * self.batch * (self.found.reduction.trips or 1)
-        return self.rates.moving_ns(elements * 2)
+        return self.rates.moving_ns(elements * self.size)
 
     def _ring(self, tile: TensorTile, ctas: int) -> tuple[int, int]:
         """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
-        slab = self._slab_rows(tile) * (self.chunk + PAD) * 2
+        slab = self._slab_rows(tile) * (self.chunk * self.size + PAD)
         per_block, per_sm = self.rates.shared_bytes, self.target.fact("shared_per_sm")
         wanted = min(tile.occupancy, -(-ctas // self.rates.sms))
         most = tile.depth if wanted > 1 or ctas > self.rates.sms else MOST_SLABS

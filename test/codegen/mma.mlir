@@ -44,3 +44,27 @@ kernel.func @k_ldmatrix(%x: memref<16x16xbf16>, %out: memref<32x8xbf16>) blocks(
     kernel.move 2 %a[%i, 0] to %out[%thread, %i * 2] : memref<4x2xbf16, #tile.memory<register>> to memref<32x8xbf16>
   }
 }
+
+// -----
+
+// A register of a factor is four bytes along k; sums are integers.
+// CHECK:       mma_m16n8k32_i8(int& c0, int& c1, int& c2, int& c3, const signed char* a0, const signed char* a1, const signed char* a2, const signed char* a3, const signed char* b0, const signed char* b1) {
+// CHECK-NEXT:    asm volatile(
+// CHECK-NEXT:        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+// CHECK-NEXT:        : "+r"(c0), "+r"(c1), "+r"(c2), "+r"(c3)
+// CHECK:         mma_m16n8k32_i8(c[0][0], c[0][1], c[1][0], c[1][1], &a[0][0], &a[1][0], &a[0][4], &a[1][4], &b[0], &b[4]);
+kernel.func @k_bytes(%x: memref<32x2x8xi8>, %w: memref<32x8xi8>, %out: memref<32x2x2xi32>) blocks(%block = 1) threads(%thread = 32) {
+  %a = kernel.alloc : memref<2x8xi8, #tile.memory<register>>
+  %b = kernel.alloc : memref<8xi8, #tile.memory<register>>
+  %c = kernel.alloc : memref<2x2xi32, #tile.memory<register>>
+  kernel.move 8 %w[%thread, 0] to %b[0] : memref<32x8xi8> to memref<8xi8, #tile.memory<register>>
+  loop.for %h = 0 to 2 unroll {
+    kernel.move 8 %x[%thread, %h, 0] to %a[%h, 0] : memref<32x2x8xi8> to memref<2x8xi8, #tile.memory<register>>
+    kernel.move 2 %out[%thread, %h, 0] to %c[%h, 0] : memref<32x2x2xi32> to memref<2x2xi32, #tile.memory<register>>
+  }
+  kernel.mma m16n8k32 %a[d0, d1] * %b[d0] into %c[d0, d1]
+    : memref<2x8xi8, #tile.memory<register>>, memref<8xi8, #tile.memory<register>> -> memref<2x2xi32, #tile.memory<register>>
+  loop.for %h = 0 to 2 unroll {
+    kernel.move 2 %c[%h, 0] to %out[%thread, %h, 0] : memref<2x2xi32, #tile.memory<register>> to memref<32x2x2xi32>
+  }
+}

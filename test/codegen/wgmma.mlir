@@ -1,5 +1,5 @@
 // Products of a warpgroup print as PTX: descriptors from the layouts of their tiles, transposed where rows walk memory.
-// RUN: deplodock-opt %s -t cuda | filecheck %s
+// RUN: deplodock-opt %s -t cuda --split-input-file | filecheck %s
 
 // CHECK:      unsigned long long tile_descriptor(const void* tile, int leading, int stride, int mode) {
 // A left factor in registers has four of a thread, of two elements each.
@@ -41,4 +41,24 @@ kernel.func @k_wgmma() blocks(%block = 3) threads(%thread = 256) {
     kernel.wgmma_commit
     kernel.wgmma_wait 1
   }
+}
+
+// -----
+
+// Products of bytes have neither signs nor transposed tiles, and their sums are integers.
+// CHECK:      void wgmma_m64n24k32_i8(int* sums, unsigned long long left, unsigned long long right) {
+// CHECK:      "wgmma.mma_async.sync.aligned.m64n24k32.s32.s8.s8 {"
+// CHECK-NEXT: "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+// CHECK-NEXT: "}, %12, %13, 1;"
+// CHECK-NEXT: : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]),
+// CHECK:      wgmma_m64n24k32_i8(&acc[0], tile_descriptor(&xs[s * 32], 16, 1024, 1), tile_descriptor(&xs[s * 32], 16, 1024, 1));
+kernel.func @k_bytes() blocks(%block = 3) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>>
+  %acc = kernel.alloc : memref<12xi32, #tile.memory<register>>
+  kernel.wgmma_fence
+  loop.for %s = 0 to 4 unroll {
+    kernel.wgmma m64n24k32 %xs[d0, %s * 32 + d1] * %xs[d0, %s * 32 + d1] into %acc[0] : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> into memref<12xi32, #tile.memory<register>>
+  }
+  kernel.wgmma_commit
+  kernel.wgmma_wait 0
 }

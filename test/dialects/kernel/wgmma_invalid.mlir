@@ -1,6 +1,6 @@
 // RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
-// CHECK: the shape of a product is m64nNk16, N its columns; got m32n64k16
+// CHECK: the shape of a product is m64nNk16, or k32 of bytes, N its columns; got m32n64k16
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>
@@ -36,7 +36,7 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
 
 // -----
 
-// CHECK: both factors of a product are bf16 or f16, got bf16 and f16
+// CHECK: both factors of a product are bf16, f16 or i8, got bf16 and f16
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>
@@ -48,7 +48,7 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
 
 // -----
 
-// CHECK: both factors of a product are bf16 or f16, got f32 and f32
+// CHECK: both factors of a product are bf16, f16 or i8, got f32 and f32
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>
@@ -127,7 +127,7 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
   %fs = kernel.alloc : memref<64x32xf32, #tile.swizzle<128>, #tile.memory<shared>>
   %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
   %sums = kernel.alloc : memref<32xf32, #tile.memory<shared>>
-  "kernel.wgmma"(%xs, %xs, %acc) <{columns = 64 : i64, left_map = affine_map<(d0) -> (d0, 0)>, right_map = affine_map<(d0, d1) -> (d0, d1)>, map = affine_map<() -> (0)>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}> : (memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>, memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>, memref<32xf32, #tile.memory<register>>) -> ()
+  "kernel.wgmma"(%xs, %xs, %acc) <{columns = 64 : i64, depth = 16 : i64, left_map = affine_map<(d0) -> (d0, 0)>, right_map = affine_map<(d0, d1) -> (d0, d1)>, map = affine_map<() -> (0)>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}> : (memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>, memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>, memref<32xf32, #tile.memory<register>>) -> ()
 }
 
 // -----
@@ -173,4 +173,44 @@ kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
   %few = kernel.alloc : memref<4xbf16, #tile.memory<register>>
   %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
   kernel.wgmma m64n64k16 %few[0] * %xs[d0, d1] into %acc[0] : memref<4xbf16, #tile.memory<register>> * memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: a product of i8 sums over k32, got k16
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x4xi8, #tile.memory<register>>
+  %acc = kernel.alloc : memref<32xi32, #tile.memory<register>>
+  kernel.wgmma m64n64k16 %xs[d0, d1] * %xs[d0, d1] into %acc[0] : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xi32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: sums are i32 in #tile.memory<register>, got memref<32xf32, #tile.memory<register>>
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x4xi8, #tile.memory<register>>
+  %acc = kernel.alloc : memref<32xf32, #tile.memory<register>>
+  kernel.wgmma m64n64k32 %xs[d0, d1] * %xs[d0, d1] into %acc[0] : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xf32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: the columns of a product are a multiple of 8 up to 24, or of 16 up to 256, got 40
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x4xi8, #tile.memory<register>>
+  %acc = kernel.alloc : memref<20xi32, #tile.memory<register>>
+  kernel.wgmma m64n40k32 %xs[d0, d1] * %xs[d0, d1] into %acc[0] : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> * memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> into memref<20xi32, #tile.memory<register>>
+}
+
+// -----
+
+// CHECK: the left factor of a product of bytes lies in #tile.memory<shared>
+kernel.func @k() blocks(%block = 1) threads(%thread = 128) {
+  %xs = kernel.alloc : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>>
+  %held = kernel.alloc : memref<2x2x4xi8, #tile.memory<register>>
+  %acc = kernel.alloc : memref<32xi32, #tile.memory<register>>
+  kernel.wgmma m64n64k32 %held[0, 0, 0] * %xs[d0, d1] into %acc[0] : memref<2x2x4xi8, #tile.memory<register>> * memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>> into memref<32xi32, #tile.memory<register>>
 }

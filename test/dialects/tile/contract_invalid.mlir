@@ -12,10 +12,10 @@ func.func @f(%a: f16) {
 
 // -----
 
-// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: contract adds products of floats
-func.func @f(%a: i32) {
+// CHECK: contract_invalid.mlir:[[# @LINE + 3]]:5: error: tile.contract: contract adds products of floats to a float, or of integers to an integer
+func.func @f(%a: i8) {
   tile.launch (%v = 4 : register) {
-    %c = tile.contract mma %a * %a over (%v) : i32, i32 -> i32
+    %c = tile.contract mma %a * %a over (%v) : i8, i8 -> f32
   }
   func.return
 }

@@ -85,6 +85,7 @@ def products(x: Any, w: Any, v: Any, three: Any) -> Any:
         *(F.interpolate(image, size=3, mode="area"), *F.adaptive_max_pool2d(image, 2, return_indices=True)),
         *(F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2), F.grid_sample(image, w.view(1, 1, 2, 2))),
         *(torch.hypot(x, w), torch.erfc(x), torch.lgamma(x), torch.polygamma(2, x), torch.i0(x), *torch.frexp(x)),
+        torch._int_mm((x * 99).clamp(-128, 127).to(torch.int8), (x * 50).clamp(-128, 127).to(torch.int8)),
         *(torch.copysign(x, -w), torch.nextafter(x, w), (x > 0).to(torch.uint8).any(0) * 200 + 100),
         *(x.as_strided((2, 3), (3, 1), 2), torch.diagonal_scatter(x, w), torch.angle(x).signbit()),
     )

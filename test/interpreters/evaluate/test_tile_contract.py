@@ -52,6 +52,17 @@ def test_a_product_of_matrices(points: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert not ran.exact
 
 
+def test_sums_of_bytes_are_integers() -> None:
+    text = PROGRAM.replace("bf16", "i8").replace("f32", "i32").replace("addf", "addi")
+    text = text.replace("loop.store %acc", "%y = arith.muli %acc, %acc : i32\n    loop.store %y")
+    x, w = (np.random.default_rng(5).integers(-128, 128, (rows, 64)).astype(np.int8) for rows in (36, 16))
+    ran = run(Parser(new_context(), text).parse_module(), [x, w])
+    sums = x.astype(np.int32) @ w.astype(np.int32).T
+    np.testing.assert_array_equal(ran.outputs[0], sums * sums)
+    assert ran.outputs[0].dtype == np.int32
+    assert ran.exact
+
+
 def test_sums_of_small_integers_are_exact() -> None:
     module = Parser(new_context(), PROGRAM).parse_module()
     x, w = (np.rint(value.astype(np.float32) * 2).astype(ml_dtypes.bfloat16) for value in factors(seed=0))

@@ -81,6 +81,40 @@ def test_the_fragments_are_those_of_ptx() -> None:
         np.testing.assert_array_equal(got, a @ b + c)
 
 
+BYTES = (
+    kernel(PRODUCT)
+    .replace("m16n8k16", "m16n8k32")
+    .replace("x8xf16", "x16xi8")
+    .replace("x4xf16", "x8xi8")
+    .replace("<4xf16", "<8xi8")
+    .replace("f32", "i32")
+    .replace("kernel.move 4 %x[%thread, %h * 4]", "kernel.move 8 %x[%thread, %h * 8]")
+    .replace("kernel.move 4", "kernel.move 8")
+)
+"""The product of bytes: `a[half][k]` has 8 elements along k, of two registers."""
+
+
+def test_the_fragments_of_bytes_are_those_of_ptx() -> None:
+    """The tables of the PTX ISA for mma.m16n8k32 with .s8; sums wrap."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-128, 128, (64, n)).astype(np.int8) for n in (16, 8))
+    sums = np.full((64, 4), 2**31 - 1, np.int32)
+    result = run(BYTES, x, w, sums)
+    assert not result.findings
+    for warp in (slice(0, 32), slice(32, 64)):
+        a, b, c = np.zeros((16, 32), np.int64), np.zeros((32, 8), np.int64), np.zeros((16, 8), np.int64)
+        for lane in range(32):
+            group, thread = lane // 4, lane % 4
+            for i in range(16):
+                half, column = i // 4 % 2, thread * 4 + i % 4 + (16 if i >= 8 else 0)
+                a[group + 8 * half, column] = x[warp][lane, half * 8 + i // 8 * 4 + i % 4]
+            for i in range(8):
+                b[thread * 4 + i % 4 + (16 if i >= 4 else 0), group] = w[warp][lane, i]
+            for i in range(4):
+                c[group + (8 if i >= 2 else 0), thread * 2 + i % 2] = result.outputs[0][warp][lane, i]
+        np.testing.assert_array_equal(c, (a @ b + 2**31 - 1).astype(np.int32))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_are_rounded_toward_zero(sign: int) -> None:
     """1 + 3/4 of the last bit stays 1; rounded to nearest it would be the next number."""

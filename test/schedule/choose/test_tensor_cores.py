@@ -121,7 +121,7 @@ def test_a_producer_copies_for_warpgroups_that_have_an_sm(
     [
         ((8, 3584, 3584), {"m": 8, "n": 16, "slices": 8}),
         ((20, 4608, 3584), {"m": 24, "n": 16, "slices": 4}),
-        ((32, 3584, 18944), {"m": 32, "n": 32, "slices": 16}),
+        ((32, 2048, 2048), {"m": 32, "n": 16, "slices": 16}),
         ((8, 256, 2048), {"m": 8, "n": 16, "slices": 16}),
     ],
 )
@@ -133,7 +133,23 @@ def test_few_rows_are_the_columns_of_the_instruction(
     assert "stage-inputs" not in schedule
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(8, 3584, 3584), (8, 4608, 3584), (32, 18944, 3584), (32, 3584, 18944)])
+@pytest.mark.parametrize(
+    ("shape", "parts", "occupancy"),
+    [((32, 18944, 3584), 1, 3), ((32, 5632, 2048), 1, 1), ((16, 3584, 18944), 2, 1), ((32, 3584, 3584), 2, 1)],
+)
+def test_warpgroups_read_the_weights_of_more_rows_than_an_instruction_has(
+    shape: tuple[int, int, int], parts: int, occupancy: int
+) -> None:
+    """Their slabs hold what the latency of DRAM asks for, and a second part is there where too few SMs have a CTA."""
+    schedule = chosen(linear(*shape, target="h200"))
+    assert schedule["tensor-tile"] == {"engine": "wgmma", "m": shape[0], "n": 64, "rows": "n", "slices": 1}
+    assert schedule.get("split-matmul-k", {"s": 1})["s"] == parts
+    assert schedule["blockify-launch"]["occupancy"] == occupancy
+    ctas = min(-(-shape[1] // 64) * parts, 132 * occupancy)
+    assert ctas * (int(schedule["double-buffer"]["depth"]) - 2) * 64 * 128 / 132 >= 36e3
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 3584, 3584), (8, 4608, 3584), (20, 18944, 3584), (20, 3584, 18944)])
 def test_enough_bytes_of_the_weights_are_on_their_way(m: int, n: int, k: int) -> None:
     """What the latency of DRAM asks for, 36 KB of each SM less 5 percent, in no more warps than an SM holds."""
     schedule = chosen(linear(m, n, k, target="h200"))
@@ -296,7 +312,7 @@ def grid(module: ModuleOp) -> TensorGrid:
     found = contraction(loop_nest(function.body.block))
     assert found is not None
     sides = extent_or_one(found.m[-1]), extent_or_one(found.n[-1])
-    return best_grid(found, sides, True, CHUNKS[0], target_of(module))
+    return best_grid(found, sides, True, CHUNKS[0] // 2, target_of(module))
 
 
 @pytest.mark.parametrize("m", [64, 128, 512, 2048])
