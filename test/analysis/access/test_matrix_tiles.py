@@ -10,11 +10,12 @@ from deplodock.dialects.kernel import WgmmaOp
 from deplodock.passes.driver import new_context
 
 
-def _tile(shape: str, swizzle: str, subscripts: str, columns: int = 64) -> MatrixTile | str:
+def _tile(shape: str, swizzle: str, subscripts: str, columns: int = 64, type: str = "bf16") -> MatrixTile | str:
     """The right factor's tile of a product."""
-    left = "memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>"
-    right = f"memref<{shape}xbf16, {swizzle}#tile.memory<shared>>"
-    sums = f"memref<{columns // 2}xf32, #tile.memory<register>>"
+    total, depth = ("i32", 32) if type == "i8" else ("f32", 16)
+    left = f"memref<64x64x{type}, #tile.swizzle<{64 if type == 'i8' else 128}>, #tile.memory<shared>>"
+    right = f"memref<{shape}x{type}, {swizzle}#tile.memory<shared>>"
+    sums = f"memref<{columns // 2}x{total}, #tile.memory<register>>"
     module = Parser(
         new_context(),
         f"""
@@ -22,7 +23,7 @@ def _tile(shape: str, swizzle: str, subscripts: str, columns: int = 64) -> Matri
           %x = kernel.alloc : {left}
           %w = kernel.alloc : {right}
           %acc = kernel.alloc : {sums}
-          kernel.wgmma m64n{columns}k16 %x[d0, d1] * %w[{subscripts}] into %acc[0] : {left} * {right} into {sums}
+          kernel.wgmma m64n{columns}k{depth} %x[d0, d1] * %w[{subscripts}] into %acc[0] : {left} * {right} into {sums}
         }}""",
     ).parse_module()
     module.verify()
@@ -89,3 +90,11 @@ def test_other_tiles_are_refused_with_the_reason(
     tile = _tile(shape, swizzle, subscripts, columns)
     assert isinstance(tile, str)
     assert reason in tile
+
+
+def test_tiles_of_bytes_lie_along_k() -> None:
+    tile = _tile("64x128", "#tile.swizzle<128>, ", "d0, d1 + 32", type="i8")
+    assert isinstance(tile, MatrixTile)
+    assert not tile.is_transposed
+    tile = _tile("64x64", "#tile.swizzle<64>, ", "d1, d0", type="i8")
+    assert tile == "rows of bytes lie along k, not along the lines of %w"
