@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 import deplodock
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.passes.driver import Level, new_context
+from deplodock.pytorch.function import CompiledFunction
 from deplodock.runtime import lowering, workers
 from deplodock.runtime.lowering import lower_once
 from deplodock.runtime.workers import Request, Workers, lower_all
@@ -102,6 +103,7 @@ def test_errors_come_back_and_a_worker_that_is_gone_is_replaced(cache: Path, one
 
 def test_new_shapes_are_lowered_at_once(cache: Path, here: list[ModuleOp]) -> None:
     double = deplodock.compile(lambda x: x.softmax(-1) * x.shape[0], (torch.ones(4, 7),), dynamic=True)
+    assert isinstance(double, CompiledFunction)
     here.clear()
     arguments = [torch.randn(rows, 7) for rows in (4, 5, 6, 5)]
     programs = double.prepare_all([((x,), {}) for x in arguments])
@@ -114,6 +116,7 @@ def test_new_shapes_are_lowered_at_once(cache: Path, here: list[ModuleOp]) -> No
 
 def test_an_error_of_a_worker_is_raised_here(cache: Path) -> None:
     compiled = deplodock.compile(F.silu, schedule="no-such-rule")
+    assert isinstance(compiled, CompiledFunction)
     with pytest.raises(deplodock.UnsupportedError, match="the schedule 'no-such-rule' names no-such-rule"):
         compiled.prepare_all([((torch.ones(size),), {}) for size in (8, 9)])
 
