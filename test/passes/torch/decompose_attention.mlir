@@ -27,7 +27,8 @@ func.func @causal(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1
 // Rows in which nothing counts give 0: their maximum is replaced by 0 and their sum by 1.
 // CHECK-LABEL: func.func @masked
 // CHECK:         %mask = tensor_ext.elementwise {arith.select} %m
-// CHECK:         %masked = tensor_ext.elementwise {arith.addf} %scores, %mask
+// CHECK:         %masked = tensor_ext.elementwise %scores, %mask
+// CHECK-NEXT:      arith.addf %{{.*}} fastmath<nnan> : f32
 // CHECK:         %dead = tensor_ext.elementwise %max
 // CHECK-NEXT:      arith.cmpf oeq
 // CHECK:         %max_1 = tensor_ext.elementwise {arith.select} %dead
