@@ -135,12 +135,12 @@ def test_few_rows_are_the_columns_of_the_instruction(
 
 @pytest.mark.parametrize(
     ("shape", "parts", "occupancy"),
-    [((32, 18944, 3584), 1, 3), ((32, 5632, 2048), 1, 1), ((16, 3584, 18944), 2, 1), ((32, 3584, 3584), 2, 1)],
+    [((32, 18944, 3584), 1, 3), ((32, 5632, 2048), 1, 1), ((16, 3584, 18944), 4, 2), ((32, 3584, 3584), 4, 2)],
 )
 def test_warpgroups_read_the_weights_of_more_rows_than_an_instruction_has(
     shape: tuple[int, int, int], parts: int, occupancy: int
 ) -> None:
-    """Their slabs hold what the latency of DRAM asks for, and a second part is there where too few SMs have a CTA."""
+    """Their slabs hold what the latency of DRAM asks for, and k is in parts where the steps of a CTA would take longer."""
     schedule = chosen(linear(*shape, target="h200"))
     assert schedule["tensor-tile"] == {"engine": "wgmma", "m": shape[0], "n": 64, "rows": "n", "slices": 1}
     assert schedule.get("split-matmul-k", {"s": 1})["s"] == parts
