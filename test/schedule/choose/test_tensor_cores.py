@@ -140,7 +140,7 @@ def test_few_rows_are_the_columns_of_the_instruction(
 def test_warpgroups_read_the_weights_of_more_rows_than_an_instruction_has(
     shape: tuple[int, int, int], parts: int, occupancy: int
 ) -> None:
-    """Their slabs hold what the latency of DRAM asks for, and k is in parts where the steps of a CTA would take longer."""
+    """Their slabs hold what the latency of DRAM asks for, and k has parts where a CTA would take longer."""
     schedule = chosen(linear(*shape, target="h200"))
     assert schedule["tensor-tile"] == {"engine": "wgmma", "m": shape[0], "n": 64, "rows": "n", "slices": 1}
     assert schedule.get("split-matmul-k", {"s": 1})["s"] == parts
