@@ -19,6 +19,7 @@ from deplodock.analysis.shape.nest import kernels
 from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
+from deplodock.dialects.engines import Engine
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ScanOp
 from deplodock.dialects.torch import AtenOp
@@ -195,7 +196,8 @@ class Checker:
     def _simulate(self) -> None:
         if any(function.roles for function in kernel.functions(self.module)):
             self.facts.reached.add("roles")
-        if any(isinstance(op, kernel.MmaOp) and op.engine.adds_integers for op in self.module.walk()):
+        engines = (getattr(op, "engine", None) for op in self.module.walk())
+        if any(isinstance(engine, Engine) and engine.adds_integers for engine in engines):
             self.facts.reached.add("bytes")
         steps = lane_steps(self.module)
         if steps > STEP_LIMIT:

@@ -52,12 +52,11 @@ class SplitStreamPass(LaunchRule):
     unit: int = option(1, Integers((1, 16, 32)), "elements of the row of which parts have whole multiples")
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        if any(isinstance(value.owner, memref.AllocOp) for op in launch.walk() for value in op.operands):
+            raise NothingToDo("the row is shared by CTAs already")
         found = streamed_product(launch_nest(launch))
         if found is None:
             raise Skip("the launch has no streaming reduction of products")
-        stores = [op for op in launch.walk() if isinstance(op, loop.StoreOp)]
-        if any(isinstance(op.destination.owner, memref.AllocOp) for op in stores):
-            raise NothingToDo("the row is shared by CTAs already")
         if staged(launch) or any(launch.binding(axis) is not Binding.THREAD for axis in launch.axes):
             raise Skip("its points are divided already; split-stream runs behind tileify")
         if any(launch.extent(axis) is None for axis in launch.axes):

@@ -1,5 +1,14 @@
 // RUN: deplodock-opt %s -p 'tileify,split-stream{s=3 unit=8},canonicalize,cse' --check-semantics -o %t.once && filecheck %s --input-file %t.once
 // RUN: deplodock-opt %t.once -p 'split-stream{s=3 unit=8}' 2>/dev/null | filecheck %s
+// RUN: deplodock-opt %t.once -p 'split-stream{s=3}' 2>&1 | filecheck %s --check-prefix TWICE
+// RUN: deplodock-opt %s -p tileify | sed 's/%d = 12 : thread/%d = 12 : block/' | not deplodock-opt -p 'split-stream{s=3}' 2>&1 | filecheck %s --check-prefix DIVIDED
+// RUN: sed 's/%d = 0 to 12 {/&loop.where %d < 11/' %s | not deplodock-opt -p 'tileify,split-stream{s=3}' 2>&1 | filecheck %s --check-prefix INACTIVE
+// RUN: not deplodock-opt %s -p 'tileify,split-stream{s=2 unit=64}' 2>&1 | filecheck %s --check-prefix SHORT
+
+// TWICE: split_stream skipped at @attention: the row is shared by CTAs already
+// DIVIDED: its points are divided already; split-stream runs behind tileify
+// INACTIVE: some points of the launch are inactive, and leave no parts
+// SHORT: a part of 64 elements is the whole row of 37
 
 // Parts of 16 keys, the last of 5, leave what the reduction has of theirs; the second launch folds that with the same
 // combiner, and divides. What does not vary along the columns is stored once for all of them.

@@ -1,5 +1,10 @@
 // RUN: deplodock-opt %s -p 'tileify,stream-tile{m=32 n=16},canonicalize,cse' --check-semantics -o %t.once && filecheck %s --input-file %t.once
 // RUN: deplodock-opt %t.once -p 'stream-tile{m=32 n=16}' 2>/dev/null | filecheck %s
+// RUN: not deplodock-opt %s -p 'tileify,stream-tile{m=32 n=8 side=2 lanes=16 features=1}' 2>&1 | filecheck %s --check-prefix LANES
+// RUN: not deplodock-opt %s -p 'tileify,stream-tile{m=32 n=16 side=2 lanes=16 features=4}' 2>&1 | filecheck %s --check-prefix FEATURES
+
+// LANES: the 8 elements of a step are no multiple of the 16 threads of a row
+// FEATURES: 4 threads have no whole accesses of 8 features
 
 // Scores lie on the threads of the outputs' columns; weights go through shared memory to the second product. Rows are
 // copied once, keys and values in each step. Keys from 37 on have the score -inf, and no step runs beyond the last row.
