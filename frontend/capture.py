@@ -28,7 +28,6 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.assertions import assertions_to_results, name_assertions
 from deplodock.frontend.caches import register_caches
-from deplodock.frontend.composites import composites_ready
 from deplodock.frontend.decompositions import decompositions, without_python_kernels
 from deplodock.frontend.importer import (
     check_class,
@@ -375,7 +374,7 @@ def _running_node(raised: BaseException) -> fx.Node | None:
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
     """While it lasts, this thread traces, and PyTorch decomposes as deplodock wants it to."""
-    with tracing_lock(), without_python_kernels(), composites_ready():
+    with tracing_lock(), without_python_kernels():
         yield
 
 

@@ -81,7 +81,8 @@ def dimensions(map: TensorMapPlan) -> tuple[list[int], list[int], list[int]]:
 
 def type_name(map: TensorMapPlan) -> str:
     """The CUtensorMapDataType of a map by its name in C."""
-    return f"CU_TENSOR_MAP_DATA_TYPE_{map.dtype.name.upper()}"
+    name = map.dtype.name
+    return f"CU_TENSOR_MAP_DATA_TYPE_{'UINT8' if name == 'int8' else name.upper()}"
 
 
 def swizzle_name(map: TensorMapPlan) -> str:

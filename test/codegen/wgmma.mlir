@@ -52,7 +52,7 @@ kernel.func @k_wgmma() blocks(%block = 3) threads(%thread = 256) {
 // CHECK-NEXT: "}, %12, %13, 1;"
 // CHECK-NEXT: : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]),
 // CHECK:      wgmma_m64n24k32_i8(&acc[0], tile_descriptor(&xs[s * 32], 16, 1024, 1), tile_descriptor(&xs[s * 32], 16, 1024, 1));
-kernel.func @k_bytes() blocks(%block = 3) threads(%thread = 128) {
+kernel.func @k_bytes_by_warpgroups() blocks(%block = 3) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x128xi8, #tile.swizzle<128>, #tile.memory<shared>>
   %acc = kernel.alloc : memref<12xi32, #tile.memory<register>>
   kernel.wgmma_fence

@@ -54,6 +54,9 @@ BY_HAND: dict[str, list[tuple[list[tuple[int, ...]], tuple[Any, ...]]]] = {
 }
 """Shapes of operands, and the other arguments, of overloads whose calls are seldom right when they are drawn."""
 
+RECURRENT = {"lstm.input": (4, 2), "gru.input": (3, 1), "rnn_tanh.input": (1, 1), "rnn_relu.input": (1, 1)}
+"""The gates of a cell, and its states, by the overload of a layer."""
+
 
 def graph_of(name: str, values: list[Any], arguments: Callable[[list[Any]], tuple[Any, Any]]) -> ModuleOp:
     """The graph of a call of the overload, with the shapes that PyTorch gives."""
@@ -78,7 +81,17 @@ def drawn(name: str) -> Iterator[ModuleOp]:
         values = [torch.ones(shape) for shape in shapes]
         none = [None] if name == "convolution" and len(values) == 2 else []
         yield graph_of(name, values, lambda given, rest=(*none, *rest): ((*given, *rest), {}))
-    for number in range(0 if name in BY_HAND else TRIES):
+    for is_batch_first in (False, True) if name in RECURRENT else ():
+        gates, states = RECURRENT[name]
+        shapes = [(4, 4, 5), *[(1, 4, 7)] * states, (gates * 7, 5), (gates * 7, 7)]
+
+        def layer(given: list[Any], states: int = states, last: bool = is_batch_first) -> tuple[Any, Any]:
+            input, *others = given
+            state = others[:states] if states > 1 else others[0]
+            return (input, state, others[states:], False, 1, 0.0, False, False, last), {}
+
+        yield graph_of(name, [torch.ones(shape) for shape in shapes], layer)
+    for number in range(0 if name in {*BY_HAND, *RECURRENT} else TRIES):
         template, operands = schema_calls.call(Drawer(random.Random(f"{name} {number}")), name)
         _, _, text = template.partition("(")
 

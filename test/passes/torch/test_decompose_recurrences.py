@@ -24,16 +24,20 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 
 CASES: dict[str, tuple[Any, tuple[int, ...], int]] = {
-    "lstm of several layers": (nn.LSTM(5, 7, 3), (4, 3, 5), 2),
-    "lstm of both directions without biases": (nn.LSTM(5, 7, 2, bidirectional=True, bias=False), (4, 3, 5), 2),
-    "lstm with projections": (nn.LSTM(5, 7, 2, proj_size=3, batch_first=True), (3, 4, 5), 2),
-    "lstm of one step": (nn.LSTM(4, 8, 2), (1, 2, 4), 2),
-    "gru of several layers": (nn.GRU(5, 7, 3, batch_first=True), (3, 4, 5), 1),
-    "gru without biases": (nn.GRU(5, 8, 2, bias=False), (4, 3, 5), 1),
-    "gru of both directions": (nn.GRU(5, 7, 2, bidirectional=True), (4, 1, 5), 1),
-    "rnn of one layer": (nn.RNN(5, 7), (4, 3, 5), 1),
-    "rnn with relu": (nn.RNN(5, 7, 2, nonlinearity="relu", dropout=0.5).eval(), (4, 3, 5), 1),
-    "rnn with relu of both directions": (nn.RNN(5, 7, 1, nonlinearity="relu", bidirectional=True), (4, 3, 5), 1),
+    "lstm.input of several layers": (nn.LSTM(5, 7, 3), (4, 3, 5), 2),
+    "lstm.input of both directions without biases": (nn.LSTM(5, 7, 2, bidirectional=True, bias=False), (4, 3, 5), 2),
+    "lstm.input with projections": (nn.LSTM(5, 7, 2, proj_size=3, batch_first=True), (3, 4, 5), 2),
+    "lstm.input of one step": (nn.LSTM(4, 8, 2), (1, 2, 4), 2),
+    "gru.input of several layers": (nn.GRU(5, 7, 3, batch_first=True), (3, 4, 5), 1),
+    "gru.input without biases": (nn.GRU(5, 8, 2, bias=False), (4, 3, 5), 1),
+    "gru.input of both directions": (nn.GRU(5, 7, 2, bidirectional=True), (4, 1, 5), 1),
+    "rnn_tanh.input of one layer": (nn.RNN(5, 7), (4, 3, 5), 1),
+    "rnn_relu.input with relu": (nn.RNN(5, 7, 2, nonlinearity="relu", dropout=0.5).eval(), (4, 3, 5), 1),
+    "rnn_relu.input with relu of both directions": (
+        nn.RNN(5, 7, 1, nonlinearity="relu", bidirectional=True),
+        (4, 3, 5),
+        1,
+    ),
 }
 
 

@@ -48,7 +48,7 @@ def loops(expression: str, identity: str, tmp_path: Path) -> Path:
         ("torch.randn(8, 300).amax(1)", f"-{FLOAT}", "all -inf"),
         ("torch.randn(8, 300).amin(1)", "0.0", "large and positive"),
         ("torch.randn(8, 300).amin(1)", FLOAT, "all inf"),
-        ("torch.randn(8, 40).exp().amin(1)", "1.0e3", "large and positive"),
+        ("torch.randn(8, 40).square().amin(1)", "1.0e3", "large and positive"),
         ("torch.randn(8, 300).sum(1)", "1.0e-30", "0 and -0"),
         ("torch.randn(8, 300, dtype=torch.bfloat16).amax(1)", "0.0", "from -3 to -1"),
         ("torch.randint(-9, 9, (8, 300)).amax(1)", "0", "negative integers"),
