@@ -230,10 +230,15 @@ class Grouping:
     def _shares_rows(
         self, op: TensorOp, needs: Needs, base: Group, other: Group, values: Mapping[SSAValue, SSAValue]
     ) -> bool:
-        """Whether a kernel may have rows as its CTAs: it has them already, or two kernels would cost more."""
+        """Whether a kernel may have rows as its CTAs: it has them already, or two kernels would cost more.
+
+        A concat is in memory for both.
+        """
         if base.rows is not None or len(values) == len(base.axes):
             return True
-        return self._pricing.merging(op, {base: needs[base], other: needs[other]}, values)
+        return not isinstance(op, ConcatOp) and self._pricing.merging(
+            op, {base: needs[base], other: needs[other]}, values
+        )
 
     def _common_axes(
         self, op: TensorOp, base: Group, base_indices: list[Index], other: Group, other_indices: list[Index]

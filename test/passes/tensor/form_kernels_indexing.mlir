@@ -163,3 +163,19 @@ func.func @after_a_sum(%x: tensor<16x17xf32>, %y: tensor<8xf32>) -> tensor<24xf3
   %cat = tensor_ext.concat %e, %y dim 0 : tensor<16xf32>, tensor<8xf32> -> tensor<24xf32>
   func.return %cat : tensor<24xf32>
 }
+
+// -----
+
+// A concat of the rows that two kernels need is in memory for both, which stay two.
+// CHECK-LABEL: func.func @concat_of_rows
+// CHECK:         tensor_ext.kernel @k_c(
+// CHECK:         tensor_ext.kernel @k_e(
+// CHECK:         tensor_ext.kernel @k_r(
+func.func @concat_of_rows(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<64x8xf32>) -> (tensor<64x8xf32>, tensor<8xf32>) {
+  %c = tensor_ext.concat %x, %y dim 0 : tensor<4xf32>, tensor<4xf32> -> tensor<8xf32>
+  %s = tensor_ext.reduce {arith.addf} %z dims [0] : tensor<64x8xf32> -> tensor<8xf32>
+  %b = tensor_ext.index_map %c affine_map<(d0, d1) -> (d1)> : tensor<8xf32> -> tensor<64x8xf32>
+  %e = tensor_ext.elementwise {arith.addf} %b, %z : tensor<64x8xf32>
+  %r = tensor_ext.elementwise {arith.mulf} %c, %s : tensor<8xf32>
+  func.return %e, %r : tensor<64x8xf32>, tensor<8xf32>
+}
