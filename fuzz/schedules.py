@@ -27,6 +27,9 @@ NEEDED = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buff
 SHARES = {"split-matmul-k": 0.4, "cooperative-reduce": 0.4, "tma-copy": 0.8}
 """The shares of draws in which rules are among those drawn; others always are."""
 
+OF_ROWS = ("cooperative-reduce",)
+"""The rules that are drawn for other kernels alone: with a contraction's tile, their threads are too many for a CTA."""
+
 OWN: Mapping[str, Mapping[str, Sequence[Value | None]]] = {
     "split-matmul-k": {"s": (2, 3, 5)},
     "cooperative-reduce": {
@@ -70,7 +73,8 @@ def draw_rules(draw: random.Random, kind: Kind) -> list[Rule]:
             value = draw.choice(tried)
             if value is not None and option.kind in (None, kind):
                 options[name] = value
-        if draw.random() < SHARES.get(stage.name, 1):
+        is_drawn = draw.random() < SHARES.get(stage.name, 1)
+        if is_drawn and (kind is Kind.OTHER or stage.name not in OF_ROWS):
             rules.append(cls(**options | tile.get(stage.name, {})))
     return rules
 

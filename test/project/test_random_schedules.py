@@ -380,7 +380,7 @@ def check_counts(fired: Counter[str]) -> None:
     """The draws of all parts, which the last one to end sees, reach every kind of kernel and rule often enough."""
     print(f"\n{DRAWS} draws from {FIRST}: " + ", ".join(f"{name} {count}" for name, count in sorted(fired.items())))
     assert all(fired[kind] for kind in KINDS)
-    assert fired["too large"] <= DRAWS / 4
+    assert fired["too large"] <= DRAWS / 50
     assert fired["stage-inputs"] >= DRAWS / 2
     for name in ("ragged", "register-tile", "permute-register-tile", "mark-unroll"):
         assert fired[name] >= DRAWS / 4, f"{name}: {fired[name]} of {DRAWS} draws"
