@@ -6,6 +6,7 @@ import contextlib
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from xdsl.ir import Attribute
@@ -170,7 +171,7 @@ class Drawer:
             self._inputs = inputs
             return False
         self.used.update(node.args)
-        self.keep(node)
+        self.keep(replace(node, family=build.__name__))
         return True
 
     def _is_useful(self, value: object) -> bool:

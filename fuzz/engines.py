@@ -104,7 +104,7 @@ def _draw_attention(draw: random.Random) -> tuple[Expression, Kind, Schedule]:
     if draw.random() < SPLIT_SHARE:
         split = {"s": draw.choice((2, 3)), "unit": draw.choice((1, keys_of_step))}
         schedule += RuleStep("split-stream", split), RuleStep("blockify-launch", {"threads": 64}, "out")
-    return Expression((make_node(template, inputs),)), Kind.OTHER, schedule
+    return Expression((make_node(template, inputs, "attention on tensor cores"),)), Kind.OTHER, schedule
 
 
 def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:
@@ -126,7 +126,7 @@ def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:
         inputs = {name: make_input(name, f"{name} = {draws.format(shapes[name])}") for name in dict.fromkeys(names)}
         if is_integer and not is_strided:
             inputs["w"] = make_node("{}.T", [inputs["w"]])
-        expression = Expression((make_node(template, [inputs[name] for name in names]),))
+        expression = Expression((make_node(template, [inputs[name] for name in names], "product on tensor cores"),))
     has_boxes = k * dtype.itemsize % UNIT_BYTES == 0 and not (is_integer and is_strided)
     return expression, _draw_few(draw, m, has_boxes) if is_few else _draw_engine(draw, k, is_strided, has_boxes)
 

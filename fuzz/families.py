@@ -394,8 +394,13 @@ def bits(drawer: Drawer) -> Drawn:
             return f"torch.cat([{{}}.flatten()]).as_strided({size}, {stride}, {drawer.draw.randint(0, last)})", [x]
 
 
+MONOTONE = ("torch.tanh({})", "({}.exp() * 0.5 + 1)", "({}.clamp(-1, 2) - 0.25)", "{}.ceil()")
+"""Functions that keep the order of their arguments."""
+
+
 def pool(drawer: Drawer) -> Drawn:
-    """Pools of windows and of parts, whole and uneven, with the places of the largest elements."""
+    """Pools of windows and of parts, whole and uneven, with the places of the largest elements; of values as they are,
+    and maxima of what a function that keeps the order of its arguments makes of them."""
     spaces = drawer.draw.choice([1, 2, 2, 3])
     extents = [drawer.draw.choice([1, 3, 5, 8, 9]) for _ in range(spaces)]
     x = drawer.shaped((*drawer.draw.choice([(3,), (1, 2), (2, 3)]), *extents), drawer.dtype(FLOATS))
@@ -403,9 +408,12 @@ def pool(drawer: Drawer) -> Drawn:
     padding = [drawer.draw.randint(0, n // 2) for n in size]
     parts = [drawer.draw.randint(1, extent + 1) for extent in extents]
     rest = f"{spaces}d({{}}, {size}, {drawer.draw.randint(1, 2)}, {padding}, ceil_mode={drawer.chance(0.3)}"
-    match drawer.draw.choice(["max", "places", "average", "parts", "largest parts", "places of parts"]):
+    match drawer.draw.choice(["max", "delayed", "places", "average", "parts", "largest parts", "places of parts"]):
         case "max":
             return f"F.max_pool{rest})", [x]
+        case "delayed":
+            raised = drawer.draw.choice(MONOTONE)
+            return f"F.max_pool{rest})".format(raised), [x]
         case "places":
             return f"F.max_pool{rest}, return_indices=True)[1]", [x]
         case "average" if spaces < 3 or x.value.dtype.itemsize > 2:
@@ -456,8 +464,8 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (9, reduction),
     (8, scan),
     (2, bits),
-    (3, pool),
-    (2, recurrent),
+    (5, pool),
+    (3, recurrent),
     (24, call),
 )
 """The families and how often each is drawn; any other operation of the dialect comes by its schema."""

@@ -21,12 +21,14 @@ class Node:
     """An expression: a template with a `{}` for each argument, and what it was when it was drawn.
 
     An input has no arguments; its template is its name, and `setup` the statements that give the name its value.
+    `family` names what drew the expression, if something did.
     """
 
     template: str
     args: tuple[Node, ...] = ()
     value: Any = None
     setup: str = ""
+    family: str = ""
 
     @property
     def is_input(self) -> bool:
@@ -47,12 +49,12 @@ def make_input(name: str, setup: str) -> Node:
     return Node(name, (), scope[name], setup)
 
 
-def make_node(template: str, args: Sequence[Node]) -> Node:
+def make_node(template: str, args: Sequence[Node], family: str = "") -> Node:
     """An expression of other nodes, evaluated. Raises what PyTorch raises."""
     names = [f"_{position}" for position in range(len(args))]
     scope = NAMES | {name: arg.value for name, arg in zip(names, args, strict=True)}
     with torch.no_grad():
-        return Node(template, tuple(args), eval(template.format(*names), scope))
+        return Node(template, tuple(args), eval(template.format(*names), scope), family=family)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class Expression:
         for output in self.outputs:
             visit(output)
         return list(found)
+
+    def families(self) -> set[str]:
+        """The names of what drew its expressions."""
+        return {node.family for node in self.nodes() if node.family}
 
     def text(self) -> str:
         """One line for `-c`; an expression that is used twice gets a name where it stands first."""

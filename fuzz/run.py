@@ -54,6 +54,7 @@ class Summary:
     reached: Counter[str] = field(default_factory=Counter[str])
     dtypes: Counter[str] = field(default_factory=Counter[str])
     overloads: Counter[str] = field(default_factory=Counter[str])
+    families: Counter[str] = field(default_factory=Counter[str])
     failures: list[Found] = field(default_factory=list["Found"])
     alike: list[int] = field(default_factory=list[int])
     """The cases that failed like one before."""
@@ -81,6 +82,7 @@ class Summary:
             f"{self.compiled} compiled by nvcc, {self.reached['host']} run on the host, "
             f"{self.run_on_gpu} run on a GPU, {len(self.failures)} failures",
             ", ".join(f"{name} {share:.0%}" for name, share in self.shares().items()),
+            "families: " + ", ".join(f"{name} {n / max(self.cases, 1):.0%}" for name, n in self.families.most_common()),
             *([f"failed like those above: {', '.join(map(str, self.alike))}"] if self.alike else []),
             *(f"left out: {count} because {reason}" for reason, count in self.not_drawn.most_common()),
             f"{len(SCHEMAS) - len(never)} of {len(SCHEMAS)} operations; never: {', '.join(never) or 'none'}",
@@ -138,6 +140,7 @@ def fuzz(
             summary.reached.update(facts.reached)
             summary.dtypes.update(facts.dtypes)
             summary.overloads.update(facts.overloads)
+            summary.families.update(expression.families())
             summary.compiled += "nvcc" in facts.reached
             summary.run_on_gpu += "gpu" in facts.reached
             summary.cases += 1

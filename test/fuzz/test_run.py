@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.fuzz import case as case_module
 from deplodock.fuzz import run
-from deplodock.fuzz.case import Case, Failure, FaultKind, NotDrawn, check
+from deplodock.fuzz.case import Case, Facts, Failure, FaultKind, NotDrawn, check
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
 from deplodock.fuzz.schema_calls import DRAWN, UNSPECIFIED
@@ -137,6 +137,18 @@ def test_too_little_of_something_fails() -> None:
     assert not Summary(0, cases=COUNTED - 1).missing()
     assert "run on the host" in Summary(0, host_every=10, cases=COUNTED).missing()
     assert "run on the host" not in Summary(0, host_every=0, cases=COUNTED).missing()
+
+
+def test_the_summary_counts_the_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "check", lambda case: Facts())
+    summary = run.fuzz(
+        0, count=20, seconds=None, compile_every=0, host_every=0, most_failures=1, report=lambda found: None
+    )
+    drawn = [draw_case(number, compile_every=0)[0].families() for number in range(20)]
+    count = sum("pointwise" in names for names in drawn)
+    assert 0 < count < 20
+    assert f"families: pointwise {count / 20:.0%}, " in "\n".join(summary.lines())
+    assert {name for name in summary.families if name.endswith("tensor cores")}
 
 
 def test_the_host_runs_a_tenth_of_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
