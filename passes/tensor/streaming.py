@@ -29,8 +29,12 @@ from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import WARPS
 
 Streams = Literal["never", "narrow", "cheaper", "always"]
-"""Where a weighted sum joins its softmax: nowhere, where tensor cores take its products or a row is alone and it is
-cheaper, where it is cheaper, or wherever it can."""
+"""Where a weighted sum joins its softmax: nowhere; where tensor cores take its products or a row is alone and it is
+cheaper, or the scores are too large to store; where it is cheaper; or wherever it can."""
+
+LARGEST_SCORES = 2**33
+"""The bytes of scores that are stored at most by default: those of 32 heads of 8,192 queries and keys in FP32. They take
+twice that with the shares, and grow with the square of the length, the memory of GPUs does not."""
 
 _STORED = 3
 """The factors that lie in memory: those of the scores, and the values that the shares weigh."""
@@ -57,9 +61,10 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
         refusal, stored = _refusal(softmax, chain, left), _stored_factors(softmax, chain, demand)
         is_narrow = _is_narrow(softmax, stored, rates)
         is_alone = len(stored) == _STORED and _rows(softmax) == 1 and _stays_on_chip(softmax, stored, rates)
-        if refusal is None and streams == "narrow" and not (is_narrow or is_alone):
+        is_large = streams == "narrow" and bytes_of(softmax.scores) > LARGEST_SCORES
+        if refusal is None and streams == "narrow" and not (is_narrow or is_alone or is_large):
             refusal = "no tensor core takes both products"
-        if refusal is None and streams != "always":
+        if refusal is None and streams != "always" and not is_large:
             ctas = rates.sms if is_alone else total.ctas()
             joined = _joined_ns(chain, rates, 1 if is_narrow or is_alone else STREAM_SHARE, ctas)
             apart = sum(group.nanoseconds(rates) for group in chain)
