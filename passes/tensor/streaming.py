@@ -33,8 +33,8 @@ Streams = Literal["never", "narrow", "cheaper", "always"]
 cheaper, or the scores are too large to store; where it is cheaper; or wherever it can."""
 
 LARGEST_SCORES = 2**33
-"""The bytes of scores that are stored at most by default: those of 32 heads of 8,192 queries and keys in FP32. They take
-twice that with the shares, and grow with the square of the length, the memory of GPUs does not."""
+"""The bytes of scores that are stored at most by default, those of 32 heads of 8,192 queries and keys in FP32. Shares
+take as much again, and both grow with the square of the length."""
 
 _STORED = 3
 """The factors that lie in memory: those of the scores, and the values that the shares weigh."""
