@@ -108,6 +108,7 @@ STAGES = (
         "lower-copies",
         "outline",
         "place-barriers",
+        "keep-values",
         "fuse-multiply-add",
         "snake-register-tile",
         "merge-products",

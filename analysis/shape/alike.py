@@ -18,7 +18,7 @@ def alike(a: SSAValue, b: SSAValue, variables: Mapping[SSAValue, SSAValue]) -> b
     Reads, scalars and reductions are followed; what an operation without them gives is itself alone.
     """
     if isinstance(a.type, IndexType) and isinstance(b.type, IndexType):
-        return _alike_forms([form_of_value(a)], [form_of_value(b)], variables)
+        return alike_forms([form_of_value(a)], [form_of_value(b)], variables)
     if a is b or not (isinstance(a.owner, Operation) and isinstance(b.owner, Operation)):
         return a is b
     one, other = a.owner, b.owner
@@ -32,7 +32,7 @@ def alike(a: SSAValue, b: SSAValue, variables: Mapping[SSAValue, SSAValue]) -> b
         return False
     if isinstance(one, loop.LoadOp) and isinstance(other, loop.LoadOp):
         same = one.source is other.source and one.padded == other.padded
-        return same and _alike_forms(subscripts_of(one), subscripts_of(other), variables)
+        return same and alike_forms(subscripts_of(one), subscripts_of(other), variables)
     same = one.properties == other.properties and len(one.operands) == len(other.operands)
     return same and all(alike(x, y, variables) for x, y in zip(one.operands, other.operands, strict=True))
 
@@ -45,12 +45,13 @@ def alike_loops(a: loop.ReduceOp, b: loop.ReduceOp, variables: Mapping[SSAValue,
         len(a.results) == len(b.results) == 1
         and a.identities == b.identities
         and a.combiner.is_structurally_equivalent(b.combiner)
-        and _alike_forms(bounds_of(a), bounds_of(b), variables)
-        and _alike_forms(conditions, others, inner)
+        and alike_forms(bounds_of(a), bounds_of(b), variables)
+        and alike_forms(conditions, others, inner)
     )
 
 
-def _alike_forms(a: Sequence[Linear], b: Sequence[Linear], variables: Mapping[SSAValue, SSAValue]) -> bool:
+def alike_forms(a: Sequence[Linear], b: Sequence[Linear], variables: Mapping[SSAValue, SSAValue]) -> bool:
+    """Whether forms of the variables of the one, the keys, are those of the other, the values."""
     renamed = list(a)
     for old, new in variables.items():
         renamed = [form.substitute(old, Linear.of(new)) for form in renamed]
