@@ -7,6 +7,7 @@ import importlib
 import io
 import itertools
 import logging
+import operator
 import threading
 import traceback
 import warnings
@@ -38,6 +39,7 @@ from deplodock.frontend.importer import (
     overload_of,
     tensor_type,
 )
+from deplodock.frontend.overrides import overridden_from_memory
 from deplodock.frontend.program import CapturedGraph, CapturedProgram, layout_error, output_values
 from deplodock.frontend.recurrences import without_cells
 from deplodock.frontend.refusals import refuse_effects, refuse_layouts, refuse_long_recurrences, refuse_writes
@@ -150,9 +152,12 @@ def _as_written(
     graph, rather than the user's function, is run in float64, since constants and dtypes in the function's code are
     arguments of operations there, which can be replaced.
     """
-    with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), _tracing():
-        known = decompositions()
-        functional = original.run_decompositions({op: known[op] for op in _WITHOUT_REFERENCE if op in known})
+    if not captured.writes and all(map(_stays, original.graph.nodes)):
+        functional = original
+    else:
+        with quiet(), torch.no_grad(), contextlib.redirect_stderr(io.StringIO()), _tracing():
+            known = decompositions()
+            functional = original.run_decompositions({op: known[op] for op in _WITHOUT_REFERENCE if op in known})
     written = captured_graph(functional, leaves, names, rename, is_called=False, asks_layout=captured.asks_layout)
     if written.checks:
         output = written.graph.graph.output_node()
@@ -374,7 +379,7 @@ def _running_node(raised: BaseException) -> fx.Node | None:
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
     """While it lasts, this thread traces, and PyTorch decomposes as deplodock wants it to."""
-    with tracing_lock(), without_python_kernels():
+    with tracing_lock(), without_python_kernels(), overridden_from_memory():
         yield
 
 
@@ -386,6 +391,17 @@ def tracing_lock() -> contextlib.AbstractContextManager[object]:
 def _is_decomposed(exported: torch.export.ExportedProgram) -> bool:
     """Whether all operations are the torch dialect's own: PyTorch takes longer to look for others than to capture."""
     return all(node.op != "call_function" or has_operation(node.target) for node in exported.graph.nodes)
+
+
+def _stays(node: fx.Node) -> bool:
+    """Whether `_as_written` has a node as it is: no operation that writes, or gives its operand in some cases."""
+    overload = node.target
+    if node.op != "call_function" or overload is operator.getitem or has_operation(overload):
+        return True
+    if not isinstance(overload, torch._ops.OpOverload) or overload in _WITHOUT_REFERENCE:
+        return False
+    values = (*overload._schema.arguments, *overload._schema.returns)
+    return torch.Tag.maybe_aliasing_or_mutating not in overload.tags and not any(value.alias_info for value in values)
 
 
 def _writes_in_place(graph: fx.Graph) -> bool:

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from torch._export.utils import _collect_all_valid_cia_ops_for_aten_namespace, _special_op_to_preserve_cia
-from torch.export.exported_program import _override_composite_implicit_decomp
 
 from deplodock.frontend.decompositions import is_known
+from deplodock.frontend.overrides import override_composites
 
 
 def kept_composites() -> contextlib.AbstractContextManager[object]:
@@ -17,7 +17,7 @@ def kept_composites() -> contextlib.AbstractContextManager[object]:
 
     Those have no gradients meanwhile. Only for a thread that holds the `tracing_lock`: it changes PyTorch's registry.
     """
-    return _override_composite_implicit_decomp(dict.fromkeys(_composites(), _special_op_to_preserve_cia))
+    return override_composites(dict.fromkeys(_composites(), _special_op_to_preserve_cia))
 
 
 @cache

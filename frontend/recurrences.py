@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -70,7 +70,7 @@ def without_cells(*, are_traced: bool = True) -> Iterator[None]:
     overloads = [overload for overload, _ in _OVERLOADS.values()]
     taken = [(overload, key, overload.py_kernels[key]) for overload in overloads for key in _KEYS]
     for overload, key, kernel in taken:
-        overload.py_kernels[key] = partial(_shapes_or, kernel, are_traced)
+        overload.py_kernels[key] = _kernel_of_shapes(kernel, are_traced)
         overload._dispatch_cache.clear()
     try:
         yield
@@ -78,6 +78,12 @@ def without_cells(*, are_traced: bool = True) -> Iterator[None]:
         for overload, key, kernel in taken:
             overload.py_kernels[key] = kernel
             overload._dispatch_cache.clear()
+
+
+@cache
+def _kernel_of_shapes(kernel: Callable[..., Any], are_traced: bool) -> Callable[..., Any]:
+    """`_shapes_or` of a kernel: the same function each time, by which what PyTorch's overrides write is known again."""
+    return partial(_shapes_or, kernel, are_traced)
 
 
 def _shapes_or(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +108,15 @@ class TensorRun:
 
     overloads: set[str]
     got: list[np.ndarray[Any, Any]]
-    eager: list[Any]
-    reference: list[Any]
+    program: Any
+
+    @cached_property
+    def eager(self) -> list[Any]:
+        return self.program.eager()
+
+    @cached_property
+    def reference(self) -> list[Any]:
+        return self.program.reference()
 
 
 @pytest.fixture(scope="session")
@@ -127,7 +134,7 @@ def run_at_tensor_level() -> Callable[..., TensorRun]:
         program.module.verify()
         assert not [op.name for op in program.module.walk() if op.name.startswith("torch.")]
         got = evaluate(program.module, [to_array(value) for value in inputs or program.inputs])
-        return TensorRun(overloads, got, program.eager(), program.reference())
+        return TensorRun(overloads, got, program)
 
     return run
 
@@ -141,8 +148,7 @@ def check_with_torch(run_at_tensor_level: Callable[..., TensorRun]) -> Callable[
 
     def check(function: Callable[..., Any], *args: Any, exact: bool = False, units: float = 64) -> set[str]:
         result = run_at_tensor_level(function, *args)
-        assert len(result.got) == len(result.eager) == len(result.reference)
-        for value, own, reference in zip(result.got, result.eager, result.reference, strict=True):
+        for place, (value, own) in enumerate(zip(result.got, result.eager, strict=True)):
             assert value.shape == tuple(own.shape)
             assert value.dtype == to_array(own).dtype
             if exact or not own.dtype.is_floating_point:
@@ -155,7 +161,7 @@ def check_with_torch(run_at_tensor_level: Callable[..., TensorRun]) -> Callable[
                 np.testing.assert_array_equal(np.signbit(value[number]), np.signbit(to_array(own)[number]))
                 continue
             # The float64 run rounded to the type, so that what overflows there is infinite in both.
-            expected, unit = to_array(reference.to(own.dtype)), torch.finfo(own.dtype).eps / 2
+            expected, unit = to_array(result.reference[place].to(own.dtype)), torch.finfo(own.dtype).eps / 2
             np.testing.assert_allclose(value, expected, rtol=units * unit, atol=units * unit, equal_nan=True)
             np.testing.assert_array_equal(np.isnan(value), np.isnan(to_array(own)))
         return result.overloads
