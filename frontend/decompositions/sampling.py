@@ -91,16 +91,14 @@ def _bicubic(x: Tensor, places: Sequence[Tensor], padding_mode: int, align_corne
     extents = x.shape[2:]
     starts = [place.floor() for place in places]
     weights = [_cubic(place - start) for place, start in zip(places, starts, strict=True)]
-
-    def neighbour(*steps: int) -> Tensor:
-        moved = [
-            _inside(start + (step - 1), extent, padding_mode, align_corners)
-            for start, step, extent in zip(starts, steps, extents, strict=True)
-        ]
-        return _read(x, [place.trunc() for place in moved])
+    rows, columns = (
+        [_inside(start + (step - 1), extent, padding_mode, align_corners).trunc() for step in range(4)]
+        for start, extent in zip(starts, extents, strict=True)
+    )
 
     def line(row: int) -> Tensor:
-        return functools.reduce(torch.add, (neighbour(row, c) * weights[1][c].unsqueeze(1) for c in range(4)))
+        read = (_read(x, [rows[row], columns[c]]) * weights[1][c].unsqueeze(1) for c in range(4))
+        return functools.reduce(torch.add, read)
 
     return functools.reduce(torch.add, (line(row) * weights[0][row].unsqueeze(1) for row in range(4)))
 
