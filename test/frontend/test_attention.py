@@ -238,15 +238,14 @@ def test_special_scores_of_shared_rows() -> None:
     assert not simulation.outputs[0][0, 0, 1].any()
 
 
-@pytest.mark.parametrize(("queries", "dtype"), [(16384, torch.bfloat16), (1, torch.float32)])
-def test_long_rows_need_no_memory_for_scores(queries: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("queries", "heads", "dtype"), [(16384, (2, 1), torch.bfloat16), (1, (28, 4), torch.float32)])
+def test_long_rows_need_no_memory_for_scores(queries: int, heads: tuple[int, int], dtype: torch.dtype) -> None:
     """A prompt of 16,384 tokens has no scratch memory, a single query less than a tenth of the keys'."""
     keys = 16384
+    shared = (1, heads[1], keys, 128)
     captured = export(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=queries > 1, enable_gqa=True),
-        tuple(
-            torch.empty(1, count, length, 128, dtype=dtype) for count, length in ((28, queries), (4, keys), (4, keys))
-        ),
+        tuple(torch.empty(shape, dtype=dtype) for shape in ((1, heads[0], queries, 128), shared, shared)),
     )
     with remarks.collect():
         lower(captured.module, CONTEXT, Level.KERNEL)
