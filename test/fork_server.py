@@ -3,11 +3,12 @@
     python fork_server.py [MODULE..]
 
 imports these modules too, prints the path of a folder with a script for each tool, and serves until its stdin closes. A
-script hands its arguments, folder, environment and open files over; a fork runs the tool's `main` on them and gives the
-exit code back.
+script hands its arguments, folder, environment and open files over; a fork runs the tool's `main` on them, gives the
+exit code back and ends at once: to take Python and what it has imported down costs more than most tests.
 A test of how a tool starts (hash seeds, what it imports, signals) runs the tool itself.
 """
 
+import atexit
 import gc
 import importlib
 import marshal
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -27,15 +29,18 @@ from deplodock.passes.pipeline import PASSES
 TOOLS = ("deplodock-opt", "deplodock", "xdsl-opt", "filecheck")
 ADDRESS = "socket"
 SCRIPT = f"""#!{sys.executable} -IS
-import marshal, os, socket, sys
-server = socket.socket(socket.AF_UNIX)
+import marshal, os, sys
+from _socket import AF_UNIX, SCM_RIGHTS, SOL_SOCKET, socket
+server = socket(AF_UNIX)
 server.connect(os.path.join(os.path.dirname(__file__), {ADDRESS!r}))
 request = marshal.dumps((sys.argv, os.getcwd(), dict(os.environ)))
-socket.send_fds(server, [len(request).to_bytes(4, "big")], [0, 1, 2])
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+server.sendmsg([len(request).to_bytes(4, "big")], [(SOL_SOCKET, SCM_RIGHTS, files)])
 server.sendall(request)
 code = server.recv(1)
 sys.exit(code[0] if code else "the fork server has ended")
 """
+"""The module `socket` would take as long to import as Python to start."""
 
 
 def main() -> None:
@@ -60,43 +65,61 @@ def main() -> None:
     if request is None:
         shutil.rmtree(folder)
         return
+    connection, sys.argv, workplace, environment = request
     # The streams know of what kind the server's own files are.
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
-    sys.argv, workplace, environment = request
     os.chdir(workplace)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
-    sys.exit(mains[Path(sys.argv[0]).name]())
+    code = exit_code(mains[Path(sys.argv[0]).name])
+    connection.sendall(bytes([code % 256]))
+    os._exit(code % 256)
 
 
-def serve(listener: socket.socket) -> tuple[list[str], str, dict[str, str]] | None:
+Request = tuple[socket.socket, list[str], str, dict[str, str]]
+"""Where the exit code is sent; the arguments, the folder and the environment."""
+
+
+def serve(listener: socket.socket) -> Request | None:
     """Fork for each connection: returns its request in the fork, and None here once stdin closes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while listener in select.select([listener, 0], [], [])[0]:
         connection, _ = listener.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            return answer(connection)
+            listener.close()
+            return taken(connection)
         connection.close()
     return None
 
 
-def answer(connection: socket.socket) -> tuple[list[str], str, dict[str, str]]:
-    """Take over the open files of a request and return it, in a fork whose exit code this process sends back."""
+def taken(connection: socket.socket) -> Request:
+    """The request of a connection, whose open files become those of this process."""
     size, files, _, _ = socket.recv_fds(connection, 4, 3)
     request = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
     for position, file in enumerate(files):
         os.dup2(file, position)
         os.close(file)
-    child = os.fork()
-    if child == 0:
-        connection.close()
-        return marshal.loads(request)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    connection.sendall(bytes([status % 256]))
-    os._exit(0)
+    return connection, *marshal.loads(request)
+
+
+def exit_code(tool: Callable[[], object]) -> int:
+    """Run a tool and what it wants to run at the end: the code with which Python would exit."""
+    try:
+        code = tool()
+    except SystemExit as raised:
+        code = raised.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    return code or 0
 
 
 if __name__ == "__main__":
