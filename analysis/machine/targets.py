@@ -31,6 +31,7 @@ Cards (SMs, lanes, boost clock, DRAM and L2):
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -199,6 +200,7 @@ NAMES = (*_ARCHITECTURES, *_CARDS)
 """The names that `target` knows: architectures, which stand for one card each, then cards."""
 
 
+@cache
 def target(name: str) -> TargetAttr:
     """The target of an architecture (`sm_90`) or a card (`h200`).
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.ir import Block, SSAValue
 
@@ -204,7 +204,7 @@ class _Problem:
     """The extents of a contraction, and the rates of the target.
 
     `steps` are the chunks of k, None where they are not known. It `is_uneven` where a mask ends k, so that CTAs take
-    unlike times.
+    unlike times. `work` is the work share of the sizes of tiles that have been asked for.
     """
 
     m: int
@@ -217,6 +217,7 @@ class _Problem:
     rates: Rates
     found: Contraction
     is_uneven: bool
+    work: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
 
     @staticmethod
     def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
@@ -255,8 +256,10 @@ class _Problem:
 
     def _grid(self, tile: CtaTile, parts: int) -> float:
         """Nanoseconds of the contraction."""
-        share = work_share(self.found, tile.m, tile.n, self.chunk)
-        ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * share
+        size = tile.m, tile.n
+        if size not in self.work:
+            self.work[size] = work_share(self.found, *size, self.chunk)
+        ctas = parts * self.batch * -(-self.m // tile.m) * -(-self.n // tile.n) * self.work[size]
         operations = 2 * tile.m * tile.n * self.chunk * -(-(self.steps or 1) // parts) * self.products
         return self.rates.grid_ns(ctas, operations, tile.occupancy, tile.rate, is_uneven=self.is_uneven)
 
