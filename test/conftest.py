@@ -61,7 +61,7 @@ def tools() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def tools_with_torch() -> Iterator[Path]:
     """The same, where each has PyTorch already."""
-    yield from serve("deplodock.frontend.expression", "torch._dynamo.convert_frame")
+    yield from serve("deplodock.frontend.expression", "deplodock.pytorch.backend", "torch._dynamo.convert_frame")
 
 
 def serve(*modules: str) -> Iterator[Path]:

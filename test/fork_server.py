@@ -2,9 +2,10 @@
 
     python fork_server.py [MODULE..]
 
-imports these modules too, prints the path of a folder with a script for each tool, and serves until its stdin closes. A
-script hands its arguments, folder, environment and open files over; a fork runs the tool's `main` on them, gives the
-exit code back and ends at once: to take Python and what it has imported down costs more than most tests.
+imports these modules too, prints the path of a folder with a script for each tool and for Python, and serves until its
+stdin closes. A script hands its arguments, folder, environment and open files over; a fork runs the tool's `main` on
+them, gives the exit code back and ends at once: to take Python and all that it has imported down takes longer than most
+tests.
 A test of how a tool starts (hash seeds, what it imports, signals) runs the tool itself.
 """
 
@@ -13,6 +14,7 @@ import gc
 import importlib
 import marshal
 import os
+import runpy
 import select
 import shutil
 import signal
@@ -46,14 +48,14 @@ sys.exit(code[0] if code else "the fork server has ended")
 def main() -> None:
     """Write the scripts and serve; in a fork, run the tool that was asked for."""
     entries = {entry.name: entry for entry in entry_points(group="console_scripts")}
-    mains = {name: entries[name].load() for name in TOOLS}
+    mains = {name: entries[name].load() for name in TOOLS} | {"python": python}
     for name in ("deplodock.tools.cli.app", *sys.argv[1:]):
         importlib.import_module(name)
     new_context()
     for stage in PASSES:
         stage.load()
     folder = Path(tempfile.mkdtemp())
-    for name in TOOLS:
+    for name in mains:
         (folder / name).write_text(SCRIPT)
         (folder / name).chmod(0o755)
     listener = socket.socket(socket.AF_UNIX)
@@ -76,6 +78,20 @@ def main() -> None:
     code = exit_code(mains[Path(sys.argv[0]).name])
     connection.sendall(bytes([code % 256]))
     os._exit(code % 256)
+
+
+def python() -> None:
+    """Run `python FILE ..` or `python -m MODULE ..`; PyTorch, if it is there, reads anew what its logs are to show."""
+    if (logs := sys.modules.get("torch._logging._internal")) is not None:
+        logs.LOG_TRACE_HANDLER = None
+        logs._init_logs()
+    sys.argv.pop(0)
+    if sys.argv[0] == "-m":
+        sys.argv.pop(0)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(sys.argv[0]).parent.absolute()))
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 Request = tuple[socket.socket, list[str], str, dict[str, str]]
