@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -23,9 +22,9 @@ Table: TypeAlias = Mapping[Any, Callable[..., Any]]
 _Kernels: TypeAlias = dict[Any, dict[Any, Any]]
 """The kernels in Python of overloads, by dispatch key."""
 
-_collect = stock._collect_all_valid_cia_ops
+_split = stock._split_decomp_table_to_cia_and_python_decomp
 _override = stock._override_composite_implicit_decomp
-_PATCHED = ("_collect_all_valid_cia_ops", "_override_composite_implicit_decomp")
+_PATCHED = ("_split_decomp_table_to_cia_and_python_decomp", "_override_composite_implicit_decomp")
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,31 @@ class _Override:
     rules: dict[Any, Any]
 
 
+@dataclass(frozen=True)
+class _Split:
+    """A table of decompositions in two: of composite overloads, with those to keep, and of others."""
+
+    registered: list[str]
+    table: Table
+    composites: Table
+    others: Table
+
+
+_KEPT = 8
+"""How many of each are remembered, the latest first; a program needs three tables."""
+
 _written: list[_Override] = []
+_splits: list[_Split] = []
 
 
 @contextlib.contextmanager
 def overridden_from_memory() -> Iterator[None]:
-    """While it lasts, torch.export looks for composite operations and overrides them by this file's functions.
+    """While it lasts, torch.export finds composite operations and overrides them by the functions of this file.
 
     Only for a thread that holds the `tracing_lock`.
     """
     replaced = {name: getattr(stock, name) for name in _PATCHED}
-    for name, function in zip(_PATCHED, (_composites, override_composites), strict=True):
+    for name, function in zip(_PATCHED, (split_table, override_composites), strict=True):
         setattr(stock, name, function)
     try:
         yield
@@ -57,14 +70,14 @@ def overridden_from_memory() -> Iterator[None]:
             setattr(stock, name, function)
 
 
-def _composites() -> set[Any]:
-    return _composites_among(tuple(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")))
-
-
-@lru_cache(maxsize=1)
-def _composites_among(registered: tuple[str, ...]) -> set[Any]:
-    """The composite operations that can be kept, which change only if others are registered."""
-    return _collect()
+def split_table(table: Table) -> tuple[Table, Table]:
+    """A table of decompositions in two, as torch.export has it: other operations may have been registered since."""
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+    known = next((found for found in _splits if found.registered == registered and found.table == table), None)
+    if known is None:
+        known = _Split(registered, dict(table), *_split(dict(table)))
+        _splits[:] = [known, *_splits[: _KEPT - 1]]
+    return known.composites, dict(known.others)
 
 
 @contextlib.contextmanager
@@ -80,7 +93,8 @@ def override_composites(table: Table) -> Iterator[None]:
         with _override(table):
             if not has_rules:
                 after = {overload: dict(overload.py_kernels) for overload in table}
-                _written.append(_Override(dict(table), before, after, {op: fake_rules[op] for op in table}))
+                known = _Override(dict(table), before, after, {op: fake_rules[op] for op in table})
+                _written[:] = [known, *_written[: _KEPT - 1]]
             yield
         return
     _set_kernels(known.after)
