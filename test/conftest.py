@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -32,6 +33,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    leave_traces_alone()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """PyTorch may have been imported since."""
+    leave_traces_alone()
+
+
+def leave_traces_alone() -> None:
+    """Keep pytest, which listens to loggers that do not propagate, from the one for which PyTorch prints each graph."""
+    logging.getLogger("torch.__trace").propagate = True
 
 
 @pytest.fixture(scope="session")
