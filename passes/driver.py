@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import groupby
 from typing import TypeAlias
 
 from xdsl.context import Context
@@ -96,7 +96,7 @@ def lower(
 ) -> None:
     """Run the stages between the level of `module` and `to_level`; canonicalize and cse follow each that is no check.
 
-    Meanwhile no garbage is collected: IR is full of circles, nearly all of which live on.
+    No garbage is collected but between levels.
 
     Args:
         module: the program at any level; it is changed. Its attribute `kernel.target` is set.
@@ -117,27 +117,28 @@ def lower(
     # The first rule makes launches: why it skipped a kernel is why the kernel level finds none.
     skipped: dict[str, Remark] = {}
     given = {name: value for name, value in (("schedule", schedule), ("stream", stream)) if value is not None}
-    left = stages(level_of(module), to_level)
     runner = _Runner(module, ctx, given, verify, verifiers)
-    for stage, following in zip_longest(left, left[1:]):
-        ends = following is None or _LEVEL_AFTER[following.letter] is not _LEVEL_AFTER[stage.letter]
-        try:
-            with _without_collection():
-                run = runner.run(stage, ends)
-        except DiagnosticException as error:
-            if _LEVEL_AFTER[stage.letter] is Level.KERNEL:
-                unlaunched = [function.sym_name.data for function in kernels(module) if not launches(function)]
-                for remark in (skipped[symbol] for symbol in unlaunched if symbol in skipped):
-                    error.add_note(f"note: {remark}")
-            raise
-        if stage in RULES:
-            skipped = {remark.symbol: remark for remark in run.remarks} | skipped
-        if observer is not None:
-            observer(run, module)
+    for level, group in groupby(stages(level_of(module), to_level), lambda stage: _LEVEL_AFTER[stage.letter]):
+        *own, last = group
+        with without_collection():
+            for stage in (*own, last):
+                try:
+                    run = runner.run(stage, stage is last)
+                except DiagnosticException as error:
+                    if level is Level.KERNEL:
+                        unlaunched = [function.sym_name.data for function in kernels(module) if not launches(function)]
+                        for remark in (skipped[symbol] for symbol in unlaunched if symbol in skipped):
+                            error.add_note(f"note: {remark}")
+                    raise
+                if stage in RULES:
+                    skipped = {remark.symbol: remark for remark in run.remarks} | skipped
+                if observer is not None:
+                    observer(run, module)
 
 
 @contextmanager
-def _without_collection() -> Generator[None]:
+def without_collection() -> Generator[None]:
+    """While it lasts, no garbage is collected: IR is full of circles, nearly all of which live on."""
     collects = gc.isenabled()
     gc.disable()
     try:

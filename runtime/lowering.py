@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import re
 from functools import cache, partial
 from io import StringIO
 from pathlib import Path
@@ -18,13 +19,16 @@ from xdsl.printer import Printer
 
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.passes.driver import Level, Observer, level_of, lower, set_target
+from deplodock.passes.driver import Level, Observer, level_of, lower, set_target, without_collection
 from deplodock.passes.packages import packages
 from deplodock.runtime.cubins import cache_folder
 from deplodock.runtime.store import Store
 
 ALWAYS = "DEPLODOCK_LOWER_ALWAYS"
 """The environment variable that, if it is not empty, has every program lowered, whatever is kept."""
+
+_PLAIN = re.compile(rb"[ !#-\[\]-~]*")
+"""What a string literal holds without escapes."""
 
 _ROOT = Path(__file__).parent.parent
 
@@ -114,13 +118,24 @@ def sources_identity(folders: tuple[str, ...]) -> str | None:
 def located_text(module: ModuleOp) -> str:
     """The text of a module with the locations of its operations."""
     stream = StringIO()
-    Printer(stream, print_debuginfo=True).print_op(module)
+    _Printer(stream, print_debuginfo=True).print_op(module)
     return stream.getvalue()
 
 
 def read_text(ctx: Context, text: str) -> ModuleOp:
     """The module that `located_text` gave a text of."""
-    return FloatLiteralsParser(ctx, text).parse_module()
+    with without_collection():
+        return FloatLiteralsParser(ctx, text).parse_module()
+
+
+class _Printer(Printer):
+    """Prints strings at once, as the names of files are, which xDSL prints letter by letter."""
+
+    def print_bytes_literal(self, bytestring: bytes) -> None:
+        if _PLAIN.fullmatch(bytestring) is None:
+            super().print_bytes_literal(bytestring)
+        else:
+            self.print_string(f'"{bytestring.decode("ascii")}"')
 
 
 def _become(module: ModuleOp, other: ModuleOp) -> None:

@@ -124,6 +124,9 @@ class _Planner:
     steps: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The values of the indices of what is repeated."""
 
+    shared: dict[FuncOp, int] = field(default_factory=dict[FuncOp, int])
+    """The bytes of dynamic shared memory of each kernel."""
+
     def __post_init__(self) -> None:
         entry = self.entry
         self.scratch = scratch.plan(entry) if isinstance(entry, HostFuncOp) else scratch.Scratch({}, 0)
@@ -193,9 +196,10 @@ class _Planner:
     def _launch(self, kernel: FuncOp, arguments: Sequence[Argument]) -> None:
         if kernel.num_blocks == 0:
             return
-        shared = shared_memory(kernel).dynamic_bytes
+        if kernel not in self.shared:
+            self.shared[kernel] = shared_memory(kernel).dynamic_bytes
         name, blocks, threads = kernel.sym_name.data, kernel.num_blocks, kernel.num_threads
-        self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, shared))
+        self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, self.shared[kernel]))
 
 
 def _check_buffer(value: SSAValue, type: MemRefType[Attribute]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import Protocol
 
@@ -46,6 +47,14 @@ class Linear:
 
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Forms are the keys of what is remembered of them, and are asked for again and again.
+        return hash((self.terms, self.constant))
 
     @staticmethod
     def of(atom: Atom, coefficient: int = 1) -> Linear:

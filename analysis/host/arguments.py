@@ -100,7 +100,7 @@ def argument_roles(function: Function) -> list[Role]:
     Works on loop, tile and kernel level, and on the host functions above them. An argument that is only returned is
     `in`. Raises Error if a callee is not defined or the functions call each other in a circle.
     """
-    return _roles(function, ())
+    return _roles(function, (), {})
 
 
 def name_checks(function: HostFuncOp, messages: Sequence[str]) -> None:
@@ -119,20 +119,26 @@ def checks(function: Function) -> dict[int, str]:
     return {number: message.data for number, message in found if isinstance(message, StringAttr)}
 
 
-def _roles(function: Function, callers: tuple[Function, ...]) -> list[Role]:
+def _roles(function: Function, callers: tuple[Function, ...], known: dict[Function, list[Role]]) -> list[Role]:
+    """`known` are the roles of functions that were asked for before: many launches are of one kernel."""
+    if function in known:
+        return known[function]
     if any(function is caller for caller in callers):
         raise Error(f"@{function.sym_name.data} calls itself; functions must not be recursive")
-    effects = set(_effects(function, (*callers, function)))
-    return [
+    effects = set(_effects(function, (*callers, function), known))
+    known[function] = [
         _ROLES[(value, MemoryEffectKind.READ) in effects, (value, MemoryEffectKind.WRITE) in effects]
         for value in parameters(function)
     ]
+    return known[function]
 
 
-def _effects(function: Function, callers: tuple[Function, ...]) -> Iterator[tuple[SSAValue, MemoryEffectKind]]:
+def _effects(
+    function: Function, callers: tuple[Function, ...], known: dict[Function, list[Role]]
+) -> Iterator[tuple[SSAValue, MemoryEffectKind]]:
     for op in function.body.walk():
         if isinstance(op, Call):
-            for value, role in zip(op.arguments, _roles(callee(op), callers), strict=True):
+            for value, role in zip(op.arguments, _roles(callee(op), callers, known), strict=True):
                 yield from ((whole(value), kind) for kind in _KINDS[role])
         elif not op.regions:
             yield from _own_effects(op)

@@ -6,7 +6,7 @@ contractions.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -17,7 +17,8 @@ from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr,
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Linear, extent_of
+from deplodock.analysis.machine.cost import Work, code_size, element_work
 from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, axis_of, compose, new_loop
 from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import scalar_regions
@@ -123,6 +124,14 @@ def _result_dependence(op: Operation, result: SSAValue, varies: dict[SSAValue, f
 
 
 @dataclass(frozen=True)
+class Span:
+    """The axes of an index, and the points of their space."""
+
+    axes: frozenset[SSAValue]
+    points: int
+
+
+@dataclass(frozen=True)
 class Demand:
     """Which elements of its operands an operation needs; indices are 0 where the value does not vary.
 
@@ -135,6 +144,12 @@ class Demand:
     _axes: dict[ReduceOp, tuple[SSAValue, ...]] = field(
         default_factory=dict[ReduceOp, tuple[SSAValue, ...]], init=False, repr=False
     )
+    _works: dict[Operation, tuple[Work, int]] = field(
+        default_factory=dict[Operation, tuple[Work, int]], init=False, repr=False
+    )
+    _extents: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int], init=False, repr=False)
+    _bytes: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int], init=False, repr=False)
+    _spans: dict[Index, Span] = field(default_factory=dict[Index, Span], init=False, repr=False)
 
     def normal(self, value: SSAValue, index: Index) -> Index:
         """The index with 0 in the dimensions along which `value` does not vary."""
@@ -180,6 +195,34 @@ class Demand:
         """Whether a reduction is a contraction: see `is_contraction`."""
         if (known := self._contractions.get(op)) is None:
             known = self._contractions[op] = is_contraction(op, self.varies)
+        return known
+
+    def work(self, op: Operation) -> tuple[Work, int]:
+        """The work for one element of an operation, and the instructions that nvcc makes of its scalar operations."""
+        if (known := self._works.get(op)) is None:
+            known = self._works[op] = element_work(op), code_size(op)
+        return known
+
+    def volume(self, axes: Iterable[SSAValue]) -> int:
+        """The points of a space of axes."""
+        points = 1
+        for axis in axes:
+            if (extent := self._extents.get(axis)) is None:
+                extent = self._extents[axis] = extent_of(axis) or 0
+            points *= extent
+        return points
+
+    def span(self, index: Index) -> Span:
+        """What an index walks over."""
+        if (known := self._spans.get(index)) is None:
+            axes = axes_in(index)
+            known = self._spans[index] = Span(frozenset(axes), self.volume(axes))
+        return known
+
+    def bytes(self, value: SSAValue) -> int:
+        """The bytes of a tensor value in memory."""
+        if (known := self._bytes.get(value)) is None:
+            known = self._bytes[value] = bytes_of(value)
         return known
 
     def factors(

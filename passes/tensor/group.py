@@ -12,9 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
-from deplodock.analysis.machine.cost import Rates, Work, code_size, element_work
+from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.machine.targets import ACCESS_BYTES, OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
-from deplodock.analysis.shape.fusion import Course, Demand, TensorOp, bytes_of, long_axes
+from deplodock.analysis.shape.fusion import Course, Demand, TensorOp, long_axes
 from deplodock.analysis.shape.fusion_index import (
     ZERO,
     Index,
@@ -62,6 +62,7 @@ class Group:
     """
 
     number: int
+    demand: Demand
     axes: tuple[SSAValue, ...] = ()
     rows: frozenset[SSAValue] | None = None
     indices: dict[Operation, list[Index]] = field(default_factory=dict[Operation, list[Index]])
@@ -79,7 +80,7 @@ class Group:
     @staticmethod
     def around(number: int, op: TensorOp, demand: Demand) -> Group:
         """The kernel that computes and stores `op`."""
-        group = Group(number)
+        group = Group(number, demand)
         index = new_index(op.results[0])
         group.axes = tuple(axes_in(index))
         group.outputs = dict.fromkeys(op.results, index)
@@ -87,51 +88,51 @@ class Group:
             group.parts = tuple(map(new_index, op.inputs))
         if isinstance(op, ReduceOp):
             group.rows = frozenset(group.axes)
-        group.add(op, [demand.normal(op.results[0], index)], demand)
+        group.add(op, [demand.normal(op.results[0], index)])
         return group
 
-    def add(self, op: TensorOp, indices: Sequence[Index], demand: Demand) -> None:
+    def add(self, op: TensorOp, indices: Sequence[Index]) -> None:
         """Compute `op` at `indices` (one, where it is a reduction)."""
         if isinstance(op, ReduceOp):
-            self._add_reduction(op, indices[0], demand)
+            self._add_reduction(op, indices[0])
         if isinstance(op, ScanOp):
             self.course = self.course or Course.of(op, indices[0])
         self.indices[op] = list(indices)
         for result in op.results:
             self.reads.pop(result, None)
-        self._account(op, indices, demand)
+        self._account(op, indices)
 
-    def remove(self, op: TensorOp, demand: Demand) -> None:
+    def remove(self, op: TensorOp) -> None:
         """Read the results of `op`, whose operands nothing else here needs, in place of computing them."""
-        indices = self.indices.pop(op)
+        indices, (work, size) = self.indices.pop(op), self.demand.work(op)
         for index in indices:
-            used = frozenset(axes_in(index))
-            self.work[used] += element_work(op) * -1
-            self.instructions -= code_size(op)
-            for value, _ in self._operands(op, index, demand):
+            self.work[self.demand.span(index).axes] += work * -1
+            self.instructions -= size
+            for value, _ in self._operands(op, index):
                 self.reads.pop(value, None)
         for result in op.results:
             self.reads[result] = dict.fromkeys(indices)
 
-    def _account(self, op: TensorOp, indices: Iterable[Index], demand: Demand) -> None:
+    def _account(self, op: TensorOp, indices: Iterable[Index]) -> None:
         """Note what computing `op` at `indices` reads and takes."""
         for index in indices:
             self._add_work(op, index)
-            for value, needed in self._operands(op, index, demand):
+            for value, needed in self._operands(op, index):
                 if not isinstance(value.owner, arith.ConstantOp) and value.owner not in self.indices:
                     self.reads.setdefault(value, {})[needed] = None
 
     def _add_work(self, op: Operation, index: Index) -> None:
-        used = frozenset(axes_in(index)).union(self.reduction_axes.get(op, ()))
-        self.work[used] = self.work.get(used, Work()) + element_work(op)
-        self.instructions += code_size(op)
+        used = self.demand.span(index).axes.union(self.reduction_axes.get(op, ()))
+        work, size = self.demand.work(op)
+        self.work[used] = self.work.get(used, Work()) + work
+        self.instructions += size
 
-    def _operands(self, op: TensorOp, index: Index, demand: Demand) -> list[tuple[SSAValue, Index]]:
+    def _operands(self, op: TensorOp, index: Index) -> list[tuple[SSAValue, Index]]:
         """All operands with an index that has the axes along which they are read."""
         if isinstance(op, ConcatOp):
             return list(zip(op.inputs, self.parts, strict=True))
         source = [(op.source, index)] if isinstance(op, GatherOp | PadOp) else []
-        return [*source, *demand.operands(op, index, self.reduction_axes.get(op, ()))]
+        return [*source, *self.demand.operands(op, index, self.reduction_axes.get(op, ()))]
 
     def fork(self) -> Group:
         """A copy to try something on."""
@@ -150,7 +151,7 @@ class Group:
         moved, work = self.traffic(rates)
         if self.contractions or not self.reduction_axes:
             return rates.kernel_ns(moved, work, self.ctas())
-        awaited = moved - sum(map(bytes_of, self.outputs))
+        awaited = moved - sum(map(self.demand.bytes, self.outputs))
         in_flight = min(
             (bytes_in_flight(shape, reduced) for shape, reduced in self._loops()), default=CTA_THREADS * WORD
         )
@@ -168,15 +169,15 @@ class Group:
         work = Work()
         for axes, share in self.work.items():
             work += share * self._points(axes)
-        moved, overflows = sum(map(bytes_of, self.outputs)), self.rows_overflow(rates)
+        moved, overflows = sum(map(self.demand.bytes, self.outputs)), self.rows_overflow(rates)
         for value, indices in self.reads.items():
-            touched = sum(_volume(axes_in(index)) for index in indices) * element_bytes(element_of(value))
-            moved += touched if overflows else min(touched, bytes_of(value))
+            touched = sum(self.demand.span(index).points for index in indices) * element_bytes(element_of(value))
+            moved += touched if overflows else min(touched, self.demand.bytes(value))
         return moved, work
 
     def computes_often(self, index: Index, shape: Sequence[int]) -> bool:
         """Whether the loops around an index of a value of `shape` run more often than the value has elements."""
-        return self._points(frozenset(axes_in(index))) > prod(shape)
+        return self._points(self.demand.span(index).axes) > prod(shape)
 
     def _points(self, axes: frozenset[SSAValue]) -> int:
         """How often the loops that have these axes run: those around them too, as loops nest.
@@ -188,47 +189,47 @@ class Group:
                 continue
             around = axes_in(self.indices[op][0])
             lacks = [axis for axis in around if axis not in axes] if op in self.contractions else []
-            return _volume([*around, *reduced]) // max(1, min(CELLS, _volume(lacks)))
+            return self.demand.volume([*around, *reduced]) // max(1, min(CELLS, self.demand.volume(lacks)))
         if self.rows is not None and axes <= self.rows:
-            return _volume(self.rows)
-        return _volume(next((part for part in map(axes_in, self.parts) if axes <= set(part)), self.axes))
+            return self.demand.volume(self.rows)
+        return self.demand.volume(next((part for part in map(axes_in, self.parts) if axes <= set(part)), self.axes))
 
     def rows_overflow(self, rates: Rates) -> bool:
         """Whether a row is too long to stay on chip between the loops over it."""
-        rows = [_volume(axes) for op, axes in self.reduction_axes.items() if op not in self.contractions]
+        rows = [self.demand.volume(axes) for op, axes in self.reduction_axes.items() if op not in self.contractions]
         return max(rows, default=0) * WORD > rates.shared_bytes
 
     def ctas(self) -> int:
         """How many CTAs the kernel is likely to have: those of a CTA share a row only along contiguous memory."""
         if self.rows is None:
             spaces = [axes_in(part) for part in self.parts] or [self.axes]
-            return -(-sum(map(_volume, spaces)) // CTA_THREADS)
+            return -(-sum(map(self.demand.volume, spaces)) // CTA_THREADS)
         threads = 1
         if not self.contractions:
             threads = min((row_threads(shape, reduced) for shape, reduced in self._loops()), default=1)
-        return -(-_volume(self.rows) * threads // CTA_THREADS)
+        return -(-self.demand.volume(self.rows) * threads // CTA_THREADS)
 
-    def _add_reduction(self, op: ReduceOp, index: Index, demand: Demand) -> None:
-        self.reduction_axes[op] = demand.axes(op)
+    def _add_reduction(self, op: ReduceOp, index: Index) -> None:
+        self.reduction_axes[op] = self.demand.axes(op)
         if self.rows is None:
             self.rows = frozenset(axes_in(index))
-        if demand.contracts(op):
+        if self.demand.contracts(op):
             self.contractions = (*self.contractions, op)
 
-    def demands_on(self, user: TensorOp, value: SSAValue, demand: Demand) -> list[Index]:
+    def demands_on(self, user: TensorOp, value: SSAValue) -> list[Index]:
         """The indices at which `user`, an operation of this kernel, needs its operand `value`."""
         if isinstance(user, ConcatOp):
             parts = zip(user.inputs, self.parts, strict=True)
-            return [demand.normal(part, index) for part, index in parts if part is value]
+            return [self.demand.normal(part, index) for part, index in parts if part is value]
         axes = self.reduction_axes.get(user, ())
         return [
             needed
             for index in self.indices[user]
-            for operand, needed in demand.operands(user, index, axes)
+            for operand, needed in self.demand.operands(user, index, axes)
             if operand is value
         ]
 
-    def refusal(self, op: TensorOp, indices: Sequence[Index], demand: Demand) -> str | None:
+    def refusal(self, op: TensorOp, indices: Sequence[Index]) -> str | None:
         """The hard limit that keeps `op`, needed at `indices`, out of this kernel, or None."""
         if len(indices) > MAX_INDICES:
             return f"the kernel would compute it at {len(indices)} indices; the limit is {MAX_INDICES}"
@@ -236,13 +237,13 @@ class Group:
         parameters = len((self.reads.keys() | reads) - set(op.results)) + len(self.outputs) + len(op.results)
         if parameters > MAX_PARAMETERS:
             return f"the kernel would take more than {MAX_PARAMETERS} parameters"
-        if self.indices and self.instructions + code_size(op) * len(indices) > MAX_INSTRUCTIONS:
+        if self.indices and self.instructions + self.demand.work(op)[1] * len(indices) > MAX_INSTRUCTIONS:
             return f"the kernel would have more than {MAX_INSTRUCTIONS} instructions for an element"
         if isinstance(op, ConcatOp):
             return "its parts are stored side by side"
         if isinstance(op, ScanOp):
             return self._scan_refusal(op, indices)
-        return self._reduction_refusal(op, indices, demand) if isinstance(op, ReduceOp) else None
+        return self._reduction_refusal(op, indices) if isinstance(op, ReduceOp) else None
 
     def _scan_refusal(self, op: ScanOp, indices: Sequence[Index]) -> str | None:
         if len(indices) > 1:
@@ -266,7 +267,7 @@ class Group:
             return "it runs along the rows of the kernel"
         return None
 
-    def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index], demand: Demand) -> str | None:
+    def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index]) -> str | None:
         if self.parts:
             return "the kernel stores a concat, whose parts have spaces of their own"
         if len(indices) > 1:
@@ -278,24 +279,24 @@ class Group:
             return "the kernel needs the reduction along a part of an axis and would compute it again"
         if self.rows is not None and self.rows != frozenset(rows):
             return "its free dimensions are not the rows of the kernel"
-        is_product = demand.contracts(op)
+        is_product = self.demand.contracts(op)
         if self.course is not None and is_product:
             return "a kernel with scans has no contraction"
         if self.course is not None and self.course.axis in rows:
             return "the kernel has scans along a free dimension of it"
         if self.contractions and is_product:
-            return self._contraction_refusal(op, indices[0], demand)
+            return self._contraction_refusal(op, indices[0])
         return None
 
-    def _contraction_refusal(self, op: ReduceOp, index: Index, demand: Demand) -> str | None:
+    def _contraction_refusal(self, op: ReduceOp, index: Index) -> str | None:
         """Why a contraction cannot join those of this kernel, or should not."""
         if len(self.contractions) == MAX_CONTRACTIONS:
             return f"a kernel holds {MAX_CONTRACTIONS} contractions at most"
         for other in self.contractions:
             axes = self.reduction_axes[other]
             is_along = [shape_of(op.inputs[0])[d] for d in long_axes(op)] == [extent_of(axis) for axis in axes]
-            factors = demand.factors(op, index, axes) if is_along else []
-            known = demand.factors(other, self.indices[other][0], axes)
+            factors = self.demand.factors(op, index, axes) if is_along else []
+            known = self.demand.factors(other, self.indices[other][0], axes)
             if not any(factor in known for factor in factors):
                 return "a kernel holds one contraction, or several that share a factor and run through the same k"
             types = {element_of(value) for value, _ in factors}
@@ -353,10 +354,6 @@ class Group:
 def new_index(value: SSAValue) -> Index:
     """An index with an axis of its own along each dimension that is not 1."""
     return tuple(ZERO if extent == 1 else Linear.of(new_loop(extent).iv) for extent in shape_of(value))
-
-
-def _volume(axes: Iterable[SSAValue]) -> int:
-    return prod(extent_of(axis) or 0 for axis in axes)
 
 
 def row_threads(shape: Sequence[int], reduced: Sequence[int]) -> int:

@@ -106,10 +106,10 @@ class Grouping:
     def _store_narrow(self, op: ReduceOp, cast: TensorOp) -> None:
         """Store what a cast makes of the results of `op`, which are of more bytes, in a kernel of both."""
         (user,) = self._homes[cast]
-        user.remove(cast, self._demand)
+        user.remove(cast)
         home = self._store(cast)
         self._homes[cast] = [home]
-        home.add(op, self._needs(op)[home], self._demand)
+        home.add(op, self._needs(op)[home])
         self._homes[op] = [home]
 
     def _store(self, op: TensorOp) -> Group:
@@ -123,7 +123,7 @@ class Grouping:
         for result in op.results:
             for user in dict.fromkeys(use.operation for use in result.uses):
                 for group in self._homes.get(user, ()):
-                    indices = group.demands_on(cast(TensorOp, user), result, self._demand)
+                    indices = group.demands_on(cast(TensorOp, user), result)
                     found.setdefault(group, {}).update(dict.fromkeys(indices))
         return {group: list(found[group]) for group in sorted(found, key=lambda group: group.number)}
 
@@ -144,14 +144,14 @@ class Grouping:
         if isinstance(op, ReduceOp) and len(needs) > 1:
             refusal = refusal or "several kernels need the reduction"
         for group, indices in needs.items():
-            refusal = refusal or group.refusal(op, indices, self._demand)
+            refusal = refusal or group.refusal(op, indices)
         if refusal is None and not always and not self._is_free(op, needs):
             price = self._pricing.of(op, needs, kept)
             refusal = None if price.joined <= price.stored else str(price)
         if refusal is not None:
             return refusal
         for group, indices in needs.items():
-            group.add(op, indices, self._demand)
+            group.add(op, indices)
             if kept and (index := self._output_index(op, group, indices)) is not None:
                 for result in op.results:
                     group.add_output(result, index)
@@ -161,7 +161,7 @@ class Grouping:
     def _join_constant(self, op: arith.ConstantOp, needs: Needs, kept: bool) -> str | None:
         """A constant is in every kernel that needs it, and in one of its own if it is returned."""
         for group, indices in needs.items():
-            group.add(op, indices, self._demand)
+            group.add(op, indices)
         self._homes[op] = list(needs)
         if kept:
             self._homes[op].append(self._store(op))

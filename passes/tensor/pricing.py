@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import cast, get_args
 
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
@@ -22,6 +23,9 @@ from deplodock.passes.tensor.group import MAX_INDICES, Group
 
 _MAX_CONE = 16
 """How many operations behind the one that is decided are looked at, so that a decision takes a bounded time."""
+
+_LOOKED_THROUGH = frozenset(get_args(TensorOp)) - {arith.ConstantOp, ConcatOp}
+"""The operations of a cone: constants cost nothing, concats are in memory."""
 
 Frontier = dict[ReduceOp, list[Index]]
 """The reductions that a cone ends at, and the indices at which it needs them."""
@@ -111,12 +115,12 @@ class Pricing:
 
     def _joins(self, group: Group, op: ReduceOp, indices: Sequence[Index]) -> bool:
         """Whether a kernel that needs a reduction would compute it, too; one that has such rows already does."""
-        if group.refusal(op, indices, self._demand) is not None:
+        if group.refusal(op, indices) is not None:
             return False
         if group.rows is not None:
             return True
         whole = group.fork()
-        whole.add(op, indices, self._demand)
+        whole.add(op, indices)
         added = whole.nanoseconds(self._rates) - group.nanoseconds(self._rates)
         return added <= self._alone_ns(op)
 
@@ -131,7 +135,7 @@ class Pricing:
         held: list[ReduceOp] = []
         for reduction, indices in frontier.items():
             if self._joins(group, reduction, indices):
-                group.add(reduction, indices, self._demand)
+                group.add(reduction, indices)
                 held.append(reduction)
         return held
 
@@ -154,12 +158,13 @@ class Pricing:
             if len(found) > MAX_INDICES:
                 continue
             size += 1
-            group.add(current, found, self._demand)
+            group.add(current, found)
             for value in dict.fromkeys(current.operands):
                 source = value.owner
-                if not isinstance(source, TensorOp) or isinstance(source, arith.ConstantOp | ConcatOp):
+                if type(source) not in _LOOKED_THROUGH:
                     continue
-                needed = group.demands_on(current, value, self._demand)
+                source = cast(TensorOp, source)
+                needed = group.demands_on(current, value)
                 if not needed:
                     continue  # A gather reads it from memory.
                 if source not in wanted:

@@ -7,7 +7,7 @@ score is computed once. Here is the choice between the two, by their price, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
@@ -53,10 +53,11 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
     if streams == "never":
         return left
     demand = Demand(dependence(block))
+    positions = {op: position for position, op in enumerate(block.ops)}
     for op in block.ops:
-        if not isinstance(op, ReduceOp) or (softmax := _softmax_of(op, demand)) is None:
+        if not isinstance(op, ReduceOp) or (softmax := _softmax_of(op, demand, positions)) is None:
             continue
-        total, *others = _groups_of(softmax, left)
+        total, *others = _groups_of(softmax, left, positions)
         chain = [total, *others]
         refusal, stored = _refusal(softmax, chain, left), _stored_factors(softmax, chain, demand)
         is_narrow = _is_narrow(softmax, stored, rates)
@@ -87,7 +88,7 @@ class _Softmax:
     inside: frozenset[Operation]
 
 
-def _softmax_of(op: ReduceOp, demand: Demand) -> _Softmax | None:
+def _softmax_of(op: ReduceOp, demand: Demand, positions: Mapping[Operation, int]) -> _Softmax | None:
     """The softmax that weighs the elements which a reduction adds, each with the share of its own place; or None."""
     if not folds(op, "addf") or len(along := long_axes(op)) != 1:
         return None
@@ -106,7 +107,8 @@ def _softmax_of(op: ReduceOp, demand: Demand) -> _Softmax | None:
     walked = [d for d, form in enumerate(index) if form.depends_on(axis)]
     if len(maxima) != 1 or long_axes(maxima[0]) != walked or index[walked[0]] != Linear.of(axis):
         return None
-    inside = reached([maxima[0]], users_of) & reached([op], _sources)
+    behind = _behind(op, positions[maxima[0]], positions)
+    inside = reached([maxima[0]], lambda one: (user for user in users_of(one) if user in behind))
     return _Softmax(op, scores, frozenset(inside)) if op in inside else None
 
 
@@ -131,23 +133,25 @@ def _exponential(value: SSAValue, index: Index, demand: Demand) -> tuple[SSAValu
     return next((one for one in found if one is not None), None)
 
 
-def _sources(op: Operation) -> Iterable[Operation]:
-    return (value.owner for value in op.operands if isinstance(value.owner, Operation))
+def _behind(op: Operation, first: int, positions: Mapping[Operation, int]) -> set[Operation]:
+    """The operations that one is computed from, itself among them, from a position on."""
+    return reached([op], lambda one: (v.owner for v in one.operands if positions.get(v.owner, -1) >= first))
 
 
-def _groups_of(softmax: _Softmax, groups: Sequence[Group]) -> list[Group]:
+def _groups_of(softmax: _Softmax, groups: Sequence[Group], positions: Mapping[Operation, int]) -> list[Group]:
     """The groups of a softmax, that of the sum first, with the one that computes the scores as sums."""
     total = next(group for group in groups if softmax.total in group.indices)
     found = [group for group in groups if group is not total and not softmax.inside.isdisjoint(group.indices)]
-    scores = softmax.scores.owner
-    behind = reached([scores], _sources) if isinstance(scores, Operation) else set[Operation]()
-    sums = [
-        group
+    read = {
+        group: [op for op in group.indices if isinstance(op, ReduceOp)]
         for group in groups
         if group not in (total, *found)
-        and any(isinstance(op, ReduceOp) and op in behind for op in group.indices)
         and any(value in reader.reads for value in group.outputs for reader in (total, *found))
-    ]
+    }
+    first = min((positions[op] for reductions in read.values() for op in reductions), default=0)
+    scores = softmax.scores.owner
+    behind = _behind(scores, first, positions) if isinstance(scores, Operation) else set[Operation]()
+    sums = [group for group, reductions in read.items() if not behind.isdisjoint(reductions)]
     alone = sums if len(sums) == 1 and _stays_inside(sums[0], [total, *found], groups) else []
     return [total, *found, *alone]
 
