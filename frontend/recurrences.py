@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any
 
 import torch
 from torch import fx
 from torch._C import DispatchKey
+from torch._decomp import decomposition_table
 from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
@@ -64,26 +65,29 @@ def _given(node: fx.Node) -> dict[str, Any]:
 def without_cells(*, are_traced: bool = True) -> Iterator[None]:
     """While it lasts, PyTorch does not go through the cells of a recurrent layer to learn the shapes of results.
 
-    Its own kernels for that take seconds for hundreds of steps. If cells `are_traced`, they are used all the same for
-    gradients, and where operations are traced.
+    Its own kernels for that take seconds for hundreds of steps, and that of torch 2.11 for LSTMs gives the states a
+    dimension too many. If cells `are_traced`, they are used all the same for gradients, and where operations are traced.
     """
     overloads = [overload for overload, _ in _OVERLOADS.values()]
-    taken = [(overload, key, overload.py_kernels[key]) for overload in overloads for key in _KEYS]
-    for overload, key, kernel in taken:
-        overload.py_kernels[key] = _kernel_of_shapes(kernel, are_traced)
+    taken = [(overload.py_kernels, key, overload) for overload in overloads for key in _KEYS]
+    # Tensors without values look there first.
+    taken += [(decomposition_table, overload, overload) for overload in overloads]
+    kernels = [table[key] for table, key, _ in taken]
+    for (table, key, overload), kernel in zip(taken, kernels, strict=True):
+        table[key] = _kernel_of_shapes(kernel, are_traced)
         overload._dispatch_cache.clear()
     try:
         yield
     finally:
-        for overload, key, kernel in taken:
-            overload.py_kernels[key] = kernel
+        for (table, key, overload), kernel in zip(taken, kernels, strict=True):
+            table[key] = kernel
             overload._dispatch_cache.clear()
 
 
 @cache
 def _kernel_of_shapes(kernel: Callable[..., Any], are_traced: bool) -> Callable[..., Any]:
     """`_shapes_or` of a kernel: the same function each time, by which what PyTorch's overrides write is known again."""
-    return partial(_shapes_or, kernel, are_traced)
+    return wraps(kernel)(partial(_shapes_or, kernel, are_traced))
 
 
 def _shapes_or(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from deplodock.frontend.capture import export
 from deplodock.frontend.recurrences import without_cells
 
 STEPS = 5
@@ -50,3 +53,22 @@ def test_cells_are_there_for_graphs_and_gradients_and_afterwards() -> None:
             assert nn.GRU(3, 4)(torch.ones(STEPS, 2, 3))[0].requires_grad
     assert overload.py_kernels == kernels
     torch.testing.assert_close(traced(x), layer(x)[0])
+
+
+def test_states_have_their_shapes_whatever_a_version_of_pytorch_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    overload = torch.ops.aten.lstm.input
+    kernel = decomposition_table[overload]
+
+    @wraps(kernel)
+    def of_torch_2_11(*args: Any) -> Any:
+        output, *states = kernel(*args)
+        return output, *(state.unsqueeze(1) for state in states)
+
+    monkeypatch.setitem(decomposition_table, overload, of_torch_2_11)
+    layer, x = nn.LSTM(3, 4, 2).eval(), torch.rand(STEPS, 7, 3)
+    captured = export(layer, (x,))
+    assert "torch.aten.lstm" in str(captured.module)
+    with torch.no_grad():
+        output, (hidden, cell) = layer(x)
+    for value, expected in zip(captured.eager(), (output, hidden, cell), strict=True):
+        torch.testing.assert_close(value, expected)
