@@ -24,10 +24,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import InvalidInputError, UnsupportedError
-from deplodock.frontend.capture import as_module, describe, export, located, quiet
+from deplodock.frontend.capture import as_module, describe, export, located
 from deplodock.frontend.importer import tensor_type
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.source import Position, Source
+from deplodock.frontend.tracing import quiet
 
 
 def read_file(path: Path, *, seed: int = 0) -> CapturedProgram:

@@ -16,8 +16,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
-from deplodock.frontend.capture import describe, export, quiet
+from deplodock.frontend.capture import describe, export
 from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.tracing import quiet
 
 _ATTENTION = "deplodock"
 _SEQ_LEN = 128

@@ -65,8 +65,9 @@ def _given(node: fx.Node) -> dict[str, Any]:
 def without_cells(*, are_traced: bool = True) -> Iterator[None]:
     """While it lasts, PyTorch does not go through the cells of a recurrent layer to learn the shapes of results.
 
-    Its own kernels for that take seconds for hundreds of steps, and that of torch 2.11 for LSTMs gives the states a
-    dimension too many. If cells `are_traced`, they are used all the same for gradients, and where operations are traced.
+    Its own kernels for that take seconds for hundreds of steps, and torch 2.11 gives the states of an LSTM a
+    dimension too many. If cells `are_traced`, they are used all the same for gradients, and where operations are
+    traced.
     """
     overloads = [overload for overload, _ in _OVERLOADS.values()]
     taken = [(overload.py_kernels, key, overload) for overload in overloads for key in _KEYS]

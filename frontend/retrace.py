@@ -15,10 +15,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import NodeSource
 
-from deplodock.frontend.capture import quiet, tracing_lock
 from deplodock.frontend.composites import kept_composites
 from deplodock.frontend.decompositions import decompositions, without_python_kernels
 from deplodock.frontend.importer import has_operation
+from deplodock.frontend.tracing import quiet, tracing_lock
 
 _ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
 """Asserts what a graph says of an intermediate, which is computed anew."""
@@ -107,7 +107,10 @@ def _is_composite(target: Any) -> bool:
 
 
 def inlined(graph: fx.GraphModule) -> fx.GraphModule:
-    """The graph with what decomposes into operations of the torch dialect decomposed, equal calls once."""
+    """The graph with what decomposes into operations of the torch dialect decomposed, equal calls once.
+
+    Calls have the names that they have where PyTorch traces the whole graph.
+    """
     copy, values = fx.Graph(), dict[fx.Node, Any]()
     bodies: dict[Any, fx.GraphModule | None] = {}
     for node in graph.graph.nodes:
@@ -129,7 +132,12 @@ def _copied(copy: fx.Graph, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any
     """A node in the copy; of an element of several results that were decomposed, the element."""
     if node.target is operator.getitem and isinstance(values[node.all_input_nodes[0]], tuple | list):
         return values[node.all_input_nodes[0]][node.args[1]]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    return copy.node_copy(node, values.__getitem__)
+    is_call = isinstance(node.target, torch._ops.OpOverload)
+    name = copy._target_to_str(node.target.overloadpacket.__name__) if is_call else node.name
+    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+    made = copy.create_node(node.op, node.target, args, kwargs, name, node.type)
+    made.meta = {**node.meta}
+    return made
 
 
 def _replayed(copy: fx.Graph, node: fx.Node, body: fx.GraphModule, values: Mapping[fx.Node, Any]) -> Any:
@@ -141,7 +149,7 @@ def _replayed(copy: fx.Graph, node: fx.Node, body: fx.GraphModule, values: Mappi
         if inner.op == "output":
             result = fx.map_arg(inner.args[0], known.__getitem__)
         elif inner.op != "placeholder":
-            known[inner] = copy.node_copy(inner, known.__getitem__)
+            known[inner] = _copied(copy, inner, known)
             known[inner].meta |= {"stack_trace": node.meta.get("stack_trace"), "from_node": [NodeSource(node)]}
     return result
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +19,13 @@ from deplodock.frontend.capture import (
     captured_graph,
     describe,
     imported,
-    quiet,
     run_and_export,
+    with_graph,
 )
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.retrace import at_shapes, inlined
 from deplodock.frontend.selections import numbers_to_positions
+from deplodock.frontend.tracing import quiet
 
 _LAYOUT = (
     "the program asks where its arguments lie in memory, which is captured for one set of shapes alone: leave out "
@@ -124,12 +124,7 @@ class SymbolicProgram:
                 message = f"the program cannot be specialised for these shapes: {describe(error)}"
                 raise UnsupportedError(message) from error
         numbers_to_positions(graph.graph)
-        # torch.export names placeholders in its signature as it likes, a copied graph as Python can.
-        places = graph.graph.find_nodes(op="placeholder")
-        for node, spec in zip(places, self._exported.graph_signature.input_specs, strict=True):
-            node.name = spec.arg.name
-        concrete = copy.copy(self._exported)
-        concrete._graph_module = graph
+        concrete = with_graph(self._exported, graph)
         captured = captured_graph(concrete, leaves, None, None, is_called=True, asks_layout=False)
         return CapturedProgram(**vars(captured), module=imported(captured, None), as_written=lambda: captured)
 

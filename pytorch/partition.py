@@ -22,11 +22,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.frontend.assertions import assertions_to_results
-from deplodock.frontend.capture import quiet
 from deplodock.frontend.importer import has_operation, import_graph, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
 from deplodock.frontend.recurrences import drops_out, overload_called
 from deplodock.frontend.retrace import decomposed
+from deplodock.frontend.tracing import quiet
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, make_runner
 from deplodock.pytorch.options import BackendOptions

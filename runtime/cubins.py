@@ -13,7 +13,16 @@ from pathlib import Path
 
 from deplodock.errors import CompileError
 from deplodock.runtime import nvrtc
-from deplodock.runtime.nvcc import LIMIT, CompiledKernel, KernelReport, compile_cubin, find_nvcc, nvcc_identity, stop
+from deplodock.runtime.nvcc import (
+    LIMIT,
+    CompiledKernel,
+    KernelReport,
+    compile_cubin,
+    compiles_at_once,
+    find_nvcc,
+    nvcc_identity,
+    stop,
+)
 from deplodock.runtime.store import Store
 
 
@@ -93,7 +102,10 @@ def check_compiler() -> None:
 def _compiler(limit: float) -> tuple[str, Callable[[str, str], CompiledKernel]]:
     """What a cubin depends on besides its source, and what compiles it: nvcc, else NVRTC."""
     if (nvcc := find_nvcc()) is not None:
-        return nvcc_identity(nvcc), lambda text, arch: compile_cubin(text, arch, nvcc=nvcc, limit=limit)
+        at_once = compiles_at_once(nvcc)
+        return nvcc_identity(nvcc), lambda text, arch: compile_cubin(
+            text, arch, nvcc=nvcc, limit=limit, at_once=at_once
+        )
     if (identity := nvrtc.identity()) is not None:
         return identity, nvrtc.compile_cubin
     raise CompileError(

@@ -30,6 +30,12 @@ CODE_FLAGS = ("-O3", "-fmad=false")
 """The flags that decide the code, with the architecture: products and sums round as the IR says."""
 
 _FLAGS = (*CODE_FLAGS, "-Xptxas", "-v", "-keep")
+_AT_ONCE = ("--split-compile=0", "-Xptxas", "--split-compile=0")
+"""The flags with which nvcc compiles the kernels of a text at once, on all cores, to the same code."""
+
+_SPLITS = 13
+"""The first release of nvcc with which we have compared the code."""
+
 _VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH")
 """What nvcc and its preprocessor take from the environment (nvcc's manual, "NVCC Environment Variables"; GCC's)."""
 
@@ -90,14 +96,25 @@ def _version(nvcc: Path) -> str:
     return output.strip()
 
 
-def compile_cubin(source: str, arch: str, *, nvcc: Path | None = None, limit: float = LIMIT) -> CompiledKernel:
+def compiles_at_once(nvcc: Path) -> bool:
+    """Whether nvcc compiles several kernels of a text at once. Raises CompileError if it does not say its version."""
+    found = re.search(r"release (\d+)\.", _version(nvcc))
+    return found is not None and int(found[1]) >= _SPLITS
+
+
+def compile_cubin(
+    source: str, arch: str, *, nvcc: Path | None = None, limit: float = LIMIT, at_once: bool = False
+) -> CompiledKernel:
     """Compile CUDA C `source` for `arch` (an nvcc name such as `sm_90a`) without contracting to FMA.
+
+    `at_once` is whether several kernels are compiled at once, see `compiles_at_once`; the code is the same.
 
     Raises:
         CompileError: no nvcc was found, it rejected the source, was killed, or took more than `limit` seconds; the
             message names the kernels that are to blame and holds nvcc's own, with the offending lines.
     """
-    cubin, log = _made("cubin", _FLAGS, source, arch, nvcc, limit)
+    is_split = at_once and len(_KERNEL.findall(source)) > 1
+    cubin, log = _made("cubin", (*_FLAGS, *_AT_ONCE) if is_split else _FLAGS, source, arch, nvcc, limit)
     return CompiledKernel(cubin, parse_ptxas_report(log), log)
 
 

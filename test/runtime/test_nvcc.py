@@ -7,7 +7,15 @@ import pytest
 
 from deplodock.errors import CompileError
 from deplodock.runtime import nvcc as nvcc_module
-from deplodock.runtime.nvcc import KernelReport, compile_cubin, find_nvcc, nvcc_identity, parse_ptxas_report
+from deplodock.runtime.nvcc import (
+    KernelReport,
+    compile_cubin,
+    compiles_at_once,
+    find_nvcc,
+    nvcc_identity,
+    parse_ptxas_report,
+)
+from deplodock.runtime.sass import disassembly
 
 REVERSE = """
 extern "C" __global__ void k_reverse(const float* x, float* y) {
@@ -45,6 +53,14 @@ def test_compiles_without_spills(nvcc: Path, arch: str) -> None:
     assert compiled.cubin[:4] == b"\x7fELF"
     assert {name: report.shared for name, report in compiled.reports.items()} == {"k_reverse": 512, "k_copy": 0}
     assert all(report.spill_stores == report.spill_loads == 0 for report in compiled.reports.values())
+
+
+def test_kernels_that_are_compiled_at_once_have_the_same_code(nvcc: Path) -> None:
+    if not compiles_at_once(nvcc):
+        pytest.skip("nvcc compiles one kernel after the other")
+    alone, at_once = (compile_cubin(REVERSE, "sm_90a", nvcc=nvcc, at_once=at_once) for at_once in (False, True))
+    assert alone.reports == at_once.reports
+    assert disassembly(alone.cubin) == disassembly(at_once.cubin)
 
 
 def test_does_not_contract_to_fma(nvcc: Path) -> None:

@@ -20,8 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.arrays import to_array
-from deplodock.frontend.capture import as_module, export, quiet
+from deplodock.frontend.capture import as_module, export
 from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.tracing import quiet
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch.function import compile
 from deplodock.runtime.compare import Verdict, compare
