@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.frontend.importer import is_whole, memory_of
+from deplodock.frontend.retrace import call_key
 
 RMS_NORM = torch.ops.aten.rms_norm.default
 NAN_TO_NUM = torch.ops.aten.nan_to_num.default
@@ -187,10 +188,13 @@ class CapturedProgram(CapturedGraph):
 
         A multiplication and an addition count each, also those that causal masks hide.
         """
-        program = self.on("meta")
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            program.graph(*program.arguments(program.inputs))
-        return int(counter.get_total_flops())
+        known, total = dict[Any, int](), 0
+        for node in self.graph.graph.nodes:
+            if isinstance(node.target, torch._ops.OpOverload):
+                key = call_key(node)
+                known[key] = known[key] if key in known else _flops(node)
+                total += known[key]
+        return total
 
     def _run(
         self, interpreter: Callable[[fx.GraphModule], fx.Interpreter], inputs: Sequence[torch.Tensor]
@@ -215,6 +219,21 @@ class CapturedProgram(CapturedGraph):
             given[name] if name in given else _doubled(own) if is_doubled else own
             for name, own in zip(written.names, written.inputs, strict=True)
         ]
+
+
+def _flops(node: fx.Node) -> int:
+    """The operations of the matrix products of a call."""
+
+    def empty(value: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+    values = {one: pytree.tree_map_only(torch.Tensor, empty, one.meta["val"]) for one in node.all_input_nodes}
+    args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
+    device = {"device": torch.device("meta")} if "device" in kwargs else {}
+    assert callable(node.target)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        node.target(*args, **{**kwargs, **device})
+    return int(counter.get_total_flops())
 
 
 class _Double(fx.Interpreter):

@@ -120,7 +120,7 @@ def inlined(graph: fx.GraphModule) -> fx.GraphModule:
         if has_operation(node.target):
             body = None
         else:
-            key = _call_key(node)
+            key = call_key(node)
             body = bodies[key] = bodies[key] if key in bodies else decomposed(node, composites=True)
         values[node] = _copied(copy, node, values) if body is None else _replayed(copy, node, body, values)
     made = fx.GraphModule(graph, copy)
@@ -154,7 +154,7 @@ def _replayed(copy: fx.Graph, node: fx.Node, body: fx.GraphModule, values: Mappi
     return result
 
 
-def _call_key(node: fx.Node) -> Any:
+def call_key(node: fx.Node) -> Any:
     """What a decomposition of a call depends on: the operation, the tensors' types and shapes, and the numbers."""
     numbers = {source: number for number, source in enumerate(node.all_input_nodes)}
     given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: f"%{numbers[source]}")

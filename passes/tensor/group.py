@@ -216,18 +216,18 @@ class Group:
         if self.demand.contracts(op):
             self.contractions = (*self.contractions, op)
 
-    def demands_on(self, user: TensorOp, value: SSAValue) -> list[Index]:
-        """The indices at which `user`, an operation of this kernel, needs its operand `value`."""
+    def demands(self, user: TensorOp) -> dict[SSAValue, dict[Index, None]]:
+        """The indices at which `user`, an operation of this kernel, needs its operands."""
+        found: dict[SSAValue, dict[Index, None]] = {}
         if isinstance(user, ConcatOp):
-            parts = zip(user.inputs, self.parts, strict=True)
-            return [self.demand.normal(part, index) for part, index in parts if part is value]
+            for part, index in zip(user.inputs, self.parts, strict=True):
+                found.setdefault(part, {})[self.demand.normal(part, index)] = None
+            return found
         axes = self.reduction_axes.get(user, ())
-        return [
-            needed
-            for index in self.indices[user]
-            for operand, needed in self.demand.operands(user, index, axes)
-            if operand is value
-        ]
+        for index in self.indices[user]:
+            for operand, needed in self.demand.operands(user, index, axes):
+                found.setdefault(operand, {})[needed] = None
+        return found
 
     def refusal(self, op: TensorOp, indices: Sequence[Index]) -> str | None:
         """The hard limit that keeps `op`, needed at `indices`, out of this kernel, or None."""

@@ -123,8 +123,8 @@ class Grouping:
         for result in op.results:
             for user in dict.fromkeys(use.operation for use in result.uses):
                 for group in self._homes.get(user, ()):
-                    indices = group.demands_on(cast(TensorOp, user), result)
-                    found.setdefault(group, {}).update(dict.fromkeys(indices))
+                    needed = group.demands(cast(TensorOp, user)).get(result, {})
+                    found.setdefault(group, {}).update(needed)
         return {group: list(found[group]) for group in sorted(found, key=lambda group: group.number)}
 
     def _join(self, op: TensorOp, needs: Needs, kept: bool, always: bool) -> str | None:

@@ -159,17 +159,15 @@ class Pricing:
                 continue
             size += 1
             group.add(current, found)
-            for value in dict.fromkeys(current.operands):
+            for value, needed in group.demands(current).items():
                 source = value.owner
                 if type(source) not in _LOOKED_THROUGH:
                     continue
                 source = cast(TensorOp, source)
-                needed = group.demands_on(current, value)
-                if not needed:
-                    continue  # A gather reads it from memory.
                 if source not in wanted:
+                    wanted[source] = {}
                     heappush(pending, (-self._positions[source], source))
-                wanted.setdefault(source, {}).update(dict.fromkeys(needed))
+                wanted[source].update(needed)
         return frontier
 
 
