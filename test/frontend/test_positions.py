@@ -15,6 +15,8 @@ from deplodock.errors import UnsupportedError  # noqa: E402
 from deplodock.frontend import capture  # noqa: E402
 
 X = torch.arange(60.0).reshape(3, 4, 5)
+READ = "a branch, a number or a size depends on the values of a tensor, which are known only when the program runs"
+"""The refusal where a version of PyTorch reads the number itself, as 2.11 does."""
 
 READS: dict[str, Callable[[Any, Any], Any]] = {
     "x[i]": lambda x, i: x[i],
@@ -90,7 +92,7 @@ def test_a_write_outside_is_an_index_error() -> None:
 
 
 def test_a_byte_is_a_mask_and_no_position() -> None:
-    with pytest.raises(UnsupportedError, match="is not supported"):
+    with pytest.raises(UnsupportedError, match=f"is not supported|{READ}"):
         deplodock.compile(lambda x, i: x[i], (X, torch.tensor(1, dtype=torch.uint8)))
 
 
@@ -99,7 +101,7 @@ def test_a_byte_is_a_mask_and_no_position() -> None:
 )
 def test_a_number_read_from_a_tensor_is_refused(function: Callable[..., Any]) -> None:
     message = re.escape("aten.item.default is not supported: it reads a number from a tensor, which is known only when")
-    with pytest.raises(UnsupportedError, match=rf"test_positions\.py:\d+: error: {message}"):
+    with pytest.raises(UnsupportedError, match=rf"test_positions\.py:\d+: error: ({message}|{READ})"):
         deplodock.compile(function, (X, torch.tensor(2)))
 
 

@@ -67,6 +67,8 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], list[int], list[int]]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_later_call_raises_where_eager_does(name: str) -> None:
+    if name == "quantile" and torch.__version__ < (2, 13):
+        pytest.skip("PyTorch reads the values of q while it is captured")
     program, wrong, right = PROGRAMS[name]
     compiled = deplodock.compile(program, (torch.tensor(right),))
     with pytest.raises((IndexError, RuntimeError)):
