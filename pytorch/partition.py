@@ -17,6 +17,7 @@ from torch import fx, nn
 from torch._guards import detect_fake_mode
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.traceback import NodeSource
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
@@ -25,7 +26,7 @@ from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.importer import has_operation, import_graph, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
 from deplodock.frontend.recurrences import drops_out, overload_called
-from deplodock.frontend.retrace import decomposed
+from deplodock.frontend.retrace import call_key, decomposed
 from deplodock.frontend.tracing import quiet
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, make_runner
@@ -47,14 +48,14 @@ class Support(OperatorSupportBase):
     """Which nodes deplodock compiles; `reasons` are those why others are left, by the overload that the program calls.
 
     `places` are the lines of the program that do, where they are known.
-    A node is compiled if the operation alone can be: what that says is kept by the text of its IR.
+    A node is compiled if the operation alone can be, which equal calls are asked once.
     """
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
         self.places: dict[str, tuple[str, int]] = {}
         self._of_nodes: dict[fx.Node, str] = {}
-        self._of_texts: dict[str, str] = {}
+        self._of_calls: dict[Any, tuple[str, fx.GraphModule | None]] = {}
 
     def is_node_supported(self, submodules: Mapping[str, nn.Module], node: fx.Node) -> bool:
         if node.op != "call_function":
@@ -76,16 +77,27 @@ class Support(OperatorSupportBase):
         if not isinstance(node.target, torch._ops.OpOverload):
             return "it is no operation of tensors alone"
         try:
-            body = None if has_operation(node.target) else decomposed(node)
-            if body is not None:
-                node.meta[_BODY] = body
-            module = _lowered(_alone(node)).module
-            text = str(module)
-            if text not in self._of_texts:
-                self._of_texts[text] = _reason_against_decomposing(module)
-            return self._of_texts[text]
+            key = call_key(node)
         except Exception as error:
             return reason_of(error)
+        if key not in self._of_calls:
+            self._of_calls[key] = _asked(node)
+        reason, body = self._of_calls[key]
+        if body is not None:
+            node.meta[_BODY] = body
+        return reason
+
+
+def _asked(node: fx.Node) -> tuple[str, fx.GraphModule | None]:
+    """Why an operation cannot be compiled, empty if it can; and the graph that PyTorch decomposes it into, if any."""
+    body = None
+    try:
+        body = None if has_operation(node.target) else decomposed(node)
+        if body is not None:
+            node.meta[_BODY] = body
+        return _reason_against_decomposing(_lowered(_alone(node)).module), body
+    except Exception as error:
+        return reason_of(error), body
 
 
 def _reason_against_decomposing(module: ModuleOp) -> str:
@@ -228,11 +240,14 @@ def _keep_order(graph: fx.GraphModule) -> None:
         node.kwargs = {**node.kwargs, _AFTER: before}
 
 
-def _forget_order(graph: fx.GraphModule) -> None:
-    for node in graph.graph.nodes:
-        if _AFTER in node.kwargs:
-            node.kwargs = {name: value for name, value in node.kwargs.items() if name != _AFTER}
-    graph.recompile()
+def _forget_order(fused: fx.GraphModule) -> None:
+    """Take the order of calls from them again, in the parts too: PyTorch may come to run those."""
+    for graph in fused.modules():
+        if isinstance(graph, fx.GraphModule):
+            for node in graph.graph.nodes:
+                if _AFTER in node.kwargs:
+                    node.kwargs = {name: value for name, value in node.kwargs.items() if name != _AFTER}
+            graph.recompile()
 
 
 def _has_effects(node: fx.Node) -> bool:
@@ -296,7 +311,12 @@ def _lowered(part: fx.GraphModule) -> _Lowered:
         if body is not None:
             sources = [values[source] for source in node.all_input_nodes]
             places = dict(zip(body.graph.find_nodes(op="placeholder"), sources, strict=True))
+            known = set(graph.nodes)
             values[node] = graph.graph_copy(body.graph, places)
+            # The body may be that of an equal call elsewhere.
+            for made in graph.nodes:
+                if made not in known:
+                    made.meta |= {"stack_trace": node.meta.get("stack_trace"), "from_node": [NodeSource(node)]}
         elif node.target is operator.getitem and isinstance(values[node.args[0]], tuple | list):
             values[node] = values[node.args[0]][node.args[1]]
         else:
