@@ -140,7 +140,9 @@ class _KernelPrinter:
         if not isinstance(parameter.type, MemRefType):
             return f"{c_type(parameter.type)} {name}"
         const = "const " if role is Role.IN else ""
-        restrict = "" if role is Role.INOUT else " __restrict__"
+        # What launches before still write while it waits for them is not constant: nvcc may load such before the wait.
+        is_fixed = role is Role.OUT or (role is Role.IN and not self.function.starts_early)
+        restrict = " __restrict__" if is_fixed else ""
         return f"{const}{c_type(loop.memref_of(parameter).element_type)}*{restrict} {name}"
 
     def _block(self, block: Block) -> None:

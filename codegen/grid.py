@@ -1,7 +1,7 @@
-"""Tickets as CUDA C: `atomicInc`, which starts again at 0, and a barrier that tells all threads what one got.
+"""What orders CTAs and launches as CUDA C: fences, tickets, and the wait of a launch that starts early.
 
-`atomicInc` and `__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions". In a
-role the barrier is its own: `bar.red`, PTX ISA.
+A ticket is `atomicInc`, which starts again at 0, and a barrier that tells all threads what one got. `atomicInc` and `__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions". In a
+role the barrier is its own: `bar.red`, PTX ISA; `griddepcontrol`: ibid.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from deplodock.codegen.indices import forms
 from deplodock.codegen.roles import role_barrier
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel import RoleOp
-from deplodock.dialects.kernel.grid import FenceOp, TicketOp
+from deplodock.dialects.kernel.grid import AwaitLaunchesOp, FenceOp, TicketOp
 
 HELPERS = {
+    "await_launches": """\
+__device__ __forceinline__ void await_launches() {
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}
+""",
     "take_ticket": """\
 __device__ __forceinline__ int take_ticket(int* counter, unsigned ctas) {
   __syncthreads();
@@ -35,7 +40,11 @@ __device__ __forceinline__ int take_role_ticket(int* counter, unsigned ctas, int
 }
 """,
 }
-"""The device functions of tickets, by name."""
+"""The device functions of tickets and early launches, by name."""
+
+
+def _await(to: KernelWriter, op: AwaitLaunchesOp) -> None:
+    to.line("await_launches();")
 
 
 def _fence(to: KernelWriter, op: FenceOp) -> None:
@@ -52,5 +61,5 @@ def _ticket(to: KernelWriter, op: TicketOp) -> None:
         to.define(op.result, f"take_ticket(&{counter}, {ctas})")
 
 
-TEXTS: Texts = {FenceOp: _fence, TicketOp: _ticket}
-"""How tickets and the fences around them are written."""
+TEXTS: Texts = {AwaitLaunchesOp: _await, FenceOp: _fence, TicketOp: _ticket}
+"""How they are written."""

@@ -149,6 +149,7 @@ class Feature(StrEnum):
     MMA = "products of matrices by warps"
     WARPGROUPS = "products of warpgroups"
     ROLE_REGISTERS = "registers of roles"
+    EARLY_LAUNCHES = "launches that begin early"
 
 
 class NeedsFeature:

@@ -5,12 +5,33 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import c_char_p, c_int, c_uint, c_void_p
+from ctypes import c_char_p, c_int, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any, TypeAlias
 
+_STARTS_EARLY = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION (cuda.h)."""
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute (cuda.h), whose value is a number that is 0 or not."""
+
+    _fields_ = (("id", c_uint64), ("value", c_int * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig (cuda.h): the grid, the threads of a CTA, shared memory in bytes, the stream, and attributes."""
+
+    _fields_ = (
+        *((name, c_uint) for name in ("blocks", "_y", "_z", "threads", "_ty", "_tz", "shared")),
+        ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", c_uint),
+    )
+
+
 LaunchCall: TypeAlias = tuple[Any, ...]
-"""The arguments of cuLaunchKernel."""
+"""The arguments of cuLaunchKernelEx."""
 
 _DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)."""
@@ -40,18 +61,23 @@ class KernelModule:
         return function
 
 
-def launch_call(
-    function: c_void_p, blocks: int, threads: int, shared: int, stream: c_void_p, parameters: Sequence[int]
-) -> LaunchCall:
-    """What `starter` takes: each start reads the stream's handle, and the parameters at these addresses."""
+def launch_config(blocks: int, threads: int, shared: int, is_early: bool) -> LaunchConfig:
+    """The configuration of a launch, whose stream is to be set; an early one starts while the kernel before it runs."""
+    config = LaunchConfig(blocks, 1, 1, threads, 1, 1, shared, None, None, int(is_early))
+    if is_early:
+        config.attributes = (_Attribute * 1)(_Attribute(_STARTS_EARLY, (c_int * 16)(1)))
+    return config
+
+
+def launch_call(function: c_void_p, config: LaunchConfig, parameters: Sequence[int]) -> LaunchCall:
+    """What `starter` takes: each start reads the configuration, and the parameters at these addresses."""
     values = (c_void_p * max(1, len(parameters)))(*parameters)
-    one = c_uint(1)
-    return function, c_uint(blocks), one, one, c_uint(threads), one, one, c_uint(shared), stream, values, None
+    return ctypes.byref(config), function, values, None
 
 
 def starter() -> Callable[..., int]:
-    """cuLaunchKernel, which starts a kernel without waiting for it, and gives the number of an error, 0 for none."""
-    return library().cuLaunchKernel
+    """cuLaunchKernelEx, which starts a kernel without waiting for it, and gives the number of an error, 0 for none."""
+    return library().cuLaunchKernelEx
 
 
 def call(name: str, *arguments: Any) -> None:

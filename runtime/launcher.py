@@ -213,12 +213,21 @@ def _launch(program: Launcher, launch: LaunchPlan) -> str:
             arguments.append(map)
         else:
             arguments.append(f"b{argument}")
-    function, size = f"program->kernels[{program.kernels.index(launch.kernel)}]", f"{launch.threads}, 1, 1"
+    function = f"program->kernels[{program.kernels.index(launch.kernel)}]"
     lines += [
         f"void *arguments[] = {{{', '.join(f'&{argument}' for argument in arguments) or 'NULL'}}};",
-        f"TRY(cuLaunchKernel({function}, {launch.blocks}, 1, 1, {size}, {launch.shared}, stream, arguments, NULL));",
+        *([_EARLY] if launch.is_early else []),
+        f"const CUlaunchConfig config = {{{launch.blocks}, 1, 1, {launch.threads}, 1, 1, {launch.shared}, stream, "
+        f"{'&early, 1' if launch.is_early else 'NULL, 0'}}};",
+        f"TRY(cuLaunchKernelEx(&config, {function}, arguments, NULL));",
     ]
     return "\n".join([f"{{ /* {launch.kernel} */", indent("\n".join(lines), "  "), "}"])
+
+
+_EARLY = """\
+/* It starts while the kernel before it still runs, and waits for that itself. */
+CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                           .value = {.programmaticStreamSerializationAllowed = 1}};"""
 
 
 def _map(name: str, map: TensorMapPlan) -> str:

@@ -40,17 +40,13 @@ class Launches:
                 self._addresses[number] = scratch + buffer.offset
         arguments = {argument for launch in plan.launches for argument in launch.arguments}
         self._maps = {plan: TensorMap(plan) for plan in arguments if isinstance(plan, TensorMapPlan)}
-        self._stream = ctypes.c_void_p()
-        self._calls = [
-            driver.launch_call(
-                functions[launch.kernel],
-                launch.blocks,
-                launch.threads,
-                launch.shared,
-                self._stream,
-                [*map(self._pointer, launch.arguments)],
-            )
+        self._configs = [
+            driver.launch_config(launch.blocks, launch.threads, launch.shared, launch.is_early)
             for launch in plan.launches
+        ]
+        self._calls = [
+            driver.launch_call(functions[launch.kernel], config, [*map(self._pointer, launch.arguments)])
+            for launch, config in zip(plan.launches, self._configs, strict=True)
         ]
 
     def _pointer(self, argument: Argument) -> int:
@@ -87,7 +83,8 @@ class Launches:
 
         Raises DeviceError where the driver refuses one.
         """
-        self._stream.value = stream
+        for config in self._configs:
+            config.stream = stream
         start = driver.starter()
         for number in range(len(self._calls)) if only is None else only:
             if result := start(*self._calls[number]):

@@ -63,13 +63,17 @@ Argument: TypeAlias = int | TensorMapPlan
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """One launch: the kernel, its arguments, CTAs, threads of each, and bytes of dynamic shared memory."""
+    """One launch: the kernel, its arguments, CTAs, threads of each, and bytes of dynamic shared memory.
+
+    One that is early starts while the launches before it still run, for which its kernel waits.
+    """
 
     kernel: str
     arguments: tuple[Argument, ...]
     blocks: int
     threads: int
     shared: int
+    is_early: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,7 +203,8 @@ class _Planner:
         if kernel not in self.shared:
             self.shared[kernel] = shared_memory(kernel).dynamic_bytes
         name, blocks, threads = kernel.sym_name.data, kernel.num_blocks, kernel.num_threads
-        self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, self.shared[kernel]))
+        shared = self.shared[kernel]
+        self.launches.append(LaunchPlan(name, tuple(arguments), blocks, threads, shared, kernel.starts_early))
 
 
 def _check_buffer(value: SSAValue, type: MemRefType[Attribute]) -> None:

@@ -1,8 +1,8 @@
 """The plan of a program as JSON, the one form in which files keep it.
 
 An object has `buffers` (each a `shape`, a `dtype` by numpy's name, an `offset` or null), `inputs`, `outputs`,
-`launches` (each a `kernel`, its `arguments`, `blocks`, `threads` and bytes of `shared` memory), `scratch` and
-`counters`, as `ProgramPlan` has them. An argument is the number of a buffer, or an object for a tensor map.
+`launches` (each a `kernel`, its `arguments`, `blocks`, `threads`, bytes of `shared` memory, and whether it `is_early`),
+`scratch` and `counters`, as `ProgramPlan` has them. An argument is the number of a buffer, or an object for a tensor map.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def _launch(facts: Mapping[str, Any], buffers: Sequence[BufferPlan]) -> LaunchPl
     if not isinstance(kernel, str) or not kernel.isidentifier():
         raise ValueError(f"the name of a kernel must be an identifier, got {json.dumps(kernel)}")
     blocks, threads, shared = (natural(facts[name]) for name in ("blocks", "threads", "shared"))
-    return LaunchPlan(kernel, arguments, blocks, threads, shared)
+    if not isinstance(is_early := facts["is_early"], bool):
+        raise ValueError(f"a launch is early or not, true or false, got {json.dumps(is_early)}")
+    return LaunchPlan(kernel, arguments, blocks, threads, shared, is_early)
 
 
 def _argument(value: Any, buffers: Sequence[BufferPlan]) -> Argument:

@@ -62,6 +62,9 @@ FIRST_CLUSTERS = 90
 FIRST_BOXES = 90
 """The first compute capability with copies of boxes (PTX ISA, `cp.async.bulk.tensor`: target sm_90 or higher)."""
 
+FIRST_EARLY_LAUNCHES = 90
+"""The first compute capability whose launches may begin early (PTX ISA, `griddepcontrol`: target sm_90 or higher)."""
+
 FIRST_WITH = {
     Feature.ASYNC_COPIES: FIRST_ASYNC_COPIES,
     Feature.GROUPS: FIRST_ASYNC_COPIES,
@@ -72,6 +75,7 @@ FIRST_WITH = {
     Feature.MMA: FIRST_MMA,
     Feature.WARPGROUPS: 90,
     Feature.ROLE_REGISTERS: 90,
+    Feature.EARLY_LAUNCHES: FIRST_EARLY_LAUNCHES,
 }
 """The first compute capability with what an operation needs (PTX ISA, "Target ISA Notes")."""
 

@@ -62,7 +62,7 @@ from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import AllocatesResult, HostCode
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
-from deplodock.dialects.kernel.grid import CountersOp, FenceOp, TicketOp
+from deplodock.dialects.kernel.grid import AwaitLaunchesOp, CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.ldmatrix import LdmatrixOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
 from deplodock.dialects.kernel.mma import MmaOp
@@ -79,6 +79,7 @@ __all__ = [
     "AllocOp",
     "ArriveCopiesOp",
     "ArriveOp",
+    "AwaitLaunchesOp",
     "BarrierOp",
     "ClusterBarrierOp",
     "ClusterLoadOp",
@@ -246,6 +247,11 @@ class FuncOp(IRDLOperation, IntroducesIndices, Team):
         return 1 if self.occupancy is None else self.occupancy.value.data
 
     @property
+    def starts_early(self) -> bool:
+        """Whether a launch of it may start before those in front of it have ended."""
+        return any(isinstance(op, AwaitLaunchesOp) for op in self.body.block.ops)
+
+    @property
     def roles(self) -> Sequence[RoleOp]:
         """The roles of its threads, none where all run the same."""
         last = self.body.block.last_op
@@ -402,7 +408,7 @@ Kernel = Dialect(
         *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, ShuffleUpOp, ShuffleLastOp),
         *(MmaOp, LdmatrixOp),
         *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
-        *(CountersOp, FenceOp, TicketOp),
+        *(AwaitLaunchesOp, CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
         *(TensorMapOp, TmaLoadOp),

@@ -14,6 +14,8 @@
 
 What a thread did before its fence and its CTA's ticket is seen by what threads of a CTA that takes a later ticket of
 the same counter do after a fence of their own.
+
+A kernel that begins with `kernel.await_launches` may start while the launches before it still run.
 """
 
 from __future__ import annotations
@@ -43,10 +45,13 @@ from deplodock.dialects.interfaces import (
     AccessEffects,
     AllocatesResult,
     Collective,
+    Feature,
     GivesUniform,
     HostCode,
     MakesZeros,
+    NeedsFeature,
     TouchesMemory,
+    accesses_of,
     row,
 )
 from deplodock.dialects.kernel.order import Meet, OrdersAccesses, OrdersMemory
@@ -72,6 +77,32 @@ class CountersOp(IRDLOperation):
         _verify_counter(self.result)
         if not memref_of(self.result).has_static_shape():
             raise VerifyException(f"counters are of a static number, got {self.result.type}")
+
+
+@op_definition
+class AwaitLaunchesOp(IRDLOperation, NeedsFeature):
+    """Waits until the launches before have ended, and sees their memory; then the one behind may start.
+
+    A kernel that has it is started early, before those have ended (CUDA: programmatic dependent launch), so it stands
+    before all that touches memory.
+
+        kernel.await_launches
+    """
+
+    name = "kernel.await_launches"
+    traits = traits_def(OrdersMemory(), Collective())
+    assembly_format = "attr-dict"
+
+    def needs(self) -> Feature:
+        """Launches that begin early."""
+        return Feature.EARLY_LAUNCHES
+
+    def verify_(self) -> None:
+        before = self.prev_op
+        while before is not None:
+            if any(accesses_of(op) for op in before.walk()):
+                raise VerifyException(f"{before.name} before it touches memory, which launches before may still write")
+            before = before.prev_op
 
 
 @op_definition

@@ -108,9 +108,10 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
 
     With `stream` so many CTAs run all points of the block axes: each runs an equal stretch of the steps of the
     launch's reduction, which follow each other from tile to tile. It says who runs what, and nothing of the results.
+    One that is `early` starts while the launches before it still run, and waits for them there.
 
         tile.launch (%b = %n ceildiv 256 : block, %t = 64 : thread, %u = 4 : thread, %v = 4 : register,
-                     %k = 4 : lane %u) occupancy 2 stream 264 {
+                     %k = 4 : lane %u) occupancy 2 stream 264 early {
         }
     """
 
@@ -121,6 +122,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     carriers = opt_prop_def(ArrayAttr[IntegerAttr])
     occupancy = opt_prop_def(IntegerAttr.constr(i64))
     stream = opt_prop_def(IntegerAttr.constr(i64))
+    early = opt_prop_def(UnitAttr)
     body = region_def("single_block")
     traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
 
@@ -204,6 +206,8 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
         self._verify_carriers()
         if self.occupancy is not None and self.occupancy.value.data < 1:
             raise VerifyException("occupancy, the wanted CTAs per SM, must be at least 1")
+        if self.early is not None and EXPANDED in self.attributes:
+            raise VerifyException("an expanded launch says with kernel.await_launches that it is early")
         if self.stream is not None and (self.stream.value.data < 1 or EXPANDED in self.attributes):
             raise VerifyException(
                 "stream, the CTAs that share the steps of all tiles, is at least 1, and no more once a launch is "
@@ -246,6 +250,8 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             printer.print_string(f" occupancy {self.occupancy.value.data}")
         if self.stream is not None:
             printer.print_string(f" stream {self.stream.value.data}")
+        if self.early is not None:
+            printer.print_string(" early")
         print_body(printer, self, self.body)
 
     @classmethod
@@ -270,11 +276,12 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
                 parser.raise_error("the carrier of a lane axis must be an axis of the launch", at_position=carrier.span)
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
         stream = parse_i64(parser) if parser.parse_optional_keyword("stream") else None
+        early = UnitAttr() if parser.parse_optional_keyword("early") else None
         body, attributes = parse_body(parser, [axis for axis, _, _ in axes])
         places = [names.index(carrier.span.text) for carrier in carriers]
         extents, bindings = [reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes]
         op = cls(extents, bindings, body, reader.operands, occupancy, places)
-        op.stream = None if stream is None else IntegerAttr(stream, i64)
+        op.stream, op.early = None if stream is None else IntegerAttr(stream, i64), early
         op.attributes |= attributes
         return op
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deplodock.dialects.kernel import team_of
-from deplodock.dialects.kernel.grid import FenceOp, TicketOp
+from deplodock.dialects.kernel.grid import AwaitLaunchesOp, FenceOp, TicketOp
 from deplodock.interpreters.affine import outside_as_false
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
@@ -77,6 +77,10 @@ class TicketUnit(Unit):
         self._report.add(kinds.OPEN_TICKET, op, int(np.count_nonzero(left)), message)
 
 
+def _await(_launch: Lockstep, _op: AwaitLaunchesOp, _frame: Frame) -> None:
+    """The launches before have ended: they run one after the other here."""
+
+
 def _fence(launch: Lockstep, op: FenceOp, frame: Frame) -> None:
     if launch.memory.grid is not None:
         launch.memory.grid.fence(launch.memory.ids, all_lanes(frame))
@@ -91,5 +95,5 @@ def _ticket(launch: Lockstep, op: TicketOp, frame: Frame) -> None:
     launch.values[op.result] = launch.unit(TicketUnit).take(op, counters, subscripts, counts, frame)
 
 
-HANDLERS: Handlers = {FenceOp: _fence, TicketOp: _ticket}
+HANDLERS: Handlers = {AwaitLaunchesOp: _await, FenceOp: _fence, TicketOp: _ticket}
 """How they run."""

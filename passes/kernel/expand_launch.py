@@ -28,7 +28,7 @@ from xdsl.rewriter import Rewriter
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.lanes import lane_faults
 from deplodock.analysis.shape.nest import kernels, launches
-from deplodock.dialects import loop, tile
+from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
@@ -65,6 +65,8 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     emitter = Emitter(launch, expanded)
     emitter.values = {buffer: buffer for buffer in buffers}
     emitter.workspaces = workspaces
+    if launch.early is not None:
+        emitter.run(kernel.AwaitLaunchesOp())
     if stream is None:
         emitter.coordinates |= zip(launch.ctas, expanded.ctas, strict=False)
     for axis, form in digits(launch.bound_to(Binding.THREAD), emitter.thread):

@@ -2,7 +2,7 @@
 //
 // Operands keep their order; `[x]` is an At, `[x, {a, b}]` a Box, and `{a, b}` a group of registers. Semantics: PTX ISA,
 // "Data Movement and Conversion Instructions: cp.async", "Parallel Synchronization and Communication Instructions:
-// mbarrier, bar, barrier.cluster", "Miscellaneous Instructions: setmaxnreg", "Warp Level Matrix Multiply-Accumulate
+// mbarrier, bar, barrier.cluster, griddepcontrol", "Miscellaneous Instructions: setmaxnreg", "Warp Level Matrix Multiply-Accumulate
 // Instructions" with its ldmatrix, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #pragma once
 
@@ -234,6 +234,10 @@ HOST_WGMMA_OF_BYTES(256)
 #undef HOST_WGMMA_OF_BYTES
 #undef HOST_WGMMA
 #undef HOST_WGMMA_OF
+
+// Launches run one after the other on the host.
+inline void griddepcontrol_wait() {}
+inline void griddepcontrol_launch_dependents() {}
 
 void barrier_cluster_arrive_release_aligned();
 void barrier_cluster_wait_acquire_aligned();

@@ -178,7 +178,8 @@ def split_options(
     best = min(range(1, max(1, most) + 1), key=time)
     if best == 1:
         return options
-    return {"tileify": {}, "split-stream": {"s": best, "unit": step}, **options}
+    early: dict[str, Options] = {"start-early": {}} if has_feature(target, Feature.EARLY_LAUNCHES) else {}
+    return {"tileify": {}, "split-stream": {"s": best, "unit": step}, **options, **early}
 
 
 def fold_steps(output: str, parts: int) -> Schedule:

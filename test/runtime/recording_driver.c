@@ -95,12 +95,18 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned y, unsigned z, unsigned threads, unsigned ty,
-                        unsigned tz, unsigned shared, CUstream stream, void **values, void **extra) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **values, void **extra) {
   char name[200], kinds[200];
   read_kernel(function, name, kinds);
-  if (y * z * ty * tz != 1 || extra != NULL) return CUDA_ERROR_INVALID_VALUE;
-  record("launch %s %u %u %u %zu", name, blocks, threads, shared, (size_t)stream);
+  const unsigned others = config->gridDimY * config->gridDimZ * config->blockDimY * config->blockDimZ;
+  if (others != 1 || extra != NULL) return CUDA_ERROR_INVALID_VALUE;
+  record("launch %s %u %u %u %zu", name, config->gridDimX, config->blockDimX, config->sharedMemBytes,
+         (size_t)config->hStream);
+  for (unsigned number = 0; number < config->numAttrs; ++number) {
+    const CUlaunchAttribute *attribute = &config->attrs[number];
+    if (attribute->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return CUDA_ERROR_INVALID_VALUE;
+    record(" early=%d", attribute->value.programmaticStreamSerializationAllowed);
+  }
   for (int number = 0; kinds[number] != 0; ++number)
     if (kinds[number] == 'p')
       record(" %llu", *(CUdeviceptr *)values[number]);

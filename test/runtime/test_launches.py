@@ -21,7 +21,7 @@ PLAN = ProgramPlan(
     (BufferPlan((64,), F32), BufferPlan((64,), F32, 256), BufferPlan((64,), F32)),
     (0,),
     (2,),
-    (LaunchPlan("k_first", (0, 1), 3, 32, 0), LaunchPlan("k_second", (MAP, 0, 2), 5, 64, 4096)),
+    (LaunchPlan("k_first", (0, 1), 3, 32, 0), LaunchPlan("k_second", (MAP, 0, 2), 5, 64, 4096, True)),
     512,
 )
 IMAGE = b"image\nk_first pp\nk_second mpp\n\0"
@@ -60,10 +60,10 @@ def test_launches_follow_the_addresses_and_the_stream(calls: Callable[[], list[s
         own.start(stream)
         assert calls() == [
             f"launch k_first 3 32 0 {stream} {x} {SCRATCH + 256}",
-            f"launch k_second 5 64 4096 {stream} {MAPPED} {x} {out}",
+            f"launch k_second 5 64 4096 {stream} early=1 {MAPPED} {x} {out}",
         ]
     own.start(7, [1])
-    assert calls() == [f"launch k_second 5 64 4096 7 {MAPPED} 48 32"]
+    assert calls() == [f"launch k_second 5 64 4096 7 early=1 {MAPPED} 48 32"]
     del own, module
     assert calls() == ["unload"]
 

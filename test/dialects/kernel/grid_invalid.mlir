@@ -42,3 +42,13 @@ kernel.func @k(%turns: memref<8xi32>) blocks(%block = 32) threads(%thread = 64) 
 kernel.func @k(%turns: memref<8xi32>) blocks(%block = 32) threads(%thread = 64) {
   %last = "kernel.ticket"(%turns) <{ctas = affine_map<() -> (4, 4)>, map = affine_map<() -> (0)>, operandSegmentSizes = array<i32: 1, 0, 0>}> : (memref<8xi32>) -> index
 }
+
+// -----
+
+// CHECK: loop.guard before it touches memory, which launches before may still write
+kernel.func @k(%x: memref<8xf32>) blocks(%block = 32) threads(%thread = 64) {
+  loop.guard where (%thread < 8) {
+    %v = loop.load %x[%thread] : memref<8xf32>
+  }
+  kernel.await_launches
+}
