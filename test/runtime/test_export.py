@@ -77,9 +77,8 @@ class Calls:
             lines += [f"fill {SCRATCH + plan.scratch - plan.counters} 0 {plan.counters}", "wait 0"]
         for launch in plan.launches:
             arguments = " ".join(map(self._argument, launch.arguments))
-            lines.append(
-                f"launch {launch.kernel} {launch.blocks} {launch.threads} {launch.shared} {STREAM} {arguments}"
-            )
+            sizes = f"{launch.blocks} {launch.threads} {launch.shared} {STREAM}{' early=1' if launch.is_early else ''}"
+            lines.append(f"launch {launch.kernel} {sizes} {arguments}")
         for place, number in enumerate(plan.outputs):
             if (source := self._address(number)) != (own := (100 + place) << 20):
                 lines.append(f"copy {own} {source} {plan.buffers[number].bytes} {STREAM}")
