@@ -1,7 +1,8 @@
 """What orders CTAs and launches as CUDA C: fences, tickets, and the wait of a launch that starts early.
 
-A ticket is `atomicInc`, which starts again at 0, and a barrier that tells all threads what one got. `atomicInc` and `__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions". In a
-role the barrier is its own: `bar.red`, PTX ISA; `griddepcontrol`: ibid.
+A ticket is `atomicInc`, which starts again at 0, and a barrier that tells all threads what one got. `atomicInc` and
+`__syncthreads_or`: CUDA C++ Programming Guide, "Atomic Functions" and "Synchronization Functions". In a role the
+barrier is its own: `bar.red`, PTX ISA; `griddepcontrol`: ibid.
 """
 
 from __future__ import annotations

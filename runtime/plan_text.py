@@ -2,7 +2,8 @@
 
 An object has `buffers` (each a `shape`, a `dtype` by numpy's name, an `offset` or null), `inputs`, `outputs`,
 `launches` (each a `kernel`, its `arguments`, `blocks`, `threads`, bytes of `shared` memory, and whether it `is_early`),
-`scratch` and `counters`, as `ProgramPlan` has them. An argument is the number of a buffer, or an object for a tensor map.
+`scratch` and `counters`, as `ProgramPlan` has them. An argument is the number of a buffer, or an object for a tensor
+map.
 """
 
 from __future__ import annotations

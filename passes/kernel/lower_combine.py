@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, forms_of
@@ -82,7 +83,10 @@ class Combining:
         """Fold over thread axes: by shuffles where the group is equally spaced lanes, else through shared memory."""
         emitter, threads = self.emitter, self.threads
         if self.op.moved:
-            self._through_shared(threads)
+            if (keeper := self._keeper(threads)) is None:
+                self._through_shared(threads)
+            else:
+                self._at_each(self.kept, lambda: self._scatter(keeper))
             return
         if not threads:
             return
@@ -109,6 +113,53 @@ class Combining:
         near = math.prod(self.emitter.extent(axis) for axis in self.wide[place + len(threads) :])
         is_symmetric = scalar_regions.combiner_ops(self.op.combiner) is not None
         return near if near == 1 or is_symmetric else None
+
+    def _keeper(self, threads: Sequence[BlockArgument]) -> BlockArgument | None:
+        """The thread axis whose threads keep a coordinate each of the register axis that the fold is taken along.
+
+        None where no shuffles of a warp leave it so.
+        """
+        emitter, at = self.emitter, self.op.at
+        places = forms_of(at.map, at.axes)
+        lanes = [axis for axis in at.axes if len(places) == 1 and places[0] == Linear.of(axis)]
+        keepers = [emitter.launch.carried_axes().get(axis, axis) for axis in lanes]
+        keeper = next((axis for axis in threads if axis in keepers), None)
+        near = self._near(threads) if threads else None
+        if keeper is None or near is None or scalar_regions.combiner_ops(self.op.combiner) is None:
+            return None
+        group = near * math.prod(emitter.extent(axis) for axis in threads)
+        is_whole = emitter.threads % WARP == 0 and WARP % group == 0
+        return keeper if is_whole and emitter.extent(keeper) == emitter.extent(at.moved[0]) else None
+
+    def _scatter(self, keeper: BlockArgument) -> list[SSAValue]:
+        """Fold so that each thread of an axis keeps one coordinate of a register axis, and those of other axes all it.
+
+        In each step a thread gives half of the coordinates that it still has to one that keeps those.
+        """
+        emitter, strides = self.emitter, thread_strides(self.emitter.launch)
+        (moved,) = self.op.moved
+        rows: list[list[SSAValue]] = []
+        known = dict(emitter.coordinates)
+        for place in range(emitter.extent(moved)):
+            emitter.coordinates[moved] = place
+            rows.append([emitter.read(held) for held in self.held])
+        emitter.coordinates = known
+        while (half := len(rows) // 2) > 0:
+            upper = Linear.of(keeper) // half % 2
+            inside = emitter.add(loop.InsideOp(*emitter.condition_map([-upper])))
+            pairs = [list(zip(low, high, strict=True)) for low, high in zip(rows[:half], rows[half:], strict=True)]
+            rows = []
+            for pair in pairs:
+                own = [emitter.add(arith.SelectOp(inside, high, low)) for low, high in pair]
+                given = [emitter.add(arith.SelectOp(inside, low, high)) for low, high in pair]
+                taken = [emitter.add(kernel.ShuffleXorOp(value, half * strides[keeper])) for value in given]
+                rows.append(emitter.combine(self.op.combiner, own, taken))
+        (folded,) = rows
+        for axis in (axis for axis in self.threads if axis is not keeper):
+            for bit in reversed(range(emitter.extent(axis).bit_length() - 1)):
+                others = [emitter.add(kernel.ShuffleXorOp(value, strides[axis] << bit)) for value in folded]
+                folded = emitter.combine(self.op.combiner, folded, others)
+        return folded
 
     def _active(self, conditions: Sequence[Condition]) -> list[SSAValue]:
         values = [self.emitter.value(value) for value in self.op.inputs]

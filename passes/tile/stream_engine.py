@@ -20,8 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.affine.linear import Linear, condition_of, subscripts_of, to_map, to_sides
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.roles import read_of
-from deplodock.dialects import loop, scalar_regions, tile
-from deplodock.passes.locations import location_of
+from deplodock.dialects import loop, tile
 from deplodock.passes.loop.masks import comparison
 from deplodock.passes.tile.edits import read_at
 from deplodock.passes.tile.stream_steps import StreamTiling
@@ -65,13 +64,6 @@ class EngineTiling(StreamTiling, ABC):
         return (
             isinstance(value.owner, arith.ConstantOp) and value.owner.value == self.found.reduction.identities.data[0]
         )
-
-    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
-        """The largest score so far: what the steps before have left is scaled in place, and the step's added to it."""
-        scan = loop.ScanOp([top], [step], *scalar_regions.short_form(arith.MaximumfOp, top.type, loop.YieldOp))
-        scan.location, scan.results[0].name_hint = location_of(top), "largest"
-        Rewriter.insert_op(scan, place)
-        return scan.results[0]
 
     def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
         """The weights as factors of the second product."""

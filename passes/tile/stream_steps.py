@@ -61,7 +61,10 @@ class StreamTiling(ABC):
     share: tuple[SSAValue, SSAValue] | None = None
     """The register axis of columns of which each slice keeps one coordinate, and the lane axis of these."""
     keys: Sequence[Part]
-    """An element of a step."""
+    """An element of a step, as the sums of products that give scores have it."""
+    key_share: tuple[SSAValue, SSAValue] | None = None
+    """The register axis of elements of which threads that share such a sum keep one coordinate each, and the lane axis
+    of these."""
     held_axes: Sequence[SSAValue] = ()
     """The register axes of rows that each thread holds for all steps; without them they are in shared memory."""
 
@@ -88,6 +91,12 @@ class StreamTiling(ABC):
         """Add the axes of the tile to the launch."""
 
     @property
+    def score_keys(self) -> Sequence[Part]:
+        """An element of a step, as scores have it."""
+        share = self.key_share
+        return [(share[1] if share and axis is share[0] else axis, stride) for axis, stride in self.keys]
+
+    @property
     def step(self) -> int:
         """The elements of a step of all slices."""
         return self.n * self.slices
@@ -99,16 +108,12 @@ class StreamTiling(ABC):
         return found
 
     @abstractmethod
-    def tile_scores(self) -> None:
-        """Rewrite the sum of products that gives a score."""
+    def tile_scores(self, key: loop.IndexOp) -> loop.IndexOp:
+        """Rewrite the sum of products that gives a score. Returns the coordinate of an element as scores have it."""
 
     @abstractmethod
     def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
         """A score without a constant factor above 0, and that factor; or as it is, and None."""
-
-    @abstractmethod
-    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
-        """What the scores of a step are compared with, from the largest one of it."""
 
     @abstractmethod
     def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
@@ -181,7 +186,7 @@ class StreamTiling(ABC):
         key = recompute(old.iv, [(step, self.step), *self.slice, *self.keys], body)
         if first is not None:
             key = _moved(key, first)
-        self.tile_scores()
+        key = self.tile_scores(key)
         conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
         conditions.append(Linear.of(key.result) - trips)
         first = Linear() if first is None else first
@@ -207,7 +212,7 @@ class StreamTiling(ABC):
 
     def _inside(self) -> set[SSAValue]:
         """The axes of the tile that differ within a CTA."""
-        return {axis for axis, _ in (*self.rows[1:], *self.columns, *self.slice, *self.keys)}
+        return {axis for axis, _ in (*self.rows[1:], *self.columns, *self.slice, *self.score_keys)}
 
     def _without_single(self, form: Linear) -> Linear:
         """A form without the axes of the tile that have one point."""
@@ -259,7 +264,7 @@ class StreamTiling(ABC):
             return op.results[0]
 
         def fold(value: SSAValue, cls: type[Operation]) -> SSAValue:
-            axes = [axis for axis, _ in self.keys]
+            axes = [axis for axis, _ in self.score_keys]
             return add(tile.CombineOp([value], axes, *scalar_regions.short_form(cls, value.type, loop.YieldOp)))
 
         if conditions:
@@ -269,7 +274,9 @@ class StreamTiling(ABC):
         top = fold(score, arith.MaximumfOp)
         top = top if scale is None else add(arith.MulfOp(top, scale))
         top.name_hint = "top"
-        top = self.largest(top, body.args[0], place)
+        short = scalar_regions.short_form(arith.MaximumfOp, top.type, loop.YieldOp)
+        top = add(loop.ScanOp([top], body.args[:1], *short))
+        top.name_hint = "largest"
         above = add(arith.MaximumfOp(top, self.limits[0]))
         limit = add(arith.MinimumfOp(above, self.limits[1]))
         weight = self._power(score, scale, limit, add) if scale else add(self._weight(add(arith.SubfOp(score, limit))))

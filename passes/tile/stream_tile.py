@@ -30,7 +30,9 @@ conditions are upper bounds that grow with the rows, steps of which the tile nee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, UnitAttr
@@ -50,11 +52,13 @@ from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.passes.copying import copied
 from deplodock.passes.locations import location_of
 from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import (
     Axis,
+    Part,
     append_axis,
     append_lane,
     read_from,
@@ -179,8 +183,8 @@ class _ThreadTiling(StreamTiling):
         team: tuple[int, int, int],
     ) -> None:
         self.side, self.lanes, self.features = team
-        self.feature: SSAValue | None = None
-        """The lane axis of the threads that share the sum of products of a score."""
+        self.parts: Sequence[Part] = ()
+        """The lane axes of the threads that share the sum of products of a score, each with its distance in threads."""
         super().__init__(launch, found, rows, sizes)
 
     def append_axes(self) -> None:
@@ -194,65 +198,82 @@ class _ThreadTiling(StreamTiling):
         slices = self.append_slices()
         row_thread = self.axis(side, Binding.THREAD, f"{row}_t")
         near, far = self.features, lanes // self.features
-        threads = [self.axis(far, Binding.THREAD, f"{column}_t")]
-        if near > 1:
-            threads.append(self.axis(near, Binding.THREAD, f"{column}_u"))
+        share = gcd(near, self.n // far)
+        threads = [(self.axis(far, Binding.THREAD, f"{column}_t"), near)]
+        for extent, distance in ((share, near // share), (near // share, 1)):
+            if extent > 1:
+                threads.append((self.axis(extent, Binding.THREAD, f"{column}_u"), distance))
         self.row_registers = self.axis(self.m // side, Binding.REGISTER, f"{row}_r")
         strips = self.axis(-(-extents[1] // (lanes * vector)), Binding.REGISTER, f"{column}_r")
         neighbours = self.axis(vector, Binding.REGISTER, f"{column}_v")
-        keys = self.axis(self.n // far, Binding.REGISTER, f"{key}_r")
-        lane = append_lane(launch, threads[0], f"{key}_t")
-        carried = [lane]
-        if near > 1:
-            self.feature = append_lane(launch, threads[1], f"{self.found.scores.iv.name_hint or 'e'}_t")
-            carried.append(self.feature)
+        keys = [self.axis(self.n // far // share, Binding.REGISTER, f"{key}_r")]
+        lane = append_lane(launch, threads[0][0], f"{key}_t")
+        feature = f"{self.found.scores.iv.name_hint or 'e'}_t"
+        self.parts = [(append_lane(launch, axis, feature), distance) for axis, distance in threads[1:]]
+        carried = [lane, *(axis for axis, _ in self.parts)]
+        if self.parts:
             self.held_axes = [self.row_registers]
+        if share > 1:
+            keys.append(self.axis(share, Binding.REGISTER, f"{key}_s"))
+            self.key_share = keys[1], append_lane(launch, threads[1][0], f"{key}_l")
+            carried.append(self.key_share[1])
         if slices and launch.extent(strips) == self.slices:
             self.share = strips, append_lane(launch, slices[0], f"{column}_l")
             carried.append(self.share[1])
-        registers = [self.row_registers, strips, neighbours, keys]
-        self.own = [block, *slices, row_thread, *threads, *registers, *carried]
+        registers = [self.row_registers, strips, neighbours, *keys]
+        self.own = [block, *slices, row_thread, *(axis for axis, _ in threads), *registers, *carried]
         self.rows = [(block, self.m), (self.row_registers, side), (row_thread, 1)]
-        apart = [(threads[0], near * vector), *((axis, vector) for axis in threads[1:])]
+        apart = [(axis, distance * vector) for axis, distance in threads]
         self.columns = [(strips, lanes * vector), *apart, (neighbours, 1)]
-        self.keys = [(keys, far), (lane, 1)]
+        self.keys = [(keys[0], far * share), *((axis, far) for axis in keys[1:]), (lane, 1)]
 
-    def tile_scores(self) -> None:
-        """Let the sum run in groups of neighbours; threads that share it have groups in turn, and add theirs."""
-        if self.feature is None:
+    def tile_scores(self, key: loop.IndexOp) -> loop.IndexOp:
+        """Let the sum run in groups of neighbours; threads that share it have groups in turn, and add theirs.
+
+        Of the elements of a thread each of them then has a share, so that it weighs no other ones.
+        """
+        if not self.parts:
             _split(self.found.scores)
-            return
+            return key
         scores = self.found.scores
-        stride = self.features * VECTOR
-        outer, inner = split_loop(scores, stride)
+        outer, inner = split_loop(scores, self.features * VECTOR)
         assert isinstance(outer, loop.ReduceOp)
         iv = inner.iv
         part = inner.body.block.insert_arg(IndexType(), 1)
         part.name_hint = iv.name_hint
-        recompute(iv, [(self.feature, VECTOR), (part, 1)], inner.body.block)
+        apart = [(axis, distance * VECTOR) for axis, distance in self.parts]
+        recompute(iv, [*apart, (part, 1)], inner.body.block)
         inner.body.block.erase_arg(iv)
         inner.properties["bound"] = AffineMapAttr(AffineMap(0, 0, (AffineExpr.constant(VECTOR),)))
         for op in (outer, inner):
             op.properties["unroll"] = UnitAttr()
         short = scalar_regions.short_form(arith.AddfOp, outer.results[0].type, loop.YieldOp)
-        total = tile.CombineOp(outer.results, [self.feature], *short)
+        at = NOWHERE if self.key_share is None else Places([self.key_share[0]], *to_map([Linear.of(self.key_share[1])]))
+        total = tile.CombineOp(outer.results, [axis for axis, _ in self.parts], *short, at)
         total.location, total.results[0].name_hint = outer.location, outer.results[0].name_hint
         Rewriter.insert_op(total, InsertPoint.after(outer))
         outer.results[0].replace_uses_with_if(total.results[0], lambda use: use.operation is not total)
+        return key if self.key_share is None else self._shared_key(key, outer)
+
+    def _shared_key(self, key: loop.IndexOp, sums: loop.ReduceOp) -> loop.IndexOp:
+        """The coordinate of the element of which a thread has the score, in place of that of those which it sums."""
+        assert self.key_share is not None
+        axis, lane = self.key_share
+        index = loop.IndexOp(*to_map([form_of_value(key.result).substitute(axis, Linear.of(lane))]))
+        index.result.name_hint = key.result.name_hint
+        Rewriter.insert_op(index, InsertPoint.after(key))
+        key.result.replace_uses_with_if(index.result, lambda use: not sums.is_ancestor(use.operation))
+        return index
 
     def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
         """A score as it is."""
         return score, None
 
-    def largest(self, top: SSAValue, step: SSAValue, place: InsertPoint) -> SSAValue:
-        """The largest score of the step."""
-        return top
-
     def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
         """The weights in shared memory, rows padded so that those that a warp stores lie in other banks."""
         extents = [self.m, weights_pitch(self.step)]
         shape = MemRefType[Attribute](weight.type, extents, memory_space=tile.MemoryAttr(Memory.SHARED))
-        kept = tile.KeepOp(weight, *to_map([total_of(self.rows[1:]), total_of([*self.slice, *self.keys])]), shape)
+        kept = tile.KeepOp(weight, *to_map([total_of(self.rows[1:]), total_of([*self.slice, *self.score_keys])]), shape)
         kept.slab.name_hint = "weights"
         kept.location = location_of(weight)
         Rewriter.insert_op(kept, place)
@@ -266,7 +287,7 @@ class _ThreadTiling(StreamTiling):
         (inner,) = body.args
         inner.name_hint = self.hints[2]
         first = form_of_value(key.result)
-        for axis, _ in self.keys:
+        for axis, _ in self.score_keys:
             first = first.substitute(axis, Linear())
         index = loop.IndexOp(*to_map([first + Linear.of(inner)]))
         index.result.name_hint = key.result.name_hint

@@ -77,7 +77,7 @@ class WarpgroupTiling(EngineTiling):
         self.columns = [(columns, BLOCK), (thread, 2), (pair, 1)]
         self.keys = [(keys, BLOCK), (key_lane, 2), (key_pair, 1)]
 
-    def tile_scores(self) -> None:
+    def tile_scores(self, key: loop.IndexOp) -> loop.IndexOp:
         """Let one contract stand for the sum, along features that are zero beyond the last."""
         scores = self.found.scores
         (product,) = summed_products(scores)
@@ -92,6 +92,7 @@ class WarpgroupTiling(EngineTiling):
         contract.location, contract.result.name_hint = scores.location, scores.results[0].name_hint
         Rewriter.insert_op([*loads], InsertPoint.before(scores))
         Rewriter.replace_op(scores, contract)
+        return key
 
     def product(
         self, weights: SSAValue, value: SSAValue, by: arith.MulfOp, key: loop.IndexOp, place: InsertPoint

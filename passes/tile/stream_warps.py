@@ -102,7 +102,7 @@ class WarpTiling(EngineTiling):
         self.columns = [*blocks, (thread, engine.pair), (pair, 1)]
         self.keys = [(keys, engine.n), (self.key_lane, engine.pair), (self.key_pair, 1)]
 
-    def tile_scores(self) -> None:
+    def tile_scores(self, key: loop.IndexOp) -> loop.IndexOp:
         """Let the sum run in steps of one instruction along the features, which it takes as zero beyond the last."""
         scores, engine = self.found.scores, self.engine
         (product,) = summed_products(scores)
@@ -127,6 +127,7 @@ class WarpTiling(EngineTiling):
         made.location = scores.location
         made.results[0].name_hint = scores.results[0].name_hint
         Rewriter.replace_op(scores, made)
+        return key
 
     def product(
         self, weights: SSAValue, value: SSAValue, by: arith.MulfOp, key: loop.IndexOp, place: InsertPoint
