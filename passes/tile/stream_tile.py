@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, UnitAttr
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -97,7 +97,15 @@ class StreamTilePass(LaunchRule):
         "what multiplies: threads, or the tensor cores of warps (mma) or warpgroups (wgmma)",
     )
 
+    occupancy: int | None = option(None, Integers((1, 2)), "CTAs that the registers of an SM are to hold")
+
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        self._tile(launch)
+        if self.occupancy is not None:
+            launch.occupancy = IntegerAttr(self.occupancy, i64)
+
+    def _tile(self, launch: tile.LaunchOp) -> None:
+        """Rewrite a launch; raise Skip where the rule cannot."""
         found = _found(launch)
         sizes, target = (self.m, self.n, self.slices), target_at(launch)
         need = stream_bytes(found, self.m, self.n * self.slices, self.engine)

@@ -67,14 +67,15 @@ def long_row_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> 
     is_narrow = _is_narrow(found, target)
     tiles = [_Tile.of(found, rows, keys, is_narrow) for keys in (64, 32, 16, 8) if keys >= 16 or not is_narrow]
     small = [tile for tile in tiles if tile.step_bytes <= STEP_BYTES] or tiles[-1:]
-    limits = [(2, _share(target)), (SLOTS, target.fact("shared_per_block")), (2, target.fact("shared_per_block"))]
-    fitting = [(tile, slots) for slots, most in limits for tile in small if tile.bytes(slots) <= most]
+    own = target.fact("shared_per_block")
+    limits = [(2, 2, _share(target)), (1, SLOTS, own), (1, 2, own)]
+    fitting = [(tile, ctas, slots) for ctas, slots, most in limits for tile in small if tile.bytes(slots) <= most]
     if not fitting:
         return None
-    tile, slots = fitting[0]
+    tile, ctas, slots = fitting[0]
     return {
         "tileify": {},
-        "stream-tile": tile.options,
+        "stream-tile": {**tile.options, "occupancy": ctas},
         "double-buffer": {"depth": slots},
         "async-copy": {},
         **({} if is_narrow else {"pad-smem": {}}),
@@ -164,7 +165,7 @@ def split_options(
     step = int(tile["n"]) * int(tile.get("slices", 1))
     steps = -(-(found.reduction.trips or 0) // step)
     tiles, sms = _tiles(found, nest, int(tile["m"])), target.fact("sms")
-    resident = 2 if "slices" in tile and options["double-buffer"]["depth"] == 2 else 1
+    resident = int(tile.get("occupancy", 1))
     if wheres(found.reduction.body.block):
         return options
 
