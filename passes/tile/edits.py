@@ -145,10 +145,13 @@ def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     return outer, inner
 
 
-def share_loop(op: loop.ReduceOp, axis: SSAValue, parts: int, part: int | None = None) -> loop.ReduceOp:
+def share_loop(
+    op: loop.ReduceOp, axis: SSAValue, parts: int, part: int | None = None, turn: int | None = None
+) -> loop.ReduceOp:
     """Leave of a loop of constant extent E what one of `parts` coordinates of an axis runs: `part` neighbours.
 
-    Without `part` those are ceil(E / parts).
+    Without `part` those are ceil(E / parts). With `turn`, of which `part` is a multiple, the coordinates take turns, of so
+    many neighbours each.
 
     The results are partial. Where the parts are longer than the loop together, iterations from E on are inactive. In a
     reduction that runs in chunks it is the elements of the chunks from E on, so that all parts take the same steps.
@@ -162,7 +165,14 @@ def share_loop(op: loop.ReduceOp, axis: SSAValue, parts: int, part: int | None =
     old = narrowed.iv
     variable = body.block.insert_arg(IndexType(), 1)
     variable.name_hint = f"{old.name_hint or 'k'}_p"
-    index = recompute(old, [(axis, trips), (variable, 1)], body.block)
+    if turn is None:
+        index = recompute(old, [(axis, trips), (variable, 1)], body.block)
+    else:
+        form = Linear.of(variable) // turn * (turn * parts) + Linear.of(axis, turn) + Linear.of(variable) % turn
+        index = loop.IndexOp(*to_map([form]))
+        index.result.name_hint = old.name_hint
+        old.replace_all_uses_with(index.result)
+        Rewriter.insert_op(index, InsertPoint.at_start(body.block))
     if trips * parts > extent:
         inner = _innermost_chunk(narrowed).body.block
         place = InsertPoint.after(index) if inner is body.block else InsertPoint.at_start(inner)

@@ -15,9 +15,10 @@
                                                    loop.store %acc, %out[%m, %d]
                                                  }
 
-A part leaves what the reduction has of its stretch of the row, which is an element of the same reduction: the second
-launch folds those, in their order, and does what follows, once. Parts are whole multiples of
-`unit` elements; the last part may have fewer. Both launches are scheduled like any other; a step with the name of an
+A part leaves what the reduction has of its share of the row, which is an element of the same reduction: the second
+launch folds those, in their order, and does what follows, once. Parts are whole multiples of `unit` elements; the last
+part may have fewer. Where parts take turns (`order=turns`) of `unit` elements each, CTAs that run at the same time read
+neighbours, and parts have one turn more or less. Both launches are scheduled like any other; a step with the name of an
 output as its target is for the second one.
 """
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import IndexType
@@ -42,6 +44,9 @@ from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import Axis, append_axis, erase_unneeded, reorder, share_loop
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 
+Order: TypeAlias = Literal["stretches", "turns"]
+"""How parts lie in the row."""
+
 
 @dataclass(frozen=True)
 class SplitStreamPass(LaunchRule):
@@ -50,6 +55,12 @@ class SplitStreamPass(LaunchRule):
     name = "split-stream"
     s: int | None = option(None, Integers((2, 3, 4, 8, 16)), "parts of the row, at most; without it a row stays whole")
     unit: int = option(1, Integers((1, 16, 32)), "elements of the row of which parts have whole multiples")
+
+    order: Order = option(
+        "stretches",
+        Order,
+        "how parts lie in the row: each is a stretch of it (stretches), or they take turns of unit elements (turns)",
+    )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         if any(isinstance(value.owner, memref.AllocOp) for op in launch.walk() for value in op.operands):
@@ -67,12 +78,12 @@ class SplitStreamPass(LaunchRule):
             raise Skip("the tiles fill the SMs of the target without a split")
         trips = found.reduction.trips or 0
         part = -(-trips // (self.s * self.unit)) * self.unit
-        if (parts := -(-trips // part)) < 2:
+        if (parts := min(self.s, -(-trips // self.unit)) if self.order == "turns" else -(-trips // part)) < 2:
             raise Skip(f"a part of {part} elements is the whole row of {trips}")
-        _cut(launch, found.reduction, parts, part)
+        _cut(launch, found.reduction, parts, part, self.unit if self.order == "turns" else None)
 
 
-def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int) -> None:
+def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int, turn: int | None) -> None:
     """Let a launch store what parts of a row leave, and a copy of it behind it fold them and do what follows."""
     second = launch.clone()
     Rewriter.insert_op(second, InsertPoint.after(launch))
@@ -92,7 +103,7 @@ def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int)
 
     axes = [[launch.axes[i] for i in places] for places in varying]
     axis = append_axis(launch, Axis(parts, Binding.THREAD, f"{reduction.iv.name_hint or 'i'}_s"))
-    partial = share_loop(reduction, axis, parts, part)
+    partial = share_loop(reduction, axis, parts, part, turn)
     stores = [
         loop.StoreOp(result, workspace, AffineMap.identity(1 + len(places)), [axis, *places])
         for result, workspace, places in zip(partial.results, workspaces, axes, strict=True)
