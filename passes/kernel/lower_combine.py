@@ -56,7 +56,13 @@ class Combining:
         self.op = op
         self.kept = emitter.axes_of(op.results)
         """The register axes that the result still varies along."""
-        self.published = tuple(a for a in emitter.axes_of([*op.inputs, *op.results]) if a not in op.axes)
+        places = dict(zip(op.at.moved, forms_of(op.at.map, op.at.axes), strict=True))
+        self.fixed = {axis: place.constant for axis, place in places.items() if not place.terms}
+        """The register axes of which a fold is taken at one coordinate, and that coordinate."""
+        self.moved = {axis: place for axis, place in places.items() if axis not in self.fixed}
+        """Those whose coordinate is that of other axes, and its form."""
+        varying = emitter.axes_of([*op.inputs, *op.results])
+        self.published = tuple(axis for axis in varying if axis not in op.axes and axis not in self.fixed)
         """The register axes that the folds of a thread vary along, before they are taken where `at` says."""
         self.wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
         """The thread axes of more than one thread."""
@@ -77,12 +83,15 @@ class Combining:
                 return self._active(conditions)
             return self._accumulate(folded, lambda: self._active(conditions))
 
+        known = dict(emitter.coordinates)
+        emitter.coordinates |= self.fixed
         self._at_each(self.published, fold)
+        emitter.coordinates = known
 
     def fold_threads(self) -> None:
         """Fold over thread axes: by shuffles where the group is equally spaced lanes, else through shared memory."""
         emitter, threads = self.emitter, self.threads
-        if self.op.moved:
+        if self.moved:
             if (keeper := self._keeper(threads)) is None:
                 self._through_shared(threads)
             else:
@@ -119,9 +128,8 @@ class Combining:
 
         None where no shuffles of a warp leave it so.
         """
-        emitter, at = self.emitter, self.op.at
-        places = forms_of(at.map, at.axes)
-        lanes = [axis for axis in at.axes if len(places) == 1 and places[0] == Linear.of(axis)]
+        emitter, places = self.emitter, list(self.moved.items())
+        lanes = [axis for axis in self.op.at.axes if len(places) == 1 and places[0][1] == Linear.of(axis)]
         keepers = [emitter.launch.carried_axes().get(axis, axis) for axis in lanes]
         keeper = next((axis for axis in threads if axis in keepers), None)
         near = self._near(threads) if threads else None
@@ -129,7 +137,7 @@ class Combining:
             return None
         group = near * math.prod(emitter.extent(axis) for axis in threads)
         is_whole = emitter.threads % WARP == 0 and WARP % group == 0
-        return keeper if is_whole and emitter.extent(keeper) == emitter.extent(at.moved[0]) else None
+        return keeper if is_whole and emitter.extent(keeper) == emitter.extent(places[0][0]) else None
 
     def _scatter(self, keeper: BlockArgument) -> list[SSAValue]:
         """Fold so that each thread of an axis keeps one coordinate of a register axis, and those of other axes all it.
@@ -137,7 +145,7 @@ class Combining:
         In each step a thread gives half of the coordinates that it still has to one that keeps those.
         """
         emitter, strides = self.emitter, thread_strides(self.emitter.launch)
-        (moved,) = self.op.moved
+        (moved,) = self.moved
         rows: list[list[SSAValue]] = []
         known = dict(emitter.coordinates)
         for place in range(emitter.extent(moved)):
@@ -248,9 +256,8 @@ class Combining:
 
         The share is what `at` says.
         """
-        emitter, at = self.emitter, self.op.at
-        taken = dict(zip(at.moved, forms_of(at.map, at.axes), strict=True))
-        places = [taken.get(axis, axis) for axis in self.published]
+        emitter = self.emitter
+        places = [self.moved.get(axis, axis) for axis in self.published]
 
         def fold() -> list[SSAValue]:
             arrays = emitter.accumulators(self.op, ())

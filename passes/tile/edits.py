@@ -150,8 +150,8 @@ def share_loop(
 ) -> loop.ReduceOp:
     """Leave of a loop of constant extent E what one of `parts` coordinates of an axis runs: `part` neighbours.
 
-    Without `part` those are ceil(E / parts). With `turn`, of which `part` is a multiple, the coordinates take turns, of so
-    many neighbours each.
+    Without `part` those are ceil(E / parts). With `turn`, of which `part` is a multiple, the coordinates take turns, of
+    so many neighbours each.
 
     The results are partial. Where the parts are longer than the loop together, iterations from E on are inactive. In a
     reduction that runs in chunks it is the elements of the chunks from E on, so that all parts take the same steps.

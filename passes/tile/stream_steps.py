@@ -60,6 +60,8 @@ class StreamTiling(ABC):
     """A column of the output."""
     share: tuple[SSAValue, SSAValue] | None = None
     """The register axis of columns of which each slice keeps one coordinate, and the lane axis of these."""
+    spare: SSAValue | None = None
+    """The register axis of rows whose first coordinate alone has rows of the output, where slices fold theirs."""
     keys: Sequence[Part]
     """An element of a step, as the sums of products that give scores have it."""
     key_share: tuple[SSAValue, SSAValue] | None = None
@@ -156,8 +158,9 @@ class StreamTiling(ABC):
         reorder(self.launch, [*first, *others, *(axis for axis in self.own if axis not in first)])
 
     def _recompute(self, axis: SSAValue, parts: Sequence[Part], limit: int | None, offset: int) -> None:
-        """Replace a coordinate of the output; behind the reduction, by that of the share which a slice keeps."""
+        """Replace a coordinate of the output; behind the reduction, by that of what a slice keeps."""
         kept = [(self.share[1] if self.share and part is self.share[0] else part, stride) for part, stride in parts]
+        kept = [(part, stride) for part, stride in kept if part is not self.spare]
         index = recompute(axis, kept, self.launch.body.block, limit, offset)
         if kept != parts:
             inside = loop.IndexOp(*to_map([total_of(parts) + offset]))
@@ -166,12 +169,11 @@ class StreamTiling(ABC):
             reduction = self.found.reduction
             index.result.replace_uses_with_if(inside.result, lambda use: reduction.is_ancestor(use.operation))
 
-    def _places(self) -> Places:
-        """Where slices take what they fold."""
-        if self.share is None:
-            return NOWHERE
-        axis, lane = self.share
-        return Places([axis], *to_map([Linear.of(lane)]))
+    def _places(self, is_wide: bool) -> Places:
+        """Where slices take what they fold, of values that vary along the columns, or others."""
+        places = [(self.share[0], Linear.of(self.share[1]))] if self.share and is_wide else []
+        places += [] if self.spare is None else [(self.spare, Linear())]
+        return Places([axis for axis, _ in places], *to_map([place for _, place in places])) if places else NOWHERE
 
     def _run_in_steps(self) -> loop.ReduceOp:
         """Let the reduction run in steps of a few elements. Returns it."""
@@ -323,9 +325,9 @@ class StreamTiling(ABC):
             place = InsertPoint.after(op)
             return op.results[0]
 
-        def fold(value: SSAValue, cls: type[Operation], at: Places = NOWHERE) -> SSAValue:
+        def fold(value: SSAValue, cls: type[Operation], is_wide: bool = False) -> SSAValue:
             short = scalar_regions.short_form(cls, value.type, loop.YieldOp)
-            return add(tile.CombineOp([value], [axis], *short, at))
+            return add(tile.CombineOp([value], [axis], *short, self._places(is_wide)))
 
         top, *sums = reduction.results
         largest = fold(top, arith.MaximumfOp)
@@ -334,7 +336,7 @@ class StreamTiling(ABC):
         folded = [largest]
         for value, (_, by), is_wide in zip(sums, self.weights, self.is_wide, strict=True):
             scaled = add(arith.MulfOp(value, weight, by.fastmath))
-            folded.append(fold(scaled, arith.AddfOp, self._places() if is_wide else NOWHERE))
+            folded.append(fold(scaled, arith.AddfOp, is_wide))
         for result, whole in zip(reduction.results, folded, strict=True):
             whole.name_hint = result.name_hint
             for use in users[result]:

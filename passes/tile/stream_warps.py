@@ -90,6 +90,8 @@ class WarpTiling(EngineTiling):
         self.key_group = append_lane(launch, group, f"{key}_g")
         self.column_group = append_lane(launch, group, f"{column}_g")
         self.thread, self.pair = thread, pair
+        if slices and extents[0] <= engine.row.extent:
+            self.spare = half
         if shared:
             self.share = shared[0], append_lane(launch, slices[0], f"{column}_l")
         registers = [*tiles, columns, *shared, keys, half, pair, self.key_pair, self.unit, self.near]

@@ -141,6 +141,14 @@ ROUND = "double-buffer{depth=2},async-copy,pad-smem,pipeline-k-outer,blockify-la
     [
         ("one query", f"{SPLIT}{{m=1 n=32 slices=2 side=1 lanes=32}},{ROUND}"),
         ("one query, shared keys", f"{SPLIT}{{m=3 n=8 slices=2 side=1 lanes=32 features=16}},{ROUND}"),
+        (
+            "one query, shared keys",
+            f"{SPLIT.replace('32', '48')}{{m=3 n=24 slices=2 side=1 lanes=16 features=8}},{ROUND}",
+        ),
+        (
+            "bf16, one query",
+            f"{SPLIT.replace('32}', '32 order=turns}')}{{m=16 n=16 slices=2 engine=mma}},{ROUND},start-early",
+        ),
         ("fewer queries than keys", f"{SPLIT}{{m=8 n=16 slices=1 side=4 lanes=8}},{ROUND}"),
         ("causal, steps left out", f"{SPLIT}{{m=64 n=32}},{ROUND}"),
         ("bf16, one query", f"{SPLIT}{{m=16 n=16 slices=2 engine=mma}},{ROUND}"),

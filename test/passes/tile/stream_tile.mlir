@@ -21,13 +21,14 @@
 // CHECK:             %[[IN:.*]] = loop.inside where (%i < %m_b * 32 + %m_r * 16 + %m_t + 1, %i < 37)
 // CHECK-NEXT:        %[[S:.*]] = arith.select %[[IN]], %s, %{{.*}} : f32
 // CHECK-NEXT:        %top = tile.combine {arith.maximumf} %[[S]] over (%i_r, %i_t) : f32
+// CHECK-NEXT:        %largest = loop.scan {arith.maximumf} %top along (%i_o) : f32
 // CHECK:             %weight = math.exp
 // CHECK-NEXT:        %weights = tile.keep %weight[%m_r * 16 + %m_t, %i_r * 16 + %i_t] : memref<32x16xf32, #tile.memory<shared>>
 // CHECK-NEXT:        %[[L:.*]] = tile.combine {arith.addf} %weight over (%i_r, %i_t) : f32
 // CHECK-NEXT:        %[[O:.*]] = loop.reduce {arith.addf} %io = 0 to 4 : f32 {
 // CHECK:                 loop.load %weights[%m_r * 16 + %m_t, %{{.*}}]
 // CHECK:                 loop.load %v_smem[%{{.*}}, %d_r * 16 + %d_t + %d_v]
-// CHECK:             loop.yield %top, %[[L]], %[[O]] : f32, f32, f32
+// CHECK:             loop.yield %largest, %[[L]], %[[O]] : f32, f32, f32
 // CHECK-NEXT:      } combine
 func.func @attention(%q: memref<2x40x8xf32>, %k: memref<1x37x8xf32>, %v: memref<1x37x12xf32>, %out: memref<2x40x12xf32>) {
   %one = arith.constant 1.0 : f32
