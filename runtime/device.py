@@ -133,7 +133,7 @@ class Executable:
         functions: dict[str, c_void_p] = {}
         for launch in self.plan.launches:
             try:
-                functions[launch.kernel] = module.function(launch.kernel, launch.shared)
+                functions[launch.kernel] = module.function(launch.kernel, launch.shared, launch.is_early)
             except DriverError as error:
                 raise refused(launch, error) from None
         return functions

@@ -36,6 +36,9 @@ LaunchCall: TypeAlias = tuple[Any, ...]
 _DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)."""
 
+_SHARED_PERCENT = 9
+"""CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT (cuda.h)."""
+
 
 class DriverError(Exception):
     """A call of the driver that failed: its function, and what the driver says."""
@@ -52,12 +55,18 @@ class KernelModule:
         call("cuModuleLoadData", ctypes.byref(self._module), image)
         weakref.finalize(self, library().cuModuleUnload, self._module).atexit = False
 
-    def function(self, name: str, shared: int) -> c_void_p:
-        """A kernel by name, which may be started with so many bytes of dynamic shared memory. Raises DriverError."""
+    def function(self, name: str, shared: int, is_early: bool) -> c_void_p:
+        """A kernel by name, which may be started with so many bytes of dynamic shared memory. Raises DriverError.
+
+        Those that start early all get the same division of an SM's memory into shared memory and cache, the most of the
+        former: for another one the SM first has to be idle (CUDA driver API, `CUfunc_cache`).
+        """
         function = c_void_p()
         call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
         if shared:
             call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))
+        if is_early:
+            call("cuFuncSetAttribute", function, c_int(_SHARED_PERCENT), c_int(100))
         return function
 
 

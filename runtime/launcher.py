@@ -172,6 +172,11 @@ def _load(program: Launcher) -> str:
         if shared := max(launch.shared for launch in program.plan.launches if launch.kernel == kernel):
             attribute = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
             lines.append(f"TRY(cuFuncSetAttribute({function}, {attribute}, {shared}));")
+        if any(launch.is_early for launch in program.plan.launches if launch.kernel == kernel):
+            lines += [
+                "/* What starts early divides an SM's memory as the kernel before it: for that it need not be idle. */",
+                f"TRY(cuFuncSetAttribute({function}, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100));",
+            ]
     scratch, counters = program.plan.scratch, program.plan.counters
     if scratch:
         lines.append(f"TRY(cuMemAlloc(&program->scratch, {scratch}));")

@@ -30,8 +30,8 @@ from deplodock.runtime.plan_text import read_plan
 from deplodock.runtime.tensor_maps import TensorMap
 
 SCRATCH, STREAM = 1 << 40, 7
-DYNAMIC_SHARED = 8
-"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)."""
+DYNAMIC_SHARED, SHARED_PERCENT = 8, 9
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES and CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT (cuda.h)."""
 
 RUN = """
 import importlib.util, sys
@@ -69,8 +69,10 @@ class Calls:
     def lines(self) -> list[str]:
         """All calls of one run."""
         plan = self.plan
-        shared = {launch.kernel: launch.shared for launch in plan.launches if launch.shared}
-        lines = [f"load {self.name}", *(f"attribute {name} {DYNAMIC_SHARED} {shared[name]}" for name in shared)]
+        lines = [f"load {self.name}"]
+        for launch in {launch.kernel: launch for launch in plan.launches}.values():
+            lines += [f"attribute {launch.kernel} {DYNAMIC_SHARED} {launch.shared}"] if launch.shared else []
+            lines += [f"attribute {launch.kernel} {SHARED_PERCENT} 100"] if launch.is_early else []
         if plan.scratch:
             lines.append(f"allocate {plan.scratch}")
         if plan.counters:

@@ -47,14 +47,14 @@ def calls(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def launches(module: KernelModule) -> Launches:
-    functions = {plan.kernel: module.function(plan.kernel, plan.shared) for plan in PLAN.launches}
+    functions = {plan.kernel: module.function(plan.kernel, plan.shared, plan.is_early) for plan in PLAN.launches}
     return Launches(PLAN, functions, SCRATCH, [2, 0])
 
 
 def test_launches_follow_the_addresses_and_the_stream(calls: Callable[[], list[str]]) -> None:
     module = KernelModule(IMAGE)
     own = launches(module)
-    assert calls() == ["load image", "attribute k_second 8 4096"]
+    assert calls() == ["load image", "attribute k_second 8 4096", "attribute k_second 9 100"]
     for stream, out, x in [(0, 32, 16), (7, 32, 48)]:
         own.place([out, x])
         own.start(stream)
@@ -84,7 +84,7 @@ def test_what_the_driver_refuses_is_an_error(calls: Callable[[], list[str]], mon
         KernelModule(b"wrong\n\0")
     module = KernelModule(IMAGE)
     with pytest.raises(DriverError, match="cuModuleGetFunction fails: another error"):
-        module.function("k_third", 0)
+        module.function("k_third", 0, False)
     own = launches(module)
     with pytest.raises(InvalidInputError, match="buffer 0 starts at 0x28, which is no multiple of 16 bytes"):
         own.place([16, 40])
