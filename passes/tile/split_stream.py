@@ -9,36 +9,39 @@
       loop.store %acc, %out[%m, %d]      ->        loop.store %acc, %acc_part[%i_s, %m, %d]
     }                                            }
                                                  tile.launch (%m = 7 : thread, %d = 64 : thread) {
-                                                   %max, %acc = loop.reduce %s = 0 to 8 : f32, f32 {
-                                                     .. %max_part[%s, %m] .. %acc_part[%s, %m, %d]
+                                                   %max = loop.reduce {arith.maximumf} %s = 0 to 8 : f32 {
+                                                     .. %max_part[%s, %m]
+                                                   }
+                                                   %acc = loop.reduce {arith.addf} %s = 0 to 8 : f32 {
+                                                     .. %acc_part[%s, %m, %d] * exp(%max_part[%s, %m] - %max)
                                                    }
                                                    loop.store %acc, %out[%m, %d]
                                                  }
 
 A part leaves what the reduction has of its share of the row, which is an element of the same reduction: the second
-launch folds those, in their order, and does what follows, once. Parts are whole multiples of `unit` elements; the last
-part may have fewer. Where parts take turns (`order=turns`) of `unit` elements each, CTAs that run at the same time read
-neighbours, and parts have one turn more or less. Both launches are scheduled like any other; a step with the name of an
-output as its target is for the second one.
+launch folds those in their order, the largest maximum and then the sums scaled to it, and does what follows, once. Parts
+are whole multiples of `unit` elements; the last part may have fewer. Where parts take turns (`order=turns`) of `unit`
+elements each, CTAs that run at the same time read neighbours, and parts have one turn more or less. Both launches are
+scheduled like any other; a step with the name of an output as its target is for the second one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.dialects import arith, math, memref
+from xdsl.dialects.builtin import ArrayAttr, IndexType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.streaming import streamed_product
-from deplodock.dialects import loop, tile
+from deplodock.analysis.shape.streaming import limits, streamed_product, weighing, weight_of
+from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import Axis, append_axis, erase_unneeded, reorder, share_loop
@@ -116,16 +119,53 @@ def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int,
 def _fold_parts(
     reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: Sequence[Sequence[BlockArgument]], parts: int
 ) -> None:
-    """Replace a streaming reduction by one of what its parts have left."""
-    body = Block(arg_types=[IndexType()])
-    body.args[0].name_hint = "s"
-    loads = [
-        loop.LoadOp(workspace, AffineMap.identity(1 + len(places)), [body.args[0], *places])
-        for workspace, places in zip(workspaces, axes, strict=True)
-    ]
-    body.add_ops([*loads, loop.YieldOp(*(load.result for load in loads))])
-    made = loop.ReduceOp(parts, Region(body), reduction.identities, reduction.combiner.clone())
-    made.location = reduction.location
-    for result, old in zip(made.results, reduction.results, strict=True):
-        result.name_hint = old.name_hint
-    Rewriter.replace_op(reduction, made)
+    """Replace a streaming reduction by one of what its parts have left: the largest maximum, and sums scaled to it."""
+    place, weighed = InsertPoint.before(reduction), weighing(reduction)
+
+    def add(op: Operation) -> SSAValue:
+        op.location = reduction.location
+        Rewriter.insert_op(op, place)
+        return op.results[0]
+
+    def fold(
+        identities: Sequence[Attribute], combiner: Region, values: Callable[[Block], Sequence[SSAValue]]
+    ) -> loop.ReduceOp:
+        body = Block(arg_types=[IndexType()])
+        body.args[0].name_hint = "s"
+        body.add_op(loop.YieldOp(*values(body)))
+        made = loop.ReduceOp(parts, Region(body), ArrayAttr(identities), combiner)
+        add(made)
+        return made
+
+    def read(body: Block, number: int) -> SSAValue:
+        load = loop.LoadOp(workspaces[number], AffineMap.identity(1 + len(axes[number])), [body.args[0], *axes[number]])
+        body.add_op(load)
+        return load.result
+
+    def weigh(body: Block) -> list[SSAValue]:
+        parts_read = [read(body, number) for number in range(len(workspaces))]
+        shifted = arith.SubfOp(parts_read[0], limit)
+        weight = math.ExpOp(shifted.result, weight_of(weighed[0][1]).fastmath)
+        scaled = [
+            arith.MulfOp(value, weight.result, by.fastmath)
+            for value, (_, by) in zip(parts_read[1:], weighed, strict=True)
+        ]
+        body.add_ops([shifted, weight, *scaled])
+        return [op.result for op in scaled]
+
+    least, greatest = limits(reduction)
+    top, *sums = reduction.results
+    largest = fold(
+        reduction.identities.data[:1],
+        scalar_regions.short_form(arith.MaximumfOp, top.type, loop.YieldOp)[1],
+        lambda body: [read(body, 0)],
+    ).results[0]
+    limit = add(arith.MinimumfOp(add(arith.MaximumfOp(largest, least)), greatest))
+    total = fold(
+        reduction.identities.data[1:],
+        scalar_regions.combiner_region([arith.AddfOp] * len(sums), [value.type for value in sums], loop.YieldOp),
+        weigh,
+    )
+    for result, new in zip(reduction.results, (largest, *total.results), strict=True):
+        new.name_hint = result.name_hint
+    Rewriter.replace_op(reduction, [], [largest, *total.results])

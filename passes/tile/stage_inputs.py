@@ -104,7 +104,7 @@ def _groups(launch: tile.LaunchOp) -> list[LoadGroup]:
     """The loads of read-only global buffers that could share a slab, in program order."""
     groups: list[LoadGroup] = []
     for op in launch.body.walk():
-        if not isinstance(op, loop.LoadOp) or tile.memory_of(op.source) is not None or _is_written(op.source):
+        if not isinstance(op, loop.LoadOp) or tile.memory_of(op.source) is not None or _is_written(launch, op.source):
             continue
         inner = _loops_inside(op)
         block = inner[-1].parent if inner else launch.body.block
@@ -118,8 +118,10 @@ def _groups(launch: tile.LaunchOp) -> list[LoadGroup]:
     return groups
 
 
-def _is_written(buffer: SSAValue) -> bool:
-    return any(isinstance(use.operation, loop.StoreOp | func.CallOp) for use in buffer.uses)
+def _is_written(launch: tile.LaunchOp, buffer: SSAValue) -> bool:
+    """Whether a launch writes a buffer, or a call may."""
+    writes = [use.operation for use in buffer.uses if isinstance(use.operation, loop.StoreOp | func.CallOp)]
+    return any(isinstance(op, func.CallOp) or launch.is_ancestor(op) for op in writes)
 
 
 def _loops_inside(op: Operation) -> list[loop.LoopLike]:

@@ -184,9 +184,16 @@ def split_options(
 
 
 def fold_steps(output: str, parts: int) -> Schedule:
-    """The steps for the launch that folds so many parts and stores to `output`: warps on neighbouring outputs."""
+    """The steps for the launch that folds so many parts and stores to `output`: warps on neighbouring outputs.
+
+    What is scaled to the largest maximum is read before that is known.
+    """
     threads = 1
     while threads < WARP and parts > threads * FOLD_PARTS:
         threads *= 2
     shared = (RuleStep("cooperative-reduce", {"threads": threads, "lanes": "free"}, output),) if threads > 1 else ()
-    return (*shared, RuleStep("blockify-launch", {"threads": max(FOLD_WARPS, threads) * WARP}, output))
+    return (
+        *shared,
+        RuleStep("blockify-launch", {"threads": max(FOLD_WARPS, threads) * WARP}, output),
+        RuleStep("stage-inputs", {"memory": "register"}, output),
+    )

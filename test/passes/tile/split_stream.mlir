@@ -10,8 +10,8 @@
 // INACTIVE: some points of the launch are inactive, and leave no parts
 // SHORT: a part of 64 elements is the whole row of 37
 
-// Parts of 16 keys, the last of 5, leave what the reduction has of theirs; the second launch folds that with the same
-// combiner, and divides. What does not vary along the columns is stored once for all of them.
+// Parts of 16 keys, the last of 5, leave what the reduction has of theirs; the second launch folds that, scaled
+// to the largest maximum, and divides. What does not vary along the columns is stored once for all of them.
 // CHECK-LABEL: func.func @attention
 // CHECK-DAG:     %max_part = memref.alloc() : memref<3x2x5xf32>
 // CHECK-DAG:     %o_part = memref.alloc() : memref<3x2x5x12xf32>
@@ -25,11 +25,18 @@
 // CHECK-NEXT:      loop.store %o, %o_part[%i_s, %h, %m, %d]
 // CHECK-NEXT:    }
 // CHECK:         tile.launch (%[[H:.*]] = 2 : thread, %[[M:.*]] = 5 : thread, %[[D:.*]] = 12 : thread) {
-// CHECK-NEXT:      %{{.*}}, %[[SUM:.*]], %[[O:.*]] = loop.reduce %[[S:.*]] = 0 to 3 : f32, f32, f32 {
+// CHECK-NEXT:      %[[MAX:.*]] = loop.reduce {arith.maximumf} %[[S:.*]] = 0 to 3 : f32 {
+// CHECK-NEXT:        loop.load %max_part[%[[S]], %[[H]], %[[M]]]
+// CHECK:           %[[LIMIT:.*]] = arith.minimumf
+// CHECK-NEXT:      %[[SUM:.*]], %[[O:.*]] = loop.reduce {arith.addf, arith.addf} %[[S:.*]] = 0 to 3 : f32, f32 {
 // CHECK-NEXT:        %[[A:.*]] = loop.load %max_part[%[[S]], %[[H]], %[[M]]]
 // CHECK-NEXT:        %[[B:.*]] = loop.load %sum_part[%[[S]], %[[H]], %[[M]]]
 // CHECK-NEXT:        %[[C:.*]] = loop.load %o_part[%[[S]], %[[H]], %[[M]], %[[D]]]
-// CHECK-NEXT:        loop.yield %[[A]], %[[B]], %[[C]]
+// CHECK-NEXT:        %[[LESS:.*]] = arith.subf %[[A]], %[[LIMIT]]
+// CHECK-NEXT:        %[[W:.*]] = math.exp %[[LESS]]
+// CHECK-NEXT:        %[[BW:.*]] = arith.mulf %[[B]], %[[W]]
+// CHECK-NEXT:        %[[CW:.*]] = arith.mulf %[[C]], %[[W]]
+// CHECK-NEXT:        loop.yield %[[BW]], %[[CW]]
 // CHECK:           %[[SHARE:.*]] = arith.divf %[[O]], %[[SUM]]
 // CHECK-NEXT:      loop.store %[[SHARE]], %out[%[[H]], %[[M]], %[[D]]]
 func.func @attention(%q: memref<2x5x8xf32>, %k: memref<1x37x8xf32>, %v: memref<1x37x12xf32>, %out: memref<2x5x12xf32>) {
