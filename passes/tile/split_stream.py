@@ -19,10 +19,10 @@
                                                  }
 
 A part leaves what the reduction has of its share of the row, which is an element of the same reduction: the second
-launch folds those in their order, the largest maximum and then the sums scaled to it, and does what follows, once. Parts
-are whole multiples of `unit` elements; the last part may have fewer. Where parts take turns (`order=turns`) of `unit`
-elements each, CTAs that run at the same time read neighbours, and parts have one turn more or less. Both launches are
-scheduled like any other; a step with the name of an output as its target is for the second one.
+launch folds those in their order, the largest maximum and then the sums scaled to it, and does what follows, once.
+Parts are whole multiples of `unit` elements; the last part may have fewer. Where parts take turns (`order=turns`) of
+`unit` elements each, CTAs that run at the same time read neighbours, and parts have one turn more or less. Both
+launches are scheduled like any other; a step with the name of an output as its target is for the second one.
 """
 
 from __future__ import annotations

@@ -225,8 +225,9 @@ class _ThreadTiling(StreamTiling):
             keys.append(self.axis(share, Binding.REGISTER, f"{key}_s"))
             self.key_share = keys[1], append_lane(launch, threads[1][0], f"{key}_l")
             carried.append(self.key_share[1])
-        if slices and launch.extent(strips) == self.slices:
-            self.share = strips, append_lane(launch, slices[0], f"{column}_l")
+        shared = next((axis for axis in (strips, neighbours) if launch.extent(axis) == self.slices), None)
+        if slices and shared is not None:
+            self.share = shared, append_lane(launch, slices[0], f"{column}_l")
             carried.append(self.share[1])
         registers = [self.row_registers, strips, neighbours, *keys]
         self.own = [block, *slices, row_thread, *(axis for axis, _ in threads), *registers, *carried]
