@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +16,12 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 F = torch.nn.functional
 
-from deplodock.frontend import capture  # noqa: E402
+from torch import fx  # noqa: E402
+from torch.export import ExportedProgram  # noqa: E402
+
+from deplodock.frontend import capture, retrace  # noqa: E402
 from deplodock.frontend.capture import export  # noqa: E402
+from deplodock.runtime.lowering import located_text  # noqa: E402
 
 
 def operations(program: Any) -> list[AtenOp]:
@@ -265,3 +270,54 @@ def test_a_captured_graph_runs_where_results_lie_otherwise_in_memory() -> None:
         (result,) = elsewhere.graph(*elsewhere.arguments(elsewhere.inputs))
     assert result.shape == (1, 8, 64)
     assert program.flops() == 2 * (2 * 4 * 8 * 8 * 16)
+
+
+DECOMPOSED: dict[str, Callable[..., Any]] = {
+    "losses": lambda x: F.cross_entropy(x, x.argmax(1)) + torch.logit(x.sigmoid()).sum(),
+    "order": lambda x: torch.topk(x, 3),
+    "norms": lambda x: (torch.linalg.vector_norm(x, dim=1), torch.var_mean(x, dim=1), torch.cdist(x, x)),
+    "types": lambda x: x.t().contiguous().to(torch.float64).reshape(-1) * 2,
+    "images": lambda x: F.interpolate(x[None, None], scale_factor=2, mode="bilinear"),
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_calls_are_decomposed_as_in_a_new_trace(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    x, traces = torch.rand(5, 6), list[object]()
+    trace = ExportedProgram.run_decompositions
+
+    def traced(self: ExportedProgram, *args: Any) -> ExportedProgram:
+        traces.append(self)
+        return trace(self, *args)
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", traced)
+    by_calls = located_text(export(DECOMPOSED[name], (x,)).module)
+    assert not traces
+    monkeypatch.setattr(capture, "_inlined", lambda _: None)
+    assert located_text(export(DECOMPOSED[name], (x,)).module) == by_calls
+    assert traces
+
+
+def test_equal_calls_are_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[fx.Node] = []
+
+    def counted(node: fx.Node, **options: Any) -> fx.GraphModule | None:
+        asked.append(node)
+        return decomposed(node, **options)
+
+    decomposed = retrace.decomposed
+    monkeypatch.setattr(retrace, "decomposed", counted)
+    captured = export(lambda x: torch.logit(torch.logit(x).sigmoid()) + torch.logit(x * 0.5), (torch.rand(3),))
+    assert [str(node.target) for node in asked] == ["aten.logit.default"]
+    torch.testing.assert_close(captured.eager()[0], captured.reference()[0].float())
+
+
+def test_what_writes_in_place_is_traced_anew() -> None:
+    def program(x: Any) -> Any:
+        y = x.clone()
+        y[1] = torch.logit(x[0])
+        return y
+
+    x = torch.rand(3, 4)
+    captured = export(program, (x,))
+    torch.testing.assert_close(captured.eager()[0], program(x))

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import deplodock
 from deplodock.frontend import retrace
 from deplodock.pytorch import backend as backend_module
+from deplodock.pytorch import partition
 from deplodock.pytorch.partition import PartsRunner
 
 Tensor = torch.Tensor
@@ -271,6 +272,35 @@ def test_a_fault_of_the_compiler_leaves_its_calls_to_pytorch(
     # What is left is what the program called, not what it is decomposed into.
     assert calls[:2] == [torch.ops.aten.sin.default, torch.ops.aten.elu.default]
     assert not runners[0].parts
+
+
+@pytest.mark.filterwarnings("ignore:deplodock leaves")
+def test_calls_in_an_order_may_be_left_to_pytorch(runners: list[PartsRunner], monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, F.scaled_dot_product_attention(x, x, x), x)
+
+    monkeypatch.setattr("deplodock.pytorch.partition.make_runner", broken)
+    monkeypatch.delenv("DEPLODOCK_DEBUG")
+    x = torch.randn(1, 2, 3, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(program)(x), program(x))
+    assert [runner.left for runner in runners] == [2]
+
+
+def test_equal_calls_are_looked_at_once(runners: list[PartsRunner], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(node: fx.Node) -> Any:
+        asked.append(str(node.target))
+        return ask(node)
+
+    ask = partition._asked
+    monkeypatch.setattr(partition, "_asked", counted)
+    layers, x = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ELU()) for _ in range(3))), torch.randn(3, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(layers)(x), layers(x))
+    assert len(asked) == len(set(asked)) == 2
+    assert [runner.compiled for runner in runners] == [6]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])

@@ -56,6 +56,29 @@ def test_a_configuration_is_captured_once(folder: Path, tmp_path: Path, monkeypa
     assert (again[0], again[2]) == (first[0], first[2])
 
 
+def test_equal_layers_are_lowered_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path / "kept"))
+    monkeypatch.delenv(ALWAYS)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+    def counts(layers: int, length: int) -> list[int]:
+        folder = tmp_path / str(layers)
+        config = transformers.LlamaConfig(**sizes, vocab_size=32, num_hidden_layers=layers)
+        config.architectures = ["LlamaForCausalLM"]
+        config.save_pretrained(folder)
+        done = CliRunner().invoke(app, ["compile", str(folder), "--seq-len", str(length), "-v"])
+        assert done.exit_code == 0, done.stderr
+        found = re.search(r"(\d+) kernels, (\d+) unique, .*compiled: ([01]), lowered: (\d+)\n", done.stderr, re.DOTALL)
+        assert found is not None
+        return list(map(int, found.groups()))
+
+    few, again, many = counts(3, 4), counts(3, 4), counts(5, 4)
+    assert few[3] >= few[1] > 0
+    assert again == [*few[:2], 0, 0]
+    assert many[0] > few[0]
+    assert few[3] >= many[3] >= many[1] > 0
+
+
 def test_a_model_is_kept_by_what_decides(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ALWAYS)
     store = ModelStore(new_context())
