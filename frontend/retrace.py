@@ -132,8 +132,9 @@ def _copied(copy: fx.Graph, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any
     """A node in the copy; of an element of several results that were decomposed, the element."""
     if node.target is operator.getitem and isinstance(values[node.all_input_nodes[0]], tuple | list):
         return values[node.all_input_nodes[0]][node.args[1]]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    is_call = isinstance(node.target, torch._ops.OpOverload)
-    name = copy._target_to_str(node.target.overloadpacket.__name__) if is_call else node.name
+    name = node.name
+    if isinstance(node.target, torch._ops.OpOverload):
+        name = copy._target_to_str(node.target.overloadpacket.__name__)
     args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
     made = copy.create_node(node.op, node.target, args, kwargs, name, node.type)
     made.meta = {**node.meta}

@@ -108,7 +108,11 @@ def _softmax_of(op: ReduceOp, demand: Demand, positions: Mapping[Operation, int]
     if len(maxima) != 1 or long_axes(maxima[0]) != walked or index[walked[0]] != Linear.of(axis):
         return None
     behind = _behind(op, positions[maxima[0]], positions)
-    inside = reached([maxima[0]], lambda one: (user for user in users_of(one) if user in behind))
+
+    def users(one: Operation) -> list[Operation]:
+        return [user for user in users_of(one) if user in behind]
+
+    inside = reached([maxima[0]], users)
     return _Softmax(op, scores, frozenset(inside)) if op in inside else None
 
 
@@ -135,7 +139,12 @@ def _exponential(value: SSAValue, index: Index, demand: Demand) -> tuple[SSAValu
 
 def _behind(op: Operation, first: int, positions: Mapping[Operation, int]) -> set[Operation]:
     """The operations that one is computed from, itself among them, from a position on."""
-    return reached([op], lambda one: (v.owner for v in one.operands if positions.get(v.owner, -1) >= first))
+
+    def sources(one: Operation) -> list[Operation]:
+        owners = [value.owner for value in one.operands]
+        return [owner for owner in owners if isinstance(owner, Operation) and positions[owner] >= first]
+
+    return reached([op], sources)
 
 
 def _groups_of(softmax: _Softmax, groups: Sequence[Group], positions: Mapping[Operation, int]) -> list[Group]:
