@@ -29,12 +29,14 @@ class Landing(Enum):
     """When an asynchronous access is over.
 
     A copy lands for its thread at a wait for its group, or for those who wait for a phase. A product of a warpgroup has
-    read its factors, and added to its accumulators, at a wait for its own group.
+    read its factors, and added to its accumulators, at a wait for its own group; a store of a box has read it at one
+    for its own.
     """
 
     GROUP = "group"
     PHASE = "phase"
     PRODUCT = "product"
+    STORE = "store"
 
 
 @dataclass(frozen=True, eq=False)

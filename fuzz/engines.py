@@ -52,6 +52,12 @@ BYTES = {
 PRODUCER_SHARE = 0.8
 """The share of rings of boxes whose copies a warpgroup of its own makes."""
 
+STREAM_SHARE = 0.3
+"""The share of products for engines whose CTAs go on from tile to tile."""
+
+STORE_SHARE = 0.4
+"""The share of products of boxes whose results are stored in boxes."""
+
 
 ATTENTION_SHARE = 0.15
 """The share of attention among what tensor cores multiply."""
@@ -171,7 +177,8 @@ def _draw_engine(draw: random.Random, k: int, is_strided: bool, has_boxes: bool)
         rules["blockify-launch"] = {"m": 64, "n": 32}
         engine = {"engine": "mma", "m": 32, "n": 16, "rows": "m", "slices": 1}
         is_boxed = has_boxes and draw.random() < 0.7
-    if -(-k // chunk) > 2 and draw.random() < 0.3:
+    is_split = -(-k // chunk) > 2 and draw.random() < 0.3
+    if is_split:
         over = draw.choice(("block", "ticket"))
         rules["split-matmul-k"] = {"s": 2, "over": over}
         rules["blockify-launch"] |= {"threads": 64} if over == "block" else {}
@@ -180,4 +187,8 @@ def _draw_engine(draw: random.Random, k: int, is_strided: bool, has_boxes: bool)
     rules |= {"tma-copy": {}, "split-inner-for-swizzle": {}} if is_boxed else {"async-copy": {}, "pad-smem": {}}
     distance = PRODUCER if is_boxed and draw.random() < PRODUCER_SHARE else draw.randrange(1, depth)
     rules["pipeline-k-outer"] = {"distance": distance, "barrier": "mbarrier" if is_boxed else "cta"}
+    if not is_split and draw.random() < STREAM_SHARE:
+        rules["stream-matmul-k"] = {"ctas": draw.choice((1, 2, 3)), "unit": draw.choice(("step", "tile"))}
+    if is_boxed and draw.random() < STORE_SHARE:
+        rules["tma-store"] = {}
     return steps(rules)

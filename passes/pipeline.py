@@ -80,6 +80,7 @@ RULES = _listed(
     "pipeline-k-outer",
     "mark-unroll",
     "stream-matmul-k",
+    "tma-store",
     "start-early",
 )
 """The scheduling rules, which a schedule may name, in their order."""

@@ -84,11 +84,29 @@ class Hazard:
         done = "written" if self.first.writes else "read"
         then = "overwritten" if self.second.writes else "read"
         buffer = label(self.first.buffer)
-        if self.is_in_flight and self.first.lands is Landing.PRODUCT:
+        if self.is_in_flight and self.first.lands in (Landing.PRODUCT, Landing.STORE):
             return f"{buffer} is {then} by {self.second.op.name} while {self.first.op.name} of it is in flight"
         if self.is_in_flight:
             return f"{buffer} is {then} by {self.second.op.name} while an async {self.first.op.name} to it is in flight"
         return f"{buffer} is {done} by {self.first.op.name} and then {then} by {self.second.op.name}"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A store of a box that may still read shared memory when the kernel ends."""
+
+    store: SharedAccess
+
+    @property
+    def op(self) -> Operation:
+        """The store."""
+        return self.store.op
+
+    def __str__(self) -> str:
+        return (
+            f"unfinished store: the kernel may end while {self.op.name} still reads {label(self.store.buffer)}, "
+            "with no kernel.tma_wait between; wait for its group"
+        )
 
 
 def ordered_accesses(op: Operation, order: Order | None, sums: Container[SSAValue] = ()) -> list[SharedAccess]:

@@ -1,4 +1,4 @@
-"""Copies of slabs of global buffers: what they read, in which order and how wide."""
+"""Copies of slabs of global buffers: what they read or write, in which order and how wide."""
 
 from __future__ import annotations
 
@@ -189,8 +189,10 @@ class Slab:
         return [(dim, at_once, -(-extent // at_once)), (dim, -(-extent // at_once), 1)]
 
 
-def slab_of(op: tile.StageOp | tile.CopyOp) -> Slab:
-    """The slab that an operation fills."""
+def slab_of(op: tile.StageOp | tile.CopyOp | tile.StoreOp) -> Slab:
+    """The slab that an operation fills, or of which it fills memory."""
+    if isinstance(op, tile.StoreOp):
+        return Slab(op.destination, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape())
     if isinstance(op, tile.CopyOp):
         return Slab(op.source, op.map.data, op.indices, op.destination, op.shape)
     where = None if op.where is None else op.where.data

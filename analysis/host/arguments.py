@@ -14,6 +14,7 @@ from xdsl.traits import MemoryEffectKind, SymbolTable, get_effects
 
 from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
+from deplodock.dialects.kernel import TensorMapOp
 from deplodock.dialects.loop import whole
 from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.errors import Error
@@ -139,9 +140,14 @@ def _effects(
     for op in function.body.walk():
         if isinstance(op, Call):
             for value, role in zip(op.arguments, _roles(callee(op), callers, known), strict=True):
-                yield from ((whole(value), kind) for kind in _KINDS[role])
+                yield from ((_buffer_of(value), kind) for kind in _KINDS[role])
         elif not op.regions:
             yield from _own_effects(op)
+
+
+def _buffer_of(value: SSAValue) -> SSAValue:
+    """The buffer of which an argument is a part, or which it describes as a tensor map."""
+    return whole(value.owner.source if isinstance(value.owner, TensorMapOp) else value)
 
 
 _KINDS = {

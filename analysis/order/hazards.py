@@ -29,6 +29,7 @@ from deplodock.analysis.access.shared_accesses import (
     Hazard,
     MissingFence,
     SharedAccess,
+    Unfinished,
     conditions_of,
     slot_of,
 )
@@ -62,7 +63,7 @@ from deplodock.dialects.kernel.order import (
 
 def first_hazard(facts: KernelFacts) -> Fault | None:
     """The first pair of accesses of a kernel that nothing orders, or use of a phase that is wrong, or None."""
-    found = _Walk(facts).block(facts.function.body.block, State())
+    found = _Walk(facts).kernel()
     return next((fault for fault in found if not isinstance(fault, Pause)), None)
 
 
@@ -87,12 +88,18 @@ class _Walk:
         """The variables of loops without a known end that are walked iteration by iteration."""
         self._lengths: list[tuple[Linear, int]] = []
         """The bounds of the loops with phases around whose length varies from CTA to CTA, and the length now."""
-        self._most_pending: dict[Landing, int] = dict.fromkeys((Landing.GROUP, Landing.PRODUCT), 0)
+        self._most_pending: dict[Landing, int] = dict.fromkeys(Landing, 0)
         """The groups that waits leave in flight at most."""
         for order in self._orders.values():
             if isinstance(order, WaitGroups):
                 self._most_pending[order.of] = max(order.pending, self._most_pending[order.of])
         self._relevant: dict[Block, list[Operation]] = {}
+
+    def kernel(self) -> Walk:
+        """The hazards of the kernel."""
+        state = State()
+        yield from self.block(self._function.body.block, state)
+        yield from map(Unfinished, state.stores)
 
     def block(self, block: Block, state: State) -> Walk:
         """The hazards of a block after `state`, which becomes what it leaves."""
@@ -128,6 +135,7 @@ class _Walk:
         self._turns, self._at = (), outer
         if not all(turn.is_done for turn in turns):
             yield deadlock(turns)
+        yield from (Unfinished(store) for own in states for store in own.stores)
 
     def _access(self, op: Operation, state: State) -> Walk:
         accesses = self._accesses_now(op)
@@ -139,7 +147,7 @@ class _Walk:
             for other in state.copies_in_flight():
                 if self._meetings.meet(other, access) and not self._is_of_another_step(other, access):
                     yield Hazard(other, access, is_in_flight=True)
-            for other in state.products_in_flight():
+            for other in state.reads_in_flight():
                 if access.writes and self._meetings.meet(other, access):
                     yield Hazard(other, access, is_in_flight=True)
             for other in state.unknown():

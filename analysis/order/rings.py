@@ -4,10 +4,13 @@ Step `s` lies in slot `s mod depth`. In the loop that reads a ring, with the ste
 copy of step `s + d` was that of step `s + d - depth`, so the copy is safe once that step is released: in an earlier
 iteration where `d < depth`, in this one where `d = depth` and the copy stands after the release. Before the loop the
 first `d` steps are copied, and the loop copies no step that it does not reach.
+
+A loop inside of another one may go on with the ring where that goes on: the steps of both are counted together.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -120,15 +123,14 @@ def faults(ring: RingOp) -> Iterator[Fault]:
         yield Fault(ring, f"it is waited for at {len(waits)} places; a ring is read in one loop, after one tile.wait")
         return
     (wait,) = waits
-    around = wait.parent_op()
-    if not isinstance(around, loop.LoopLike) or not equal(step_of(wait), Linear.of(around.iv)):
+    if (loops := _loops(wait)) is None:
         yield Fault(wait, "it must stand in a loop and wait for the step of the loop's variable")
         return
     releases = [op for op in users if isinstance(op, ReleaseOp) and op.parent is wait.parent]
     if len(releases) != 1 or not equal(step_of(releases[0]), step_of(wait)) or not wait.is_before_in_block(releases[0]):
         yield Fault(wait, "no tile.release of the same step follows it in the loop")
         return
-    checked = _Loop(ring, around, wait, releases[0])
+    checked = _Loop(ring, loops, wait, releases[0])
     for buffer in dict.fromkeys(copy.destination for copy in copies):
         mine = [copy for copy in copies if copy.destination is buffer]
         for copy in mine[1:]:
@@ -140,14 +142,38 @@ def faults(ring: RingOp) -> Iterator[Fault]:
                 yield from checked.reader(use.operation, buffer)
 
 
+def _loops(wait: WaitOp) -> list[loop.LoopLike] | None:
+    """The loops whose iterations are the steps that an operation waits for, the outer one first; None for others."""
+    around, step = wait.parent_op(), step_of(wait)
+    if not isinstance(around, loop.LoopLike):
+        return None
+    if equal(step, Linear.of(around.iv)):
+        return [around]
+    outer = around.parent_op()
+    if not isinstance(outer, loop.ForOp) or not around.trips or outer.trips is None:
+        return None
+    return [outer, around] if equal(step, Linear.of(outer.iv, around.trips) + Linear.of(around.iv)) else None
+
+
 @dataclass(frozen=True)
 class _Loop:
-    """The loop that reads a ring."""
+    """The loop that reads a ring, or one inside of another."""
 
     ring: RingOp
-    op: loop.LoopLike
+    loops: list[loop.LoopLike]
     wait: WaitOp
     release: ReleaseOp
+
+    @property
+    def op(self) -> loop.LoopLike:
+        """The outer loop."""
+        return self.loops[0]
+
+    @property
+    def trips(self) -> int | None:
+        """The number of steps, None where it is not constant."""
+        counts = [each.trips for each in self.loops]
+        return None if None in counts else math.prod(count for count in counts if count is not None)
 
     def copies(self, copies: list[CopyOp]) -> Iterator[Fault]:
         """Check the copies to one buffer: one in the loop, and the steps before its first before the loop."""
@@ -197,7 +223,8 @@ class _Loop:
 
     def _conditions(self, copy: CopyOp, ahead: int) -> Iterator[Fault]:
         """Check that the copy runs exactly for the steps that the loop reaches."""
-        trips, conditions = self.op.trips, conditions_of(copy)
+        trips, conditions, step = self.trips, conditions_of(copy), step_of(self.wait)
+        inner = self.loops[-1].iv
         if trips is None:
             wanted = [step_of(copy) - bound for bound in bounds_of(self.op)]
             if ahead and not (
@@ -207,12 +234,12 @@ class _Loop:
             return
         last = trips - 1 - ahead
         for condition in conditions:
-            rest = condition - Linear.of(self.op.iv) * condition.coefficient(self.op.iv)
-            if rest.terms or condition.coefficient(self.op.iv) < 0:
+            rest = condition - step * condition.coefficient(inner)
+            if rest.terms or condition.coefficient(inner) < 0:
                 yield Fault(copy, "its conditions must bound the loop's variable from above")
-            elif last >= 0 and condition.coefficient(self.op.iv) * last + condition.constant >= 0:
+            elif last >= 0 and condition.coefficient(inner) * last + condition.constant >= 0:
                 yield Fault(copy, "its condition leaves out a step that the loop reads")
-        reached = [c.coefficient(self.op.iv) * (last + 1) + c.constant for c in conditions]
+        reached = [c.coefficient(inner) * (last + 1) + c.constant for c in conditions]
         if ahead > 0 and not any(value >= 0 for value in reached):
             yield Fault(copy, f"it copies steps from {trips} on, which the loop does not reach; add a condition")
 
@@ -229,7 +256,7 @@ class _Loop:
                 yield Fault(first, "its steps must be those of one loop from 0, or one constant, without conditions")
                 return
             steps += covered
-        wanted = ahead if self.op.trips is None else min(ahead, self.op.trips)
+        wanted = ahead if self.trips is None else min(ahead, self.trips)
         if sorted(steps) != list(range(wanted)):
             yield Fault(copy, f"it runs {ahead} steps ahead, so steps 0 to {wanted - 1} must be copied before the loop")
 

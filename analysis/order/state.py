@@ -13,7 +13,7 @@ from deplodock.dialects.interfaces import Landing
 
 
 class Groups:
-    """Accesses in flight, of copies or of products: groups that are closed, the oldest first, and the open one."""
+    """Accesses in flight, of copies, products or stores: groups that are closed, the oldest first, and the open one."""
 
     def __init__(self) -> None:
         self.closed: list[dict[SharedAccess, None]] = []
@@ -72,6 +72,8 @@ class State:
     """The asynchronous copies that have not landed, less those that arrive at phases."""
     products: Groups = field(default_factory=Groups)
     """What the products of warpgroups read, and the registers of theirs."""
+    stores: Groups = field(default_factory=Groups)
+    """What stores of boxes read."""
     slots: dict[tuple[Operation, int], Slot[SharedAccess]] = field(
         default_factory=dict[tuple[Operation, int], Slot[SharedAccess]]
     )
@@ -92,8 +94,8 @@ class State:
     """The states of the other teams, which have the same slots."""
 
     def groups(self, of: Landing) -> Groups:
-        """The groups of copies, or of products."""
-        return self.products if of is Landing.PRODUCT else self.copies
+        """The groups of copies, of products, or of stores."""
+        return {Landing.PRODUCT: self.products, Landing.STORE: self.stores}.get(of, self.copies)
 
     def split(self, teams: int) -> list[State]:
         """The states of so many teams that go on from here, with the same slots."""
@@ -106,7 +108,7 @@ class State:
         """A state that changes apart from this one."""
         slots = {place: slot.copy() for place, slot in self.slots.items()}
         fences = dict(self.unfenced), dict(self.exposed), dict(self.unready)
-        groups = self.copies.copy(), self.products.copy()
+        groups = self.copies.copy(), self.products.copy(), self.stores.copy()
         return State(dict(self.pending), *groups, slots, self.now, *fences, self.number, dict(self.heard), self.others)
 
     def become(self, other: State) -> None:
@@ -118,6 +120,7 @@ class State:
         """Be what either state may be. Phases stay those of this state."""
         self.copies.join(other.copies)
         self.products.join(other.products)
+        self.stores.join(other.stores)
         for access, time in other.pending.items():
             self.pending[access] = max(time, self.pending.get(access, time))
         self.now = max(self.now, other.now)
@@ -166,10 +169,11 @@ class State:
             yield from slot.arriving
             yield from slot.landed
 
-    def products_in_flight(self) -> Iterator[SharedAccess]:
-        """What products read and add to."""
+    def reads_in_flight(self) -> Iterator[SharedAccess]:
+        """What products read and add to, and what stores read."""
         for each in (self, *self.others):
             yield from each.products
+            yield from each.stores
 
     def unseen(self) -> Iterator[SharedAccess]:
         """The writes that the asynchronous proxy may not see."""
@@ -191,4 +195,5 @@ class State:
         """What tells states of this team apart, less the slots."""
         pending = frozenset((access, rank[self.number, time]) for access, time in self.pending.items())
         fences = frozenset(self.unfenced), frozenset(self.exposed), frozenset(self.unready)
-        return (pending, ranked(self.heard, rank), fences, self.copies.key(), self.products.key())
+        groups = self.copies.key(), self.products.key(), self.stores.key()
+        return (pending, ranked(self.heard, rank), fences, groups)

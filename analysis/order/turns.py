@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.access.shared_accesses import Hazard, MissingFence, SharedAccess
+from deplodock.analysis.access.shared_accesses import Hazard, MissingFence, SharedAccess, Unfinished
 from deplodock.analysis.operations import position_of
 from deplodock.analysis.order.phases import PhaseFault, Slot
 from deplodock.dialects.kernel import Team
 
-Fault = Hazard | MissingFence | PhaseFault
+Fault = Hazard | MissingFence | PhaseFault | Unfinished
 """What is wrong with the order of a kernel's accesses of shared memory."""
 
 

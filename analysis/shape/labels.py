@@ -21,7 +21,7 @@ def labels(function: func.FuncOp) -> dict[tile.LaunchOp, frozenset[str]]:
     for launch in launches(function):
         values: list[SSAValue] = []
         for op in launch.body.walk():
-            if isinstance(op, loop.StoreOp):
+            if isinstance(op, loop.StoreOp | tile.StoreOp):
                 values.append(op.destination)
             elif isinstance(op, loop.ReduceOp | tile.CombineOp):
                 values += op.results

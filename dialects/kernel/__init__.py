@@ -70,7 +70,7 @@ from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.roles import RoleOp, RolesOp, Team
 from deplodock.dialects.kernel.shuffle import ShuffleLastOp, ShuffleUpOp, ShuffleXorOp
 from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
-from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaLoadOp
+from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaCommitOp, TmaLoadOp, TmaStoreOp, TmaWaitOp
 from deplodock.dialects.kernel.wgmma import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.scalar_regions import print_arguments
@@ -105,7 +105,10 @@ __all__ = [
     "TensorMapOp",
     "TensorMapType",
     "TicketOp",
+    "TmaCommitOp",
     "TmaLoadOp",
+    "TmaStoreOp",
+    "TmaWaitOp",
     "WaitGroupOp",
     "WaitPhaseOp",
     "WgmmaCommitOp",
@@ -411,7 +414,7 @@ Kernel = Dialect(
         *(AwaitLaunchesOp, CountersOp, FenceOp, TicketOp),
         *(ClusterBarrierOp, ClusterLoadOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
-        *(TensorMapOp, TmaLoadOp),
+        *(TensorMapOp, TmaLoadOp, TmaStoreOp, TmaCommitOp, TmaWaitOp),
         *(WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp),
     ],
     [TargetAttr, MbarrierType, TensorMapType],

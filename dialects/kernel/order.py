@@ -47,14 +47,14 @@ class Meet:
 
 @dataclass(frozen=True)
 class CloseGroup:
-    """The thread closes the group of its asynchronous copies, or products."""
+    """The thread closes the group of its asynchronous copies, products, or stores of boxes."""
 
     of: Landing = Landing.GROUP
 
 
 @dataclass(frozen=True)
 class WaitGroups:
-    """The thread waits until all groups of copies, or products, but the `pending` last ones are over."""
+    """The thread waits until all groups of copies, products, or stores but the `pending` last ones are over."""
 
     pending: int
     of: Landing = Landing.GROUP

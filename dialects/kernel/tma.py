@@ -1,4 +1,4 @@
-"""Copies of boxes by the tensor memory accelerator: `cp.async.bulk.tensor` of the PTX ISA, sm_90.
+"""Copies and stores of boxes by the tensor memory accelerator: `cp.async.bulk.tensor` of the PTX ISA, sm_90.
 
 The host function describes a buffer and the box that one copy moves; one thread of a CTA issues the copy, and its bytes
 complete on a phase of a barrier:
@@ -12,6 +12,18 @@ complete on a phase of a barrier:
         : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<32x32xf32, #tile.memory<shared>>
     }
     kernel.wait_phase %full[0], 0
+
+A store goes the other way. Its thread waits for its group, until the box has been read:
+
+    kernel.fence_proxy_async
+    kernel.barrier
+    loop.guard where (%thread < 1) {
+      kernel.tma_store %ys[0, 0] to %map[%block * 32, 0]
+        : memref<32x32xf32, #tile.memory<shared>> to !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
+    }
+    kernel.tma_commit
+    ..
+    kernel.tma_wait 0
 """
 
 from __future__ import annotations
@@ -49,6 +61,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import parse_i64, verify_map
@@ -58,6 +71,7 @@ from deplodock.dialects.formats import TypePair, op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
+    Collective,
     Feature,
     HostCode,
     Landing,
@@ -67,8 +81,14 @@ from deplodock.dialects.interfaces import (
     last_elements,
 )
 from deplodock.dialects.kernel.mbarrier import MbarrierType, verify_slot
-from deplodock.dialects.kernel.order import CompleteBytes, OrdersAccesses, OrdersSharedMemory
-from deplodock.dialects.loop.access import ReadsSource, memref_of, verify_subscripts
+from deplodock.dialects.kernel.order import (
+    CloseGroup,
+    CompleteBytes,
+    OrdersAccesses,
+    OrdersSharedMemory,
+    WaitGroups,
+)
+from deplodock.dialects.loop.access import memref_of, verify_subscripts
 from deplodock.dialects.swizzle import SwizzleAttr
 
 MAX_RANK = 5
@@ -198,7 +218,7 @@ class TensorMapOp(IRDLOperation):
     name = "kernel.tensor_map"
     source = operand_def(MemRefType)
     result = result_def(TensorMapType)
-    traits = traits_def(ReadsSource(), HostCode())
+    traits = traits_def(Pure(), HostCode())
     custom_directives = (TensorMapOf,)
     assembly_format = "$source attr-dict `:` custom<TensorMapOf>(type($result), type($source))"
 
@@ -284,20 +304,137 @@ class TmaLoadOp(IRDLOperation, TouchesMemory, OrdersAccesses, NeedsFeature):
         return Feature.BOXES
 
     def verify_(self) -> None:
-        type, buffer = self.tensor_map, memref_of(self.destination)
-        verify_tensor_map(type)
-        verify_map("the subscripts of the map", self.source_map.data, self.source_indices, results=len(type.extents))
-        verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
         verify_slot(self.barrier, (self.slot.data, self.slot_indices))
-        if memory_of(self.destination) is not Memory.SHARED or buffer.layout not in (NoneAttr(), type.swizzle):
-            raise VerifyException(f"a box lands in a contiguous buffer in #tile.memory<shared>, got {buffer}")
-        if buffer.layout != type.swizzle:
-            raise VerifyException(f"the swizzle of {type} must be that of its destination, got {buffer}")
-        if type.source.element_type != buffer.element_type:
-            raise VerifyException(f"a copy keeps the element type, got {type.source} and {buffer}")
-        box = [extent for extent in type.extents if extent > 1]
-        filled = [extent for extent in buffer.get_shape() if extent > 1][-len(box) :]
-        if len(filled) < len(box) or box[1:] != filled[1:] or box[:1] > filled[:1]:
-            raise VerifyException(
-                f"a box of {list(type.extents)} fills rows of the last dimensions of its destination, got {buffer}"
-            )
+        _verify_box(self.tensor_map, (self.source_map.data, self.source_indices), self.destination)
+        verify_subscripts(self.destination, self.destination_map.data, self.destination_indices)
+
+
+@op_definition
+class TmaStoreOp(IRDLOperation, TouchesMemory, NeedsFeature):
+    """Starts to store a box in shared memory to that of a tensor map which starts at these subscripts, as one thread.
+
+    It lies in memory as `kernel.tma_load` lands one. What lies outside of the buffer is not stored. The asynchronous
+    proxy reads the box, so the threads that wrote it fence that before they hand it over. It is being read until a
+    `kernel.tma_wait` of its thread for its group; what it stores is in memory when the kernel has ended.
+
+        kernel.tma_store %ys[0, 0] to %map[%block * 32, %n * 32]
+          : memref<32x32xf32, #tile.memory<shared>> to !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
+    """
+
+    name = "kernel.tma_store"
+    source = operand_def(MemRefType)
+    map = operand_def(TensorMapType)
+    source_indices = var_operand_def(IndexType)
+    destination_indices = var_operand_def(IndexType)
+    source_map = prop_def(AffineMapAttr)
+    destination_map = prop_def(AffineMapAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(AccessEffects(), OrdersSharedMemory())
+    assembly_format = (
+        "$source custom<Subscripts>($source_indices, $source_map)"
+        " `to` $map custom<Subscripts>($destination_indices, $destination_map) attr-dict `:`"
+        " custom<Memref>(type($source)) `to` type($map)"
+    )
+
+    def __init__(
+        self,
+        source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+    ):
+        super().__init__(
+            operands=[source[0], destination[0], source[2], destination[2]],
+            properties={"source_map": AffineMapAttr(source[1]), "destination_map": AffineMapAttr(destination[1])},
+        )
+
+    @property
+    def tensor_map(self) -> TensorMapType:
+        """The type of the map."""
+        assert isinstance(self.map.type, TensorMapType)
+        return self.map.type
+
+    def accesses(self) -> list[Access]:
+        """It reads a box of the source until its group is waited for, and writes one of the buffer of the map."""
+        read = last_elements(memref_of(self.source).get_shape(), math.prod(self.tensor_map.extents))
+        source = self.source_map.data, self.source_indices, read
+        destination = self.destination_map.data, self.destination_indices, self.tensor_map.extents
+        return [
+            Access(self, self.source, False, *source, lands=Landing.STORE, by_proxy=True),
+            Access(self, self.map, True, *destination, lands=Landing.STORE, by_proxy=True),
+        ]
+
+    def needs(self) -> Feature:
+        """Copies of boxes."""
+        return Feature.BOXES
+
+    def verify_(self) -> None:
+        _verify_box(self.tensor_map, (self.destination_map.data, self.destination_indices), self.source)
+        verify_subscripts(self.source, self.source_map.data, self.source_indices)
+
+
+@op_definition
+class TmaCommitOp(IRDLOperation, OrdersAccesses, NeedsFeature):
+    """Closes the group of stores of boxes that this thread has started since its last group; it may be empty.
+
+    kernel.tma_commit
+    """
+
+    name = "kernel.tma_commit"
+    traits = traits_def(OrdersSharedMemory(), Collective())
+    assembly_format = "attr-dict"
+
+    def order(self) -> CloseGroup:
+        """The thread closes its group."""
+        return CloseGroup(Landing.STORE)
+
+    def needs(self) -> Feature:
+        """Copies of boxes."""
+        return Feature.BOXES
+
+
+@op_definition
+class TmaWaitOp(IRDLOperation, OrdersAccesses, NeedsFeature):
+    """Waits until the boxes of all groups of stores of this thread but the `pending` last ones have been read.
+
+    Other threads may write there after a barrier. A kernel must not end before.
+
+        kernel.tma_wait 0
+    """
+
+    name = "kernel.tma_wait"
+    pending = prop_def(IntegerAttr.constr(i64))
+    traits = traits_def(OrdersSharedMemory(), Collective())
+    assembly_format = "$pending attr-dict"
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def order(self) -> WaitGroups:
+        """The thread waits for its groups."""
+        return WaitGroups(self.pending.value.data, Landing.STORE)
+
+    def needs(self) -> Feature:
+        """Copies of boxes."""
+        return Feature.BOXES
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(f"the groups that may stay in flight are 0 or more, got {self.pending.value.data}")
+
+
+def _verify_box(type: TensorMapType, place: Place, shared: SSAValue) -> None:
+    """Check that a box of a tensor map, which starts at a place, lies in a shared buffer. Raises VerifyException."""
+    buffer = memref_of(shared)
+    verify_tensor_map(type)
+    verify_map("the subscripts of the map", *place, results=len(type.extents))
+    if memory_of(shared) is not Memory.SHARED or buffer.layout not in (NoneAttr(), type.swizzle):
+        raise VerifyException(f"a box lies in a contiguous buffer in #tile.memory<shared>, got {buffer}")
+    if buffer.layout != type.swizzle:
+        raise VerifyException(f"the swizzle of {type} must be that of its buffer in shared memory, got {buffer}")
+    if type.source.element_type != buffer.element_type:
+        raise VerifyException(f"a copy keeps the element type, got {type.source} and {buffer}")
+    box = [extent for extent in type.extents if extent > 1]
+    filled = [extent for extent in buffer.get_shape() if extent > 1][-len(box) :]
+    if len(filled) < len(box) or box[1:] != filled[1:] or box[:1] > filled[:1]:
+        raise VerifyException(
+            f"a box of {list(type.extents)} fills rows of the last dimensions of its buffer, got {buffer}"
+        )

@@ -52,7 +52,7 @@ from deplodock.dialects.loop.folds import AxisFold, Maker, ReadsActivity
 from deplodock.dialects.swizzle import SwizzleAttr
 from deplodock.dialects.tile.binding import Binding, BindingAttr
 from deplodock.dialects.tile.contract import ContractOp
-from deplodock.dialects.tile.keep import KeepOp
+from deplodock.dialects.tile.keep import KeepOp, StoreOp
 from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.dialects.tile.ring import (
     AllocOp,
@@ -82,6 +82,7 @@ __all__ = [
     "RingOp",
     "RingType",
     "StageOp",
+    "StoreOp",
     "SwizzleAttr",
     "Tile",
     "WaitOp",
@@ -107,8 +108,9 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     wanted number of CTAs per SM. The limits of a GPU are checked later, so any extents are legal here.
 
     With `stream` so many CTAs run all points of the block axes: each runs an equal stretch of the steps of the
-    launch's reduction, which follow each other from tile to tile. It says who runs what, and nothing of the results.
-    One that is `early` starts while the launches before it still run, and waits for them there.
+    launch's reduction, which follow each other from tile to tile. With `stream .. tiles` they take whole tiles in turn.
+    It says who runs what, and nothing of the results. One that is `early` starts while the launches before it still
+    run, and waits for them there.
 
         tile.launch (%b = %n ceildiv 256 : block, %t = 64 : thread, %u = 4 : thread, %v = 4 : register,
                      %k = 4 : lane %u) occupancy 2 stream 264 early {
@@ -123,6 +125,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
     occupancy = opt_prop_def(IntegerAttr.constr(i64))
     stream = opt_prop_def(IntegerAttr.constr(i64))
     early = opt_prop_def(UnitAttr)
+    takes_tiles = opt_prop_def(UnitAttr, prop_name="tiles")
     body = region_def("single_block")
     traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
 
@@ -213,6 +216,8 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
                 "stream, the CTAs that share the steps of all tiles, is at least 1, and no more once a launch is "
                 "expanded"
             )
+        if self.takes_tiles and self.stream is None:
+            raise VerifyException("tiles says how the CTAs of a stream share the steps of all tiles, and there is none")
         inside = [binding.data for binding in self.bindings if binding.data not in (Binding.BLOCK, Binding.CLUSTER)]
         if EXPANDED in self.attributes and inside != [Binding.THREAD]:
             raise VerifyException("an expanded launch has one thread axis, and axes of CTAs besides")
@@ -249,7 +254,7 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
         if self.occupancy is not None:
             printer.print_string(f" occupancy {self.occupancy.value.data}")
         if self.stream is not None:
-            printer.print_string(f" stream {self.stream.value.data}")
+            printer.print_string(f" stream {self.stream.value.data}" + " tiles" * bool(self.takes_tiles))
         if self.early is not None:
             printer.print_string(" early")
         print_body(printer, self, self.body)
@@ -276,12 +281,14 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
                 parser.raise_error("the carrier of a lane axis must be an axis of the launch", at_position=carrier.span)
         occupancy = parse_i64(parser) if parser.parse_optional_keyword("occupancy") else None
         stream = parse_i64(parser) if parser.parse_optional_keyword("stream") else None
+        takes_tiles = stream is not None and parser.parse_optional_keyword("tiles") is not None
         early = UnitAttr() if parser.parse_optional_keyword("early") else None
         body, attributes = parse_body(parser, [axis for axis, _, _ in axes])
         places = [names.index(carrier.span.text) for carrier in carriers]
         extents, bindings = [reader.map([e]) for _, e, _ in axes], [b for _, _, b in axes]
         op = cls(extents, bindings, body, reader.operands, occupancy, places)
         op.stream, op.early = None if stream is None else IntegerAttr(stream, i64), early
+        op.takes_tiles = UnitAttr() if takes_tiles else None
         op.attributes |= attributes
         return op
 
@@ -426,6 +433,6 @@ class StageOp(IRDLOperation):
 
 Tile = Dialect(
     "tile",
-    [LaunchOp, CombineOp, ContractOp, StageOp, KeepOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
+    [LaunchOp, CombineOp, ContractOp, StageOp, KeepOp, StoreOp, RingOp, AllocOp, CopyOp, WaitOp, ReleaseOp],
     [BindingAttr, MemoryAttr, RingType, SwizzleAttr],
 )

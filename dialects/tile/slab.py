@@ -18,14 +18,15 @@ from deplodock.dialects.formats import Conditions, Memref, Subscripts, parse_mem
 def verify_slab(
     what: str, source: SSAValue, slab: SSAValue, shape: Sequence[int], map: AffineMap, indices: Sequence[SSAValue]
 ) -> None:
-    """Check a copy from global memory to a slab of this shape in the buffer `slab`.
+    """Check a copy between global memory and a slab of this shape in the buffer `slab`.
 
-    `map` gives the source's subscripts over the slab's coordinates and `indices`. Raises VerifyException, naming
-    `what`.
+    `map` gives the subscripts in global memory over the slab's coordinates and `indices`. Raises VerifyException,
+    naming `what`.
     """
     read, written = memref_of(source), memref_of(slab)
     if memory_of(source) is not None:
-        raise VerifyException(f"{what} copies from global memory, got {read}")
+        way = "to" if what == "store" else "from"
+        raise VerifyException(f"{what} copies {way} global memory, got {read}")
     if memory_of(slab) is None:
         raise VerifyException(f"a slab lives in #tile.memory<shared> or #tile.memory<register>, got {written}")
     if any(extent < 0 for extent in written.get_shape()):
@@ -71,6 +72,20 @@ class SlabType(Memref):
         slab = parse_memref(parser)
         self.type.set(state, [slab])
         set_coordinates(parser, state, (self.map, self.where), len(slab.get_shape()), pos)
+
+
+@irdl_custom_directive
+class KeptType(Memref):
+    """The type of a slab that is stored; the map of the subscripts before it is over its coordinates."""
+
+    type: TypeDirective
+    map: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        pos = parser.pos
+        slab = parse_memref(parser)
+        self.type.set(state, [slab])
+        set_coordinates(parser, state, (self.map,), len(slab.get_shape()), pos)
 
 
 @irdl_custom_directive

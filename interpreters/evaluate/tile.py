@@ -7,17 +7,21 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.errors import Error
+from deplodock.interpreters.affine import outside_as_false
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate import tile_contract, tile_ring
 from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
 from deplodock.interpreters.evaluate.scan import leading
 from deplodock.interpreters.evaluate.tile_contract import taken
-from deplodock.interpreters.evaluate.tile_slab import slab_of
+from deplodock.interpreters.evaluate.tile_slab import check_owner, owned, slab_of
+from deplodock.interpreters.scalars import describe
 
 
 def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
@@ -110,11 +114,28 @@ def _keep(machine: Machine, op: tile.KeepOp, space: Space) -> None:
     machine.values[op.slab] = buffer
 
 
+def _store(machine: Machine, op: tile.StoreOp, space: Space) -> None:
+    slab, destination = machine.buffer(op.slab), machine.buffer(op.destination)
+    shape = tile.memref_of(op.slab).get_shape()
+    owners = [owned(value, space) for value in machine.arrays(op.indices)]
+    check_owner(machine, op, owners)
+    symbols = [value.reshape(*value.shape, *(1,) * len(shape)) for value in owners]
+    dims = [np.arange(n).reshape(-1, *(1,) * (len(shape) - 1 - dim)) for dim, n in enumerate(shape)]
+    subscripts = machine.affine(op.map.data, dims, symbols)
+    inside = outside_as_false(subscripts, destination.shape)
+    if inside is not None:
+        subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, destination.shape, strict=True)]
+    if slab.initialised is not None and not np.all(slab.initialised | (False if inside is None else ~inside)):
+        raise Error(f"{describe(op)}: an element of the slab that is stored has no value")
+    machine.store(op, slab.data, destination, subscripts, Space(active=inside))
+
+
 HANDLERS: dict[type[Operation], Handler] = {
     tile.LaunchOp: _launch,
     tile.CombineOp: _combine,
     tile.StageOp: _stage,
     tile.KeepOp: _keep,
+    tile.StoreOp: _store,
     tile.ContractOp: tile_contract.contract,
     **tile_ring.HANDLERS,
 }

@@ -31,7 +31,7 @@ def slab_of(
     Raises Error if `buffer`, which the slab goes to, is shared and the slab's origin varies within a CTA.
     """
     source = machine.buffer(op.source)
-    owners = [_owned(value, space) for value in machine.arrays(op.indices)]
+    owners = [owned(value, space) for value in machine.arrays(op.indices)]
     symbols = [value.reshape(*value.shape, *(1,) * len(slab)) for value in owners]
     dims = [np.arange(n).reshape(-1, *(1,) * (len(slab) - 1 - axis)) for axis, n in enumerate(slab)]
     subscripts = machine.affine(op.map.data, dims, symbols)
@@ -43,11 +43,11 @@ def slab_of(
         read = holds(op.where.data, dims, symbols)
         inside = read if inside is None else inside & read
     if copied is not None:
-        owners = [*owners, copied := _owned(copied, space)]
+        owners = [*owners, copied := owned(copied, space)]
         copied = copied.reshape(*copied.shape, *(1,) * len(slab))
         inside = copied if inside is None else inside & copied
     if memory_of(buffer) is Memory.SHARED:
-        _check_owner(machine, op, owners)
+        check_owner(machine, op, owners)
     data, missing = machine.copy(op, source, subscripts, Space(active=inside))
     if inside is not None:
         data = np.where(inside, data, np.zeros((), data.dtype))
@@ -56,12 +56,12 @@ def slab_of(
     return PointBuffer(data, len(slab), written)
 
 
-def _owned(value: Array, space: Space) -> Array:
+def owned(value: Array, space: Space) -> Array:
     """The value with all dimensions of the points."""
     return value.reshape((1,) * (space.rank - value.ndim) + value.shape)
 
 
-def _check_owner(machine: Machine, op: tile.StageOp | tile.CopyOp, owners: Sequence[Array]) -> None:
+def check_owner(machine: Machine, op: tile.StageOp | tile.CopyOp | tile.StoreOp, owners: Sequence[Array]) -> None:
     """A shared slab is one for the CTA: its origin and conditions must not vary along thread or register axes."""
     launch = op.parent_op()
     while launch is not None and not isinstance(launch, tile.LaunchOp):

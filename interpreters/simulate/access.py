@@ -80,13 +80,13 @@ class Check:
         """Copies land: of all CTAs alike, or not."""
 
     def on_box(self, access: Access, buffer: Buffer, start: Array, elements: int, frame: Frame) -> None:
-        """Lanes start to copy a box of so many elements, by the asynchronous proxy."""
+        """Lanes start to copy a box of so many elements to shared memory or from it, by the asynchronous proxy."""
 
-    def on_product(self, touch: Touch, elements: Array) -> None:
-        """Warpgroups start to read elements for a product."""
+    def on_reading(self, touch: Touch, elements: Array) -> None:
+        """Lanes start to read elements beside the program, for a product or the store of a box."""
 
-    def on_product_end(self, touch: Touch, elements: Array) -> None:
-        """They have read them: they waited for the product."""
+    def on_reading_end(self, touch: Touch, elements: Array) -> None:
+        """They have read them: they waited for that."""
 
     def on_barrier(self, ctas: Array) -> None:
         """All threads of some CTAs meet."""
@@ -230,6 +230,13 @@ class MemoryUnit:
         self.tell(Check.on_box, access, buffer, start, access.width, frame)
         touch = Touch(access, buffer, start, start * buffer.layout.dtype.itemsize, frame, None)
         return replace(self._started(touch, buffer, value), is_box=True)
+
+    def box_read(self, access: Access, buffer: Buffer, start: Array, frame: Frame) -> tuple[Touch, Array, Values]:
+        """Read as many elements as the access is wide, from element `start` of each lane on: where, and what."""
+        self.tell(Check.on_box, access, buffer, start, access.width, frame)
+        touch = Touch(access, buffer, start, start * buffer.layout.dtype.itemsize, frame, None)
+        elements = self._elements(touch)
+        return touch, elements, self.take(touch, elements)
 
     def _started(self, touch: Touch, buffer: Buffer, value: Values) -> Copies:
         """The copies of lanes, which nothing before must conflict with."""

@@ -17,9 +17,9 @@ from deplodock.interpreters.simulate.checks.bounds import Bounds
 from deplodock.interpreters.simulate.checks.cluster import Clusters
 from deplodock.interpreters.simulate.checks.costs import Costs
 from deplodock.interpreters.simulate.checks.landed import Landed
-from deplodock.interpreters.simulate.checks.products import ProductReads
 from deplodock.interpreters.simulate.checks.proxy import Proxies
 from deplodock.interpreters.simulate.checks.races import Races
+from deplodock.interpreters.simulate.checks.reads import ReadsInFlight
 from deplodock.interpreters.simulate.checks.registers import RegisterIndices
 from deplodock.interpreters.simulate.lanes import Frame
 from deplodock.interpreters.simulate.machine import ELEMENTS_AT_ONCE, Handlers, Lockstep
@@ -37,7 +37,7 @@ HANDLERS: Handlers = {op: handler for part in _PARTS for op, handler in part.HAN
 COUNTS = (Costs,)
 """What counts in every run."""
 
-CHECKS = (RegisterIndices, Bounds, Alignment, Landed, Races, ProductReads, Clusters, Proxies)
+CHECKS = (RegisterIndices, Bounds, Alignment, Landed, Races, ReadsInFlight, Clusters, Proxies)
 """What looks for mistakes, in the order in which they are told what happens."""
 
 

@@ -64,7 +64,7 @@ class Products(Unit):
         product.group = self._groups.copy()
         self._flying.append(product)
         for tile in product.tiles:
-            self._launch.memory.tell(Check.on_product, *tile)
+            self._launch.memory.tell(Check.on_reading, *tile)
         unwritten = np.full(np.shape(product.values.data), -1, np.int64)
         data = product.values.data
         poisoned = Values(np.full(np.shape(data), poison(data.dtype), data.dtype), unwritten)
@@ -102,7 +102,7 @@ class Products(Unit):
                 remaining.append(product)
                 continue
             for tile in product.tiles:
-                self._launch.memory.tell(Check.on_product_end, *tile)
+                self._launch.memory.tell(Check.on_reading_end, *tile)
                 self._launch.memory.tell(Check.on_read, *tile)
         self._flying = remaining
 

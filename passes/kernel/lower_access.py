@@ -210,10 +210,12 @@ def lower_store(emitter: Emitter, op: loop.StoreOp, compute: Callable[[], None] 
 
 
 def lower_keep(emitter: Emitter, op: tile.KeepOp) -> None:
-    """Emit the allocation of a slab and the writes of all points; along axes of a CTA that the address does not
-    mention, coordinate 0 alone writes.
+    """Emit the allocation of a slab, unless it is there, and the writes of all points; along axes of a CTA that the
+    address does not mention, coordinate 0 alone writes.
     """
-    slab = emitter.values[op.slab] = emitter.alloc(loop.memref_of(op.slab), op.slab.name_hint)
+    if op.slab not in emitter.values:
+        emitter.values[op.slab] = emitter.alloc(loop.memref_of(op.slab), op.slab.name_hint)
+    slab = emitter.values[op.slab]
     first = _at_first(emitter, emitter.dependence.of(*op.indices))
     others = [axis for axis in first if axis not in emitter.launch.ctas]
     conditions = [_only_first(axis) for axis in others if emitter.launch.binding(axis) is not Binding.REGISTER]

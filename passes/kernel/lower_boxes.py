@@ -1,8 +1,11 @@
-"""Lowers copies of slabs in boxes: the first thread of a CTA issues them, and their bytes complete a phase."""
+"""Lowers copies of slabs in boxes: the first thread of a CTA issues them, and their bytes complete a phase. Stores of
+slabs go the other way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -16,6 +19,9 @@ from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import ThreadBuilder
 
+CopiesBoxes: TypeAlias = tile.StageOp | tile.CopyOp | tile.StoreOp
+"""What copies a slab in boxes, or stores it."""
+
 TensorMaps = dict[tuple[SSAValue, TensorMapType], SSAValue]
 """The tensor maps of a launch, by the buffer that they describe and their type."""
 
@@ -24,19 +30,19 @@ def tensor_maps(launch: tile.LaunchOp) -> TensorMaps:
     """Insert the tensor maps that a launch needs before it, each once."""
     maps: TensorMaps = {}
     for op in copies_in_boxes(launch):
-        key = op.source, _boxes(op).map
+        key = buffer_of(op), _boxes(op).map
         if key not in maps:
             made = kernel.TensorMapOp(*key)
-            made.result.name_hint = f"{op.source.name_hint}_map" if op.source.name_hint else None
+            made.result.name_hint = f"{key[0].name_hint}_map" if key[0].name_hint else None
             Rewriter.insert_op(made, InsertPoint.before(launch))
             maps[key] = made.result
     return maps
 
 
-def copies_in_boxes(launch: tile.LaunchOp) -> Iterator[tile.StageOp | tile.CopyOp]:
-    """The operations of a launch that copy slabs in boxes."""
+def copies_in_boxes(launch: tile.LaunchOp) -> Iterator[CopiesBoxes]:
+    """The operations of a launch that copy slabs in boxes, or store them."""
     for op in launch.body.walk():
-        if isinstance(op, tile.StageOp | tile.CopyOp) and op.is_tma:
+        if isinstance(op, tile.StoreOp) or (isinstance(op, tile.StageOp | tile.CopyOp) and op.is_tma):
             yield op
 
 
@@ -53,15 +59,30 @@ def copy_boxes(
     full: tuple[SSAValue, Linear],
 ) -> None:
     """Issue the copies of a slab's boxes, as the thread that runs this; they complete a phase of a barrier."""
-    boxes, outer = _boxes(op), builder.block
-    coordinates = [Linear()] * len(slab.shape)
-    for dim, count in enumerate(boxes.counts):
-        if count > 1:
-            coordinates[dim] = Linear.of(builder.enter_loop(count, f"d{dim}"))
-    source = (maps[op.source, boxes.map], *builder.map(slab.subscripts(coordinates)))
+    outer = builder.block
+    coordinates = _enter_boxes(builder, op, slab)
+    source = (maps[op.source, _boxes(op).map], *builder.map(slab.subscripts(coordinates)))
     written = (slab.destination, *builder.map([*slab.at, *coordinates]))
     builder.run(kernel.TmaLoadOp(source, written, full[0], builder.map([full[1]])))
     builder.block = outer
+
+
+def store_boxes(builder: ThreadBuilder, maps: TensorMaps, op: tile.StoreOp) -> None:
+    """Issue the stores of a slab's boxes, as the thread that runs this."""
+    slab, outer = slab_of(op), builder.block
+    coordinates = _enter_boxes(builder, op, slab)
+    written = (maps[op.destination, _boxes(op).map], *builder.map(slab.subscripts(coordinates)))
+    builder.run(kernel.TmaStoreOp((op.slab, *builder.map(coordinates)), written))
+    builder.block = outer
+
+
+def _enter_boxes(builder: ThreadBuilder, op: CopiesBoxes, slab: Slab) -> list[Linear]:
+    """Append loops over the boxes of a slab; returns the coordinates where a box starts."""
+    coordinates = [Linear()] * len(slab.shape)
+    for dim, count in enumerate(_boxes(op).counts):
+        if count > 1:
+            coordinates[dim] = Linear.of(builder.enter_loop(count, f"d{dim}"))
+    return coordinates
 
 
 def first_thread(builder: ThreadBuilder) -> Linear:
@@ -69,8 +90,13 @@ def first_thread(builder: ThreadBuilder) -> Linear:
     return Linear.of(builder.thread) - 1
 
 
-def _boxes(op: tile.StageOp | tile.CopyOp) -> Boxes:
+def buffer_of(op: CopiesBoxes) -> SSAValue:
+    """The buffer in global memory of a slab."""
+    return op.destination if isinstance(op, tile.StoreOp) else op.source
+
+
+def _boxes(op: CopiesBoxes) -> Boxes:
     found = boxes_of(slab_of(op))
     if isinstance(found, str):
-        raise failure(op, f"{label(op.source)} cannot be copied in boxes: {found}")
+        raise failure(op, f"{label(buffer_of(op))} cannot be copied in boxes: {found}")
     return found

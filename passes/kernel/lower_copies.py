@@ -46,7 +46,7 @@ from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, ThreadBuilder, never_fails, require_expanded
-from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, tensor_maps
+from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, store_boxes, tensor_maps
 from deplodock.passes.kernel.lower_stage import move_slab
 from deplodock.passes.kernel.split_roles import PRODUCER, split_roles
 
@@ -56,8 +56,8 @@ UNROLLED_COPIES = 8
 UNROLLED_ASYNC_COPIES = 56
 """The most asynchronous copies of a thread that are unrolled: they take no registers, only instructions."""
 
-COPIES = (tile.StageOp, tile.AllocOp, tile.RingOp, tile.CopyOp, tile.WaitOp, tile.ReleaseOp)
-"""What is lowered: shared slabs, rings, and what fills and orders them."""
+COPIES = (tile.StageOp, tile.AllocOp, tile.RingOp, tile.CopyOp, tile.WaitOp, tile.ReleaseOp, tile.StoreOp)
+"""What is lowered: shared slabs, rings, what fills and orders them, and stores of slabs."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def lower_copies(launch: tile.LaunchOp) -> None:
         return
     builder = CopyBuilder(split_roles(launch))
     found = [op for op in builder.launch.body.walk() if isinstance(op, COPIES)]
+    if stores := [op for op in found if isinstance(op, tile.StoreOp)]:
+        _end_stores(builder.launch, stores[-1])
     for op in found:
         builder.take_place_of(op)
         _lower(builder, op)
@@ -135,6 +137,10 @@ def _lower(builder: CopyBuilder, op: Operation) -> None:
             _lower_wait(builder, op)
         case tile.ReleaseOp():
             _lower_release(builder, op)
+        case tile.StoreOp():
+            with builder.guarded(builder.elected):
+                store_boxes(builder, builder.maps, op)
+            builder.run(kernel.TmaCommitOp())
         case _:
             raise AssertionError(op)
 
@@ -242,6 +248,14 @@ def _lower_release(builder: CopyBuilder, op: tile.ReleaseOp) -> None:
     if (barriers := builder.rings.get(op.ring)) is not None:
         slot = step_of(op) % tile.depth_of(op.ring)
         builder.run(kernel.ArriveOp(barriers[1], builder.map([slot]), is_warp=True))
+
+
+def _end_stores(launch: tile.LaunchOp, last: tile.StoreOp) -> None:
+    """Let those who store slabs wait at their end until all have been read."""
+    role = next((around for around in ancestors(last, below=launch) if isinstance(around, kernel.Team)), launch)
+    wait = kernel.TmaWaitOp(0)
+    wait.location = last.location
+    role.regions[0].block.add_op(wait)
 
 
 def _is_awaited_later(op: tile.StageOp) -> bool:

@@ -203,7 +203,7 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case tile.CopyOp():
             _check_source(emitter, op)
             emitter.copies(op)
-        case tile.RingOp() | tile.AllocOp() | tile.WaitOp() | tile.ReleaseOp():
+        case tile.RingOp() | tile.AllocOp() | tile.WaitOp() | tile.ReleaseOp() | tile.StoreOp():
             emitter.keep(op)
         case loop.YieldOp():
             if fold is not None and _is_apart(op, fold):
@@ -231,7 +231,8 @@ def _lower_contract(emitter: Emitter, op: tile.ContractOp, fold: Fold | None) ->
 def _check_source(emitter: Emitter, op: tile.StageOp | tile.CopyOp) -> None:
     """Raises PassFailedException if the launch writes the buffer that a slab is copied from."""
     if any(
-        isinstance(use.operation, loop.StoreOp) and emitter.launch.is_ancestor(use.operation) for use in op.source.uses
+        isinstance(use.operation, loop.StoreOp | tile.StoreOp) and emitter.launch.is_ancestor(use.operation)
+        for use in op.source.uses
     ):
         raise failure(op, f"the launch writes {label(op.source)}; slabs are of buffers that it only reads")
 

@@ -23,6 +23,9 @@ Step `i` of CTA `c` is the step `c * length + i` in the line of all steps. Copie
 so the ring goes on across the tiles. Steps behind the last tile read the first one again, and nothing follows them. The
 parts that others read of a CTA are at most two: of the tile that it starts within, and of the one that it ends within.
 A tile that it runs alone goes the same way, as a branch around that costs registers in the loop.
+
+CTAs that take whole tiles have a loop over those, and in it one over the steps of a tile. Slabs that are stored in
+boxes stay from tile to tile, so a CTA waits until that of the tile before has been read.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -78,7 +82,8 @@ def stream_of(launch: tile.LaunchOp) -> Stream:
     if roles is None or roles.reduction.trips is None or launch.bound_to(Binding.CLUSTER):
         raise failure(launch, "its CTAs cannot share the steps of one contraction; see stream-matmul-k")
     tiles = math.prod(map(positive_extent, launch.ctas))
-    return Stream(roles.reduction, Shares(tiles, roles.reduction.trips, launch.stream.value.data))
+    shares = Shares(tiles, roles.reduction.trips, launch.stream.value.data, bool(launch.takes_tiles))
+    return Stream(roles.reduction, shares)
 
 
 def allocate_parts(launch: tile.LaunchOp, function: func.FuncOp, stream: Stream) -> Workspace | None:
@@ -122,22 +127,31 @@ def lower_stream(emitter: Emitter, stream: Stream, workspace: Workspace | None) 
     if branches(emitter, uniform, varying):
         raise failure(emitter.launch, "some tiles may be inactive, and its CTAs share the steps of all")
     position = list(block.ops).index(stream.reduction)
-    stretch = _Stretch(emitter, stream, workspace, _take_slots(stream.reduction, stream.shares.length))
+    kind = _Turns if stream.shares.takes_tiles else _Stretch
+    stretch = kind(emitter, stream, workspace)
+    _take_slots(stream.reduction, stretch.slot)
     emitter.copies = stretch.copy
     lower_ops(emitter, list(block.ops)[:position])
+    for op in block.ops:
+        if isinstance(op, tile.KeepOp):
+            emitter.values[op.slab] = emitter.alloc(loop.memref_of(op.slab), op.slab.name_hint)
     emitter.location = stream.reduction.location
-    with stretch.steps() as step, stretch.at_end(step) as number, stretch.complete(number):
-        emitter.conditions = varying
-        lower_ops(emitter, list(block.ops)[position + 1 :])
-        emitter.conditions = []
+    behind = list(block.ops)[position + 1 :]
+    stores = [op for op in behind if isinstance(op, tile.StoreOp)]
+    with stretch.tiles() as number:
+        if stores:
+            emitter.run(kernel.TmaWaitOp(0))
+        with stretch.complete(number, stores):
+            emitter.conditions = varying
+            lower_ops(emitter, [op for op in behind if op not in stores])
+            emitter.conditions = []
 
 
-def _take_slots(reduction: loop.ReduceOp, steps: int) -> SSAValue:
-    """Let what uses slots take them by a number of its own, one of so many steps: it is returned.
+def _take_slots(reduction: loop.ReduceOp, number: SSAValue) -> None:
+    """Let what uses slots take them by a number of the step.
 
     Conditions that leave out nothing but zeros, as they read past the end of k, are erased while their steps are known.
     """
-    number = stand_in(steps)
     for op in list(reduction.body.walk()):
         around = op.parent_op()
         if isinstance(op, loop.WhereOp) and isinstance(around, loop.ReduceOp) and adds_zero(around, condition_of(op)):
@@ -146,34 +160,36 @@ def _take_slots(reduction: loop.ReduceOp, steps: int) -> SSAValue:
         is_slot = isinstance(op, loop.LoadOp) and isinstance(op.source.owner, tile.AllocOp)
         if is_slot or isinstance(op, tile.WaitOp | tile.ReleaseOp):
             op.operands = [number if operand is reduction.iv else operand for operand in op.operands]
-    return number
 
 
 class _Stretch:
     """The stretch of steps of a CTA."""
 
-    def __init__(self, emitter: Emitter, stream: Stream, workspace: Workspace | None, slot: SSAValue) -> None:
+    def __init__(self, emitter: Emitter, stream: Stream, workspace: Workspace | None) -> None:
         self.emitter = emitter
-        self.slot = slot
-        """By which the contraction takes its slots."""
         self.reduction = stream.reduction
         self.shares = stream.shares
         self.workspace = workspace
+        self.slot = self._number()
+        """The number of a step in the CTA, by which the contraction takes its slots."""
+        self.step = Linear()
+        """What it is at this point of the kernel."""
         (self.cta,) = emitter.expanded.ctas
         self.sums: list[Array] = []
         """The accumulators of the tile that the CTA works on."""
+
+    def _number(self) -> SSAValue:
+        return stand_in(self.shares.length)
 
     def copy(self, op: tile.CopyOp) -> None:
         """Emit the copy of a step: that of the tile to which the step belongs."""
         emitter, known = self.emitter, dict(self.emitter.coordinates)
         ((variable, _),) = (step := step_of(op)).terms
         assert isinstance(variable, SSAValue)
-        here = emitter.here(self.slot if variable is self.reduction.iv else variable)
-        assert isinstance(here, SSAValue)
-        ahead = Linear.of(here) + step.constant
-        item = self._item(ahead)
-        self._enter(emitter.index(item // self.shares.steps, "tile"))
-        emitter.coordinates[variable] = emitter.index(item % self.shares.steps - step.constant, "k")
+        ahead = (self.step if variable is self.reduction.iv else Linear.of(self._value(variable))) + step.constant
+        number, k = self._place_of(ahead)
+        self._enter(emitter.index(number, "tile"))
+        emitter.coordinates[variable] = emitter.index(k - step.constant, "k")
         source = (emitter.value(op.source), op.map.data, [self._value(index) for index in op.indices])
         emitter.coordinates = known
         where = None if op.where is None else emitter.condition_map([ahead - self.shares.length])
@@ -181,34 +197,30 @@ class _Stretch:
         emitter.run(tile.CopyOp(source, destination, ring, emitter.map([ahead]), where, engine_of(op)))
 
     @contextmanager
-    def steps(self) -> Generator[SSAValue]:
-        """Emit the loop over the steps, and into it what comes behind a step. Gives the step's number in the CTA."""
+    def tiles(self) -> Generator[SSAValue]:
+        """Emit the loop over the steps, and into it what comes behind the last step of a tile, or of the CTA within a
+        tile. Gives the number of that tile.
+        """
         emitter, outer = self.emitter, self.emitter.block
         self.sums = emitter.accumulators(self.reduction)
         step = emitter.enter_loop(self.shares.length, "step", unroll=False)
-        item = self._item(Linear.of(step))
-        self._enter(emitter.index(item // self.shares.steps, "tile"))
-        k = emitter.index(item % self.shares.steps, "k")
+        number, place = self._place_of(Linear.of(step))
+        self._enter(emitter.index(number, "tile"))
+        k = emitter.index(place, "k")
         emitter.coordinates |= {self.reduction.iv: k, self.slot: step}
+        self.step = Linear.of(step)
         with emitter.guarded([Linear.of(k) - 1]):
             emitter.reset(self.reduction, self.sums)
         lower_ops(emitter, list(self.reduction.body.block.ops), Fold(self.reduction, self.sums, ()))
-        yield step
+        ends = (place + 1) // self.shares.steps + (Linear.of(step) + 1) // self.shares.length
+        behind = self._item(Linear.of(step)) - self.shares.tiles * self.shares.steps
+        with emitter.guarded([-ends, *([behind] if self._ends_behind() else [])]):
+            yield emitter.index(number, "tile")
         emitter.block = outer
 
     @contextmanager
-    def at_end(self, step: SSAValue) -> Generator[SSAValue]:
-        """Emit for the last step of a tile, or of the CTA, within a tile. Gives the number of that tile."""
-        emitter, shares = self.emitter, self.shares
-        item = self._item(Linear.of(step))
-        ends = (item % shares.steps + 1) // shares.steps + (Linear.of(step) + 1) // shares.length
-        behind = shares.ctas * shares.length > shares.tiles * shares.steps
-        with emitter.guarded([-ends, *([item - shares.tiles * shares.steps] if behind else [])]):
-            yield emitter.index(item // shares.steps, "tile")
-
-    @contextmanager
-    def complete(self, number: SSAValue) -> Generator[None]:
-        """Emit for the CTA that completes a tile, with the sums of all its parts."""
+    def complete(self, number: SSAValue, stores: Sequence[Operation]) -> Generator[None]:
+        """Emit for the CTA that completes a tile, with the sums of all its parts, and then the stores of its slabs."""
         emitter, outer = self.emitter, self.emitter.block
         if self.workspace is None:
             self._bind(self.sums)
@@ -216,6 +228,7 @@ class _Stretch:
         else:
             with self._parts_added(number, self.workspace):
                 yield
+        lower_ops(emitter, stores)
         emitter.block = outer
 
     def _bind(self, sums: Sequence[Array]) -> None:
@@ -280,9 +293,18 @@ class _Stretch:
         swapped = inside if together == 1 else inside // 2 * 2 - inside % 2 + 1
         return [*ends, *outer, last // together, thread, swapped]
 
+    def _place_of(self, step: Linear) -> tuple[Linear, Linear]:
+        """The tile of a step of the CTA, and which of its steps it is: the place in the line of all steps."""
+        item = self._item(step)
+        return item // self.shares.steps, item % self.shares.steps
+
     def _item(self, step: Linear) -> Linear:
         """The place of a step of the CTA in the line of all steps."""
         return Linear.of(self.cta, self.shares.length) + step
+
+    def _ends_behind(self) -> bool:
+        """Whether a CTA may have steps behind those of all tiles."""
+        return self.shares.ctas * self.shares.length > self.shares.tiles * self.shares.steps
 
     def _enter(self, number: SSAValue) -> None:
         """Let the coordinates of CTAs be those of a tile; behind the last one, of the first tiles again."""
@@ -293,3 +315,38 @@ class _Stretch:
         value = self.emitter.here(index)
         assert isinstance(value, SSAValue)
         return value
+
+
+class _Turns(_Stretch):
+    """The tiles that a CTA takes in turn."""
+
+    def _number(self) -> SSAValue:
+        self.turn = stand_in(self.shares.turns)
+        steps = AffineExpr.dimension(0) * self.shares.steps + AffineExpr.dimension(1)
+        number = loop.IndexOp(AffineMap(2, 0, (steps,)), [self.turn, self.reduction.iv])
+        number.result.name_hint = "step"
+        Rewriter.insert_op(number, InsertPoint.at_start(self.reduction.body.block))
+        return number.result
+
+    @contextmanager
+    def tiles(self) -> Generator[SSAValue]:
+        """Emit the loop over the tiles, in it that over the steps of one, and into it what comes behind those."""
+        emitter, outer, steps = self.emitter, self.emitter.block, self.shares.steps
+        turn = emitter.enter_loop(self.shares.turns, "turn", unroll=False)
+        first, inside = Linear.of(turn, steps), emitter.block
+        number = emitter.index(self._place_of(first)[0], "tile")
+        self._enter(number)
+        self.sums = emitter.accumulators(self.reduction)
+        k = emitter.enter_loop(steps, "k", unroll=False)
+        emitter.coordinates |= {self.turn: turn, self.reduction.iv: k}
+        self.step = first + Linear.of(k)
+        lower_ops(emitter, list(self.reduction.body.block.ops), Fold(self.reduction, self.sums, ()))
+        emitter.block = inside
+        with emitter.guarded([Linear.of(number) - self.shares.tiles] if self._ends_behind() else []):
+            yield number
+        emitter.block = outer
+
+    def _place_of(self, step: Linear) -> tuple[Linear, Linear]:
+        """The tile of a step of the CTA, and which of its steps it is."""
+        turn = step // self.shares.steps
+        return Linear.of(self.cta) + turn * self.shares.ctas, step % self.shares.steps

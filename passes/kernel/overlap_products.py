@@ -28,19 +28,14 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import AffineMapAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineDimExpr,
-    AffineExpr,
-    AffineMap,
-)
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, forms_of, to_map
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.interfaces import Landing, accesses_of
+from deplodock.dialects.interfaces import Landing, Place, accesses_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ def _releases(steps: loop.ForOp, wait: kernel.WgmmaWaitOp) -> list[kernel.Arrive
     """The releases of slots behind the wait of a loop that multiplies alone; none where it does more."""
     found: list[kernel.ArriveOp] = []
     behind = wait.next_op
-    while isinstance(behind, kernel.ArriveOp) and behind.expect is None and _depth(behind, steps):
+    while isinstance(behind, kernel.ArriveOp) and behind.is_warp and _releases_own(behind, steps):
         found.append(behind)
         behind = behind.next_op
     others = [op for op in steps.body.walk() if isinstance(op, kernel.ArriveOp) and op not in found]
@@ -71,13 +66,13 @@ def _releases(steps: loop.ForOp, wait: kernel.WgmmaWaitOp) -> list[kernel.Arrive
     return found if behind is None and multiplies and not others and not is_overlapped else []
 
 
-def _depth(release: kernel.ArriveOp, steps: loop.ForOp) -> int:
-    """The slots of a ring whose slot of each step is released; 0 if the slot is another one, or the only one."""
-    match release.slot.data.results:
-        case (AffineBinaryOpExpr(AffineBinaryOpKind.Mod, AffineDimExpr(0), AffineConstantExpr(depth)),):
-            return depth if tuple(release.slot_indices) == (steps.iv,) and depth > 1 else 0
+def _releases_own(release: kernel.ArriveOp, steps: loop.ForOp) -> bool:
+    """Whether the slot of a ring is released that a step of the loop has, and there are others."""
+    match forms_of(release.slot.data, release.slot_indices):
+        case [Linear(((Division(form, depth, True), 1),), 0)]:
+            return depth > 1 and form.coefficient(steps.iv) == 1
         case _:
-            return 0
+            return False
 
 
 def _overlap(steps: loop.ForOp, wait: kernel.WgmmaWaitOp, releases: Sequence[kernel.ArriveOp]) -> None:
@@ -85,8 +80,7 @@ def _overlap(steps: loop.ForOp, wait: kernel.WgmmaWaitOp, releases: Sequence[ker
     assert steps.trips is not None
     last: list[Operation] = [kernel.WgmmaWaitOp(0)]
     for release in releases:
-        slot = AffineMap(0, 0, (AffineExpr.constant((steps.trips - 1) % _depth(release, steps)),))
-        last.append(kernel.ArriveOp(release.barrier, (slot, []), is_warp=bool(release.is_warp)))
+        last.append(kernel.ArriveOp(release.barrier, _slot_at(release, steps.iv, steps.trips - 1), is_warp=True))
     first = loop.IndexOp(AffineMap(0, 0, (AffineExpr.constant(0),)), [])
     first.result.name_hint = "first"
     done = {wait, *releases}
@@ -99,3 +93,9 @@ def _overlap(steps: loop.ForOp, wait: kernel.WgmmaWaitOp, releases: Sequence[ker
     Rewriter.insert_op([first, *head], InsertPoint.before(steps))
     Rewriter.insert_op(last, InsertPoint.after(steps))
     steps.properties["bound"] = AffineMapAttr(AffineMap(0, 0, (AffineExpr.constant(steps.trips - 1),)))
+
+
+def _slot_at(release: kernel.ArriveOp, variable: SSAValue, step: int) -> Place:
+    """The slot that is released where a variable has a value."""
+    (form,) = forms_of(release.slot.data, release.slot_indices)
+    return to_map([form.substitute(variable, Linear(constant=step))])

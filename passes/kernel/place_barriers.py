@@ -6,7 +6,7 @@
 
 A barrier stands as late as it can at the nesting level that both accesses share. All threads must reach it, so that
 level cannot be in a guard or loop that they do not run alike. Where copies of boxes use what threads wrote, or barriers
-that they initialised, a `kernel.fence_proxy_async` follows that.
+that they initialised, a `kernel.fence_proxy_async` follows that, and the unrolled loops around it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.access.shared_accesses import Hazard, MissingFence
+from deplodock.analysis.access.shared_accesses import Hazard, MissingFence, Unfinished
 from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.hazards import first_hazard
 from deplodock.analysis.order.phases import PhaseFault
 from deplodock.analysis.order.uniformity import divergent
-from deplodock.dialects import kernel
+from deplodock.dialects import kernel, loop
+from deplodock.dialects.kernel.order import order_of
 from deplodock.passes import remarks
 
 
@@ -49,11 +50,11 @@ def place_barriers(function: kernel.FuncOp) -> None:
     facts = KernelFacts(function)
     placed: list[kernel.BarrierOp] = []
     while (hazard := first_hazard(facts)) is not None:
-        if isinstance(hazard, PhaseFault) or (isinstance(hazard, MissingFence) and hazard.is_of_product):
+        if isinstance(hazard, PhaseFault | Unfinished) or (isinstance(hazard, MissingFence) and hazard.is_of_product):
             raise DiagnosticException(f"place-barriers: @{name}: {hazard}")
         if isinstance(hazard, MissingFence):
             fence = kernel.FenceProxyAsyncOp()
-            Rewriter.insert_op(fence, InsertPoint.after(hazard.first.since))
+            Rewriter.insert_op(fence, InsertPoint.after(_written(hazard)))
             facts.add(fence)
             continue
         if hazard.is_in_flight:
@@ -82,6 +83,16 @@ def _remove_if_redundant(barrier: kernel.BarrierOp, facts: KernelFacts) -> None:
     barrier.detach()
     if first_hazard(facts) is not None:
         block.insert_op_before(barrier, following)
+
+
+def _written(hazard: MissingFence) -> Operation:
+    """The write, or the outermost unrolled loop around it that hands nothing over and does not hold what uses it."""
+    op = hazard.first.since
+    while isinstance(around := op.parent_op(), loop.ForOp) and around.unroll:
+        if around.is_ancestor(hazard.second.op) or any(order_of(inner) is not None for inner in around.walk()):
+            break
+        op = around
+    return op
 
 
 def _anchor(hazard: Hazard) -> Operation:

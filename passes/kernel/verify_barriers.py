@@ -32,6 +32,9 @@ from deplodock.dialects.kernel.order import MakeBarriers, Meet, order_of
 from deplodock.dialects.kernel.wgmma import ReadsTiles
 from deplodock.passes.check import CheckPass
 
+_WAITS = {Landing.PRODUCT: "kernel.wgmma_wait", Landing.STORE: "kernel.tma_wait"}
+"""What waits for reads beside the program."""
+
 
 @dataclass(frozen=True)
 class VerifyBarriersPass(CheckPass):
@@ -50,7 +53,7 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     accesses = {op: accesses_of(op) for op in function.walk()}
     for op, found in accesses.items():
         for access in found:
-            is_box = access.lands is Landing.PHASE and access.memory is Memory.SHARED
+            is_box = access.lands in (Landing.PHASE, Landing.STORE) and access.memory is Memory.SHARED
             if is_box and (reason := misaligned(access)) is not None:
                 raise DiagnosticException(f"verify-barriers: @{name}: {_position(op)}misaligned slot: {reason}")
         if isinstance(op, ReadsTiles) and (reason := unreadable(op)) is not None:
@@ -69,8 +72,8 @@ def verify_barriers(function: kernel.FuncOp) -> None:
     missing = "with no kernel.barrier between them; add one"
     if hazard.is_in_flight:
         missing = "with no kernel.wait_group between them; wait for its group"
-    if hazard.is_in_flight and hazard.first.lands is Landing.PRODUCT:
-        missing = "with no kernel.wgmma_wait between them; wait for its group"
+    if hazard.is_in_flight and hazard.first.lands in _WAITS:
+        missing = f"with no {_WAITS[hazard.first.lands]} between them; wait for its group"
     elif any(isinstance(order_of(op), MakeBarriers) for op in accesses):
         early = "the slot is released early, " if hazard.second.writes and not hazard.first.writes else ""
         missing = f"with no phase between them; {early}arrive after the first and wait for that phase before the second"

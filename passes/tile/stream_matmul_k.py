@@ -10,14 +10,18 @@ it, all of one length: 48 of the 112 * 112 steps above, where 112 CTAs of a tile
 on with the ring of its slabs from tile to tile. Where a tile has parts of several CTAs, the last of them to arrive adds
 the parts, in their order, so that results do not depend on timing, and does what follows the contraction.
 
+With `unit=tile` each CTA takes whole tiles: persistent CTAs, as few as need no more turns. They take tiles as far apart
+as there are CTAs, so that those of one turn are neighbours and meet in the L2 cache as the CTAs of a wave do.
+
 The body stays that of a tile: `stream` says who runs what, and `expand-launch` makes the loop of a CTA.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i64
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.affine.linear import condition_of, implied_condition, known_points, subscripts_of
@@ -31,6 +35,8 @@ from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.rule import LaunchRule, Skip, folded
 
+Unit = Literal["step", "tile"]
+
 
 @dataclass(frozen=True)
 class StreamMatmulKPass(LaunchRule):
@@ -42,11 +48,13 @@ class StreamMatmulKPass(LaunchRule):
         None, Integers((2, 3, 5, 7, 132, 264)), "the most CTAs; without it each CTA runs a tile, or a part of one"
     )
 
+    unit: Unit = option("step", Unit, "what CTAs share: the steps of all tiles, or whole tiles")
+
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _stream(launch, self.ctas)
+        _stream(launch, self.ctas, self.unit)
 
 
-def _stream(launch: tile.LaunchOp, ctas: int | None) -> None:
+def _stream(launch: tile.LaunchOp, ctas: int | None, unit: Unit) -> None:
     if launch.stream is not None:
         raise Skip("CTAs share the steps of all tiles already")
     if (roles := contraction_of(launch)) is None:
@@ -66,10 +74,11 @@ def _stream(launch: tile.LaunchOp, ctas: int | None) -> None:
     _check_slots(reduction)
     if ctas is None:
         raise Skip("each CTA runs a tile")
-    shares = Shares(known_points(launch.ctas), steps, ctas)
+    shares = Shares(known_points(launch.ctas), steps, ctas, unit == "tile")
     if shares.length < (depth := ring.depth.value.data):
         raise Skip(f"{ctas} CTAs would run {shares.length} steps each, and the ring has {depth} slots; take fewer")
     launch.stream = IntegerAttr(shares.busy, i64)
+    launch.takes_tiles = UnitAttr() if shares.takes_tiles else None
 
 
 def _ring(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> tile.RingOp:

@@ -48,6 +48,14 @@ struct Copy {
 };
 using Copies = std::vector<std::shared_ptr<Copy>>;
 
+// A store of a box of shared memory that a thread started.
+struct BoxStore {
+  const Map* map;
+  std::array<int, 5> corner;
+  unsigned from;
+};
+using BoxStores = std::vector<BoxStore>;
+
 struct Barrier {
   bool is_initialised = false, is_fenced = false;
   unsigned arrivals = 0, pending = 0, phase = 0;
@@ -78,6 +86,8 @@ struct Thread {
   Fences fences;
   Copies open;
   std::deque<Copies> groups;
+  BoxStores open_stores;
+  std::deque<BoxStores> store_groups;
   std::string waits_for;
   bool has_tested;  // whether it tested a phase that is not over, and has not waited since
   unsigned awaits;  // the shared address of the barrier with phases that it waits for, 0 for none
@@ -298,6 +308,8 @@ void start_cta(Cta& started, unsigned block) {
     thread.fences = {false, false};
     thread.open.clear();
     thread.groups.clear();
+    thread.open_stores.clear();
+    thread.store_groups.clear();
     thread.awaits = 0;
     thread.has_tested = false;
     thread.exchanges = 0;
@@ -866,6 +878,41 @@ void load_box(int rank, At to, const Box& box, At at) {
     fault("a box completes on %s, which no fence.proxy.async followed", name_of(cta(), (unsigned)at.address, 8).c_str());
   add({&cta(), (unsigned)at.address, box_data(map, *buffer, box.corner, address), {}, true, bytes});
   give_way();
+}
+
+// The box is read where its thread waits for the group; at once where copies land early.
+void store_box(int rank, const Box& box, At from) {
+  const Map& map = *reinterpret_cast<const Map*>(box.map);
+  const unsigned address = (unsigned)from.address;
+  if (box.rank != rank || map.rank != (unsigned)rank) fault("a box of rank %d of a map of rank %u", rank, map.rank);
+  const Buffer* buffer = buffer_of(map);
+  if (buffer->is_virtual) {
+    long long first = 0, outer = 1;
+    for (int dim = 0; dim < rank; ++dim) {
+      first += box.corner[dim] * outer;
+      outer *= (long long)map.extents[dim];
+    }
+    record(*buffer, first * map.element, 0, true);
+    return;
+  }
+  check_shared(address, box_bytes(map), 128, "a box");
+  BoxStore store{&map, {}, address};
+  std::copy(box.corner, box.corner + rank, store.corner.begin());
+  if (machine.lands_early)
+    write_box(map, *buffer, store.corner.data(), cta().window, address);
+  else
+    current->open_stores.push_back(store);
+}
+
+void cp_async_bulk_commit_group() {
+  current->store_groups.push_back(std::move(current->open_stores));
+  current->open_stores.clear();
+}
+
+void cp_async_bulk_wait_group_read(unsigned pending) {
+  for (; current->store_groups.size() > pending; current->store_groups.pop_front())
+    for (const BoxStore& store : current->store_groups.front())
+      write_box(*store.map, *buffer_of(*store.map), store.corner.data(), cta().window, store.from);
 }
 
 void barrier_cluster_arrive_release_aligned() {

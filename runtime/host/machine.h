@@ -36,6 +36,8 @@ struct BoxData {
   std::vector<char> bytes;
 };
 BoxData box_data(const Map& map, const Buffer& buffer, const int* corner, unsigned address);
+// Writes a box that lies at an address of shared memory to the buffer, but for what lies outside of that.
+void write_box(const Map& map, const Buffer& buffer, const int* corner, const char* window, unsigned address);
 unsigned box_bytes(const Map& map);
 
 // The buffer in which an address lies, of those that the running kernel gets; null if none.

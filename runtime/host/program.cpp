@@ -241,32 +241,51 @@ unsigned box_bytes(const Map& map) {
   return (unsigned)bytes;
 }
 
-// The bytes of a box whose corner may lie anywhere; what lies outside of the buffer is zeros. A swizzle of 128 bytes
-// exchanges units of 16 bytes by the address: bits 4 to 6 are combined with bits 7 to 9 by an exclusive or, those of 64
-// and 32 bytes with one and two bits less (CUDA C++ Programming Guide, "Tensor Memory Access": swizzle patterns).
-BoxData box_data(const Map& map, const Buffer& buffer, const int* corner, unsigned address) {
-  BoxData data;
-  const unsigned bytes = box_bytes(map), span = map.swizzle ? map.swizzle / box_unit - 1u : 0u;
-  data.bytes.assign(bytes, 0);
+// What to do with each element of a box whose corner may lie anywhere that is inside of the buffer: with its first byte in
+// the box, and in the buffer.
+template <typename Use>
+static void for_elements(const Map& map, const Buffer& buffer, const int* corner, Use use) {
+  const unsigned bytes = box_bytes(map);
   for (unsigned first = 0; first < bytes; first += map.element) {
     uint64_t rest = first / map.element;
-    long long from = 0;
+    long long at_byte = 0;
     bool is_inside = true;
     for (int dim = 0; dim < map.rank; ++dim) {
       const long long at = corner[dim] + (long long)(rest % map.box[dim]);
       rest /= map.box[dim];
       is_inside = is_inside && at >= 0 && at < (long long)map.extents[dim];
-      from += at * (dim == 0 ? (long long)map.element : (long long)map.strides[dim - 1]);
+      at_byte += at * (dim == 0 ? (long long)map.element : (long long)map.strides[dim - 1]);
     }
     if (!is_inside) continue;
-    if (from + map.element > buffer.bytes) fault("a box reads byte %lld of a buffer of %lld", from, buffer.bytes);
+    if (at_byte + map.element > buffer.bytes) fault("a box has byte %lld of a buffer of %lld", at_byte, buffer.bytes);
+    use(first, at_byte);
+  }
+}
+
+// Where a byte of a box lies in shared memory. A swizzle of 128 bytes exchanges units of 16 bytes by the address: bits 4
+// to 6 are combined with bits 7 to 9 by an exclusive or, those of 64 and 32 bytes with one and two bits less (CUDA C++
+// Programming Guide, "Tensor Memory Access": swizzle patterns).
+static unsigned place_of(const Map& map, unsigned address, unsigned first) {
+  const unsigned to = address + first, span = map.swizzle ? map.swizzle / box_unit - 1u : 0u;
+  return to ^ (to >> 7 & span) << 4;
+}
+
+// The bytes of a box; what lies outside of the buffer is zeros.
+BoxData box_data(const Map& map, const Buffer& buffer, const int* corner, unsigned address) {
+  BoxData data;
+  data.bytes.assign(box_bytes(map), 0);
+  for_elements(map, buffer, corner, [&](unsigned first, long long from) {
     memcpy(data.bytes.data() + first, reinterpret_cast<const char*>(buffer.begin) + from, map.element);
-  }
-  for (unsigned first = 0; first < bytes; first += box_unit) {
-    const unsigned to = address + first;
-    data.to.push_back(to ^ (to >> 7 & span) << 4);
-  }
+  });
+  for (unsigned first = 0; first < data.bytes.size(); first += box_unit)
+    data.to.push_back(place_of(map, address, first));
   return data;
+}
+
+void write_box(const Map& map, const Buffer& buffer, const int* corner, const char* window, unsigned address) {
+  for_elements(map, buffer, corner, [&](unsigned first, long long to) {
+    memcpy(reinterpret_cast<char*>(buffer.begin) + to, window + place_of(map, address, first), map.element);
+  });
 }
 
 int run_program(int count, char** words) {

@@ -119,6 +119,19 @@ void load_box(int rank, At to, const Box& box, At barrier);
       At to, const Box& box, At barrier) {                                                                  \
     load_box(rank, to, box, barrier);                                                                       \
   }
+void store_box(int rank, const Box& box, At from);
+#define HOST_STORE(rank)                                                                                      \
+  inline void cp_async_bulk_tensor_##rank##d_global_shared_cta_tile_bulk_group(const Box& box, At from) {     \
+    store_box(rank, box, from);                                                                               \
+  }
+HOST_STORE(1)
+HOST_STORE(2)
+HOST_STORE(3)
+HOST_STORE(4)
+HOST_STORE(5)
+#undef HOST_STORE
+void cp_async_bulk_commit_group();
+void cp_async_bulk_wait_group_read(unsigned pending);
 HOST_LOAD(1)
 HOST_LOAD(2)
 HOST_LOAD(3)

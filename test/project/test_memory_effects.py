@@ -97,6 +97,10 @@ OPERATIONS = {
     ),
     "tile.stage": (f"%r = tile.stage %x[d0] : memref<8xf32> to {ON_CHIP}", ("read x",)),
     "tile.keep": (f"%r = tile.keep %v[%i] : {ON_CHIP}", ()),
+    "tile.store": (
+        f"%r = tile.keep %v[%i] : {ON_CHIP}\ntile.store %r to %y[d0] : {ON_CHIP} to memref<8xf32>",
+        ("write y",),
+    ),
     "tile.ring": ("%r = tile.ring 2", ("alloc r",)),
     "tile.alloc": (f"%r = tile.alloc : {RING}", ("alloc r",)),
     "tile.copy": (
@@ -166,13 +170,20 @@ OPERATIONS = {
         "%r = kernel.cluster_load %s[%i] of %i : memref<8xf32, #tile.memory<shared>>",
         ("read s",),
     ),
-    "kernel.tensor_map": (f"%r = kernel.tensor_map %x : {MAP}", ("read x",)),
+    "kernel.tensor_map": (f"%r = kernel.tensor_map %x : {MAP}", ()),
     "kernel.tma_load": (
         f"""%m = kernel.tensor_map %x : {MAP}
         %q = kernel.mbarrier 3 arrivals 2
         kernel.tma_load %m[%i] to %s[0] signal %q[%i] : {MAP} to memref<8xf32, #tile.memory<shared>>""",
         ("read m", "write - <SharedMemory>", "write s"),
     ),
+    "kernel.tma_store": (
+        f"""%m = kernel.tensor_map %x : {MAP}
+        kernel.tma_store %s[0] to %m[%i] : memref<8xf32, #tile.memory<shared>> to {MAP}""",
+        ("read s", "write - <SharedMemory>", "write m"),
+    ),
+    "kernel.tma_commit": ("kernel.tma_commit", ("write - <SharedMemory>",)),
+    "kernel.tma_wait": ("kernel.tma_wait 1", ("write - <SharedMemory>",)),
 }
 """Each operation in a function of `PARAMETERS`, and its effects: kind, value, resource if it is not the default one."""
 
@@ -249,6 +260,7 @@ TOUCHING = [
         "kernel.ticket",
         "kernel.cluster_load",
         "kernel.tma_load",
+        "kernel.tma_store",
     ),
 ]
 

@@ -29,6 +29,7 @@ ROLES = (
     "tensor-tile{engine=wgmma m=64 n=24},double-buffer{depth=3},tma-copy,split-inner-for-swizzle,"
     "pipeline-k-outer{distance=producer}"
 )
+PERSISTENT = f"{ROLES},stream-matmul-k{{ctas=2 unit=tile}},tma-store"
 PROGRAMS = {
     "boxes": ("F.linear(torch.randn(20, 52), torch.randn(24, 52))", ("--schedule", BOXES)),
     "phases": ("F.linear(torch.randn(20, 50), torch.randn(24, 50))", ("--schedule", PHASES)),
@@ -41,6 +42,10 @@ PROGRAMS = {
     "roles": (
         "t = torch.bfloat16; F.linear(torch.randn(64, 320, dtype=t), torch.randn(40, 320, dtype=t))",
         ("--schedule", ROLES, "--target", "sm_90"),
+    ),
+    "stores": (
+        "t = torch.bfloat16; F.linear(torch.randn(64, 320, dtype=t), torch.randn(64, 320, dtype=t))",
+        ("--schedule", PERSISTENT.replace("=24", "=16"), "--target", "sm_90"),
     ),
     "rows": ("torch.nn.RMSNorm(600)(torch.randn(3, 600))", ()),
 }
@@ -205,6 +210,33 @@ BUGS = {
         "loop.guard where (%thread < 2)",
         "repeated issue",
         "kernel.tma_load %x",
+    ),
+    "slab that is written while it is stored": Bug(
+        "stores", r"kernel\.tma_wait 0\n", "", "data race", "kernel.move 2 %linear["
+    ),
+    "slab that is written before all know that it is stored": Bug(
+        "stores",
+        r"kernel\.barrier\n((?:.*loop\.for.*\n)* *kernel\.move 2 %linear)",
+        r"\1",
+        "data race",
+        "kernel.move 2 %linear[",
+    ),
+    "slab without a fence": Bug(
+        "stores",
+        r"kernel\.fence_proxy_async\n( *kernel\.barrier\n *loop\.guard)",
+        r"\1",
+        "missing proxy fence",
+        "kernel.tma_store",
+    ),
+    "kernel that ends while a slab is stored": Bug(
+        "stores", r"kernel\.tma_wait 0\n( *\}\n *\}\n *\})", r"\1", "unfinished store", "kernel.tma_store"
+    ),
+    "box that several threads store": Bug(
+        "stores",
+        r"loop\.guard where \(%reader < 1\)",
+        "loop.guard where (%reader < 2)",
+        "repeated issue",
+        "kernel.tma_store %out_smem",
     ),
     "dropped barrier of a ring": Bug(
         "ring", r"(wait_group 1\n) *kernel\.barrier\n", r"\1", "data race", "loop.load %x_smem["

@@ -392,3 +392,4 @@ def check_counts(fired: Counter[str]) -> None:
     assert fired["tma-copy"] >= DRAWS / 16
     assert fired["split-inner-for-swizzle"] >= DRAWS / 64
     assert fired["stream-matmul-k"] >= DRAWS / 64
+    assert fired["tma-store"] >= DRAWS / 64

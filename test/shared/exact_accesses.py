@@ -106,12 +106,14 @@ class _Writer:
                 self._access(depth, op.destination, op.map.data, op.indices, 1, is_store=True)
             case kernel.MoveOp():
                 self._move(op, depth)
-            case kernel.TmaLoadOp():
-                corner = self._map(op.source_map.data, op.source_indices)
-                source = cast(kernel.TensorMapType, op.map.type).source
+            case kernel.TmaLoadOp() | kernel.TmaStoreOp():
+                is_store = isinstance(op, kernel.TmaStoreOp)
+                map = op.destination_map if is_store else op.source_map
+                corner = self._map(map.data, op.destination_indices if is_store else op.source_indices)
+                source = op.tensor_map.source
                 place = " + ".join(f"({at}) * {row}" for at, row in zip(corner, _rows(source.get_shape()), strict=True))
                 bytes = element_bytes(source.element_type)
-                self._line(depth, f"yield ({self._maps[op.map]}, ({place}) * {bytes}, 0, False)")
+                self._line(depth, f"yield ({self._maps[op.map]}, ({place}) * {bytes}, 0, {is_store})")
             case arith.ConstantOp():
                 number = op.value.value.data if isinstance(op.value, IntegerAttr) else 0
                 self._line(depth, f"{self._name(op.result)} = {number}")

@@ -45,6 +45,9 @@ class Costs(Check):
 
     def on_box(self, access: Access, buffer: Buffer, start: Array, elements: int, frame: Frame) -> None:
         """Count the bytes of a box."""
-        bytes = frame.active * elements * buffer.layout.dtype.itemsize
-        self.memory.counters.shared_bytes_written += bytes
-        self.memory.counters.global_bytes_read += bytes
+        counters, bytes = self.memory.counters, frame.active * elements * buffer.layout.dtype.itemsize
+        if access.writes:
+            counters.shared_bytes_written += bytes
+            counters.global_bytes_read += bytes
+        else:
+            counters.shared_bytes_read += bytes

@@ -85,7 +85,7 @@ class Proxies(Check):
             mine[(mine > 0) & lanes[ctas, np.maximum(mine, 1) - 1]] = mark
 
     def on_box(self, access: Access, buffer: Buffer, start: Array, elements: int, frame: Frame) -> None:
-        """Report boxes that go where some elements are not fenced."""
+        """Report boxes that go where some elements are not fenced, or come from there."""
         marks = self._marks.get(id(buffer))
         if marks is None:
             return
@@ -93,7 +93,8 @@ class Proxies(Check):
         box = start + np.arange(elements).reshape(-1, 1, 1)
         wrong = (marks.reshape(self.memory.ctas, -1)[ctas, box] != _FENCED).any(axis=0) & all_lanes(frame)
         if wrong.any():
-            self._report(access, frame, wrong, lambda name: f"copies a box to {name}")
+            does = "copies a box to" if access.writes else "stores a box of"
+            self._report(access, frame, wrong, lambda name: f"{does} {name}")
 
     def _report(self, access: Access, frame: Frame, wrong: Array, does: Callable[[str], str]) -> None:
         self.report.add(

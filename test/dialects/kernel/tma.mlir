@@ -1,4 +1,4 @@
-// Copies of boxes survive custom -> generic -> custom.
+// Copies and stores of boxes survive custom -> generic -> custom.
 // RUN: %roundtrip
 
 // CHECK:      kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, %b: !kernel.tensor_map<memref<4x8xf64>, box [1, 2]>)
@@ -8,6 +8,9 @@
 // CHECK-NEXT: kernel.fence_proxy_async {tag = "kept"}
 // CHECK:      kernel.tma_load %w[%k * 32, %block * 32] to %ws[%k mod 3, 0, 0] signal %full[%k mod 3] {tag = "kept"} : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<3x32x32xf32, #tile.memory<shared>>
 // CHECK-NEXT: kernel.tma_load %b[%k, 0] to %bs[0] signal %full[0] : !kernel.tensor_map<memref<4x8xf64>, box [1, 2]> to memref<2xf64, #tile.memory<shared>>
+// CHECK-NEXT: kernel.tma_store %ws[%k, 0, 0] to %w[%k * 32, 32] {tag = "kept"} : memref<3x32x32xf32, #tile.memory<shared>> to !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
+// CHECK:      kernel.tma_commit {tag = "kept"}
+// CHECK-NEXT: kernel.tma_wait 1 {tag = "kept"}
 kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, %b: !kernel.tensor_map<memref<4x8xf64>, box [1, 2]>) blocks(%block = 3) threads(%thread = 32) {
   %ws = kernel.alloc : memref<3x32x32xf32, #tile.memory<shared>>
   %bs = kernel.alloc : memref<2xf64, #tile.memory<shared>>
@@ -18,7 +21,10 @@ kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, %b: !ker
     loop.guard where (%thread < 1) {
       kernel.tma_load %w[%k * 32, %block * 32] to %ws[%k mod 3, 0, 0] signal %full[%k mod 3] {tag = "kept"} : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]> to memref<3x32x32xf32, #tile.memory<shared>>
       kernel.tma_load %b[%k, 0] to %bs[0] signal %full[0] : !kernel.tensor_map<memref<4x8xf64>, box [1, 2]> to memref<2xf64, #tile.memory<shared>>
+      kernel.tma_store %ws[%k, 0, 0] to %w[%k * 32, 32] {tag = "kept"} : memref<3x32x32xf32, #tile.memory<shared>> to !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
     }
+    kernel.tma_commit {tag = "kept"}
+    kernel.tma_wait 1 {tag = "kept"}
   }
 }
 

@@ -64,7 +64,7 @@ func.func @main(%w: f32) {
 
 // -----
 
-// CHECK: a box of [32, 32] fills rows of the last dimensions of its destination, got memref<3x32x16xf32, #tile.memory<shared>>
+// CHECK: a box of [32, 32] fills rows of the last dimensions of its buffer, got memref<3x32x16xf32, #tile.memory<shared>>
 kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>) blocks(%block = 1) threads(%thread = 32) {
   %ws = kernel.alloc : memref<3x32x16xf32, #tile.memory<shared>>
   %full = kernel.mbarrier 1 arrivals 1
@@ -82,7 +82,7 @@ kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>) blocks(%
 
 // -----
 
-// CHECK: a box lands in a contiguous buffer in #tile.memory<shared>, got memref<32x32xf32, strided<[36, 1]>, #tile.memory<shared>>
+// CHECK: a box lies in a contiguous buffer in #tile.memory<shared>, got memref<32x32xf32, strided<[36, 1]>, #tile.memory<shared>>
 kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>) blocks(%block = 1) threads(%thread = 32) {
   %ws = kernel.alloc : memref<32x32xf32, strided<[36, 1]>, #tile.memory<shared>>
   %full = kernel.mbarrier 1 arrivals 1
@@ -112,4 +112,19 @@ func.func @f(%w: memref<64x96xf32>) {
 func.func @f(%w: memref<64x96xf32>) {
   %map = "kernel.tensor_map"(%w) : (memref<64x96xf32>) -> !kernel.tensor_map<memref<64x64xf32>, box [32, 32]>
   func.return
+}
+
+// -----
+
+// CHECK: the swizzle of !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128> must be that of its buffer in shared memory, got memref<32x32xf32, #tile.memory<shared>>
+kernel.func @k(%y: !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128>) blocks(%block = 1) threads(%thread = 1) {
+  %s = kernel.alloc : memref<32x32xf32, #tile.memory<shared>>
+  kernel.tma_store %s[0, 0] to %y[0, 0] : memref<32x32xf32, #tile.memory<shared>> to !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128>
+}
+
+// -----
+
+// CHECK: the groups that may stay in flight are 0 or more, got -1
+kernel.func @k() blocks(%block = 1) threads(%thread = 1) {
+  kernel.tma_wait -1
 }

@@ -59,6 +59,16 @@ func.func @f() {
 
 // -----
 
+// CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: tiles says how the CTAs of a stream share the steps of all tiles, and there is none
+func.func @f() {
+  "tile.launch"() <{extents = [affine_map<() -> (8)>], bindings = [#tile.binding<block>], tiles}> ({
+  ^bb0(%b: index):
+  }) : () -> ()
+  func.return
+}
+
+// -----
+
 // CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: occupancy, the wanted CTAs per SM, must be at least 1
 func.func @f() {
   tile.launch (%t = 8 : thread) occupancy 0 {

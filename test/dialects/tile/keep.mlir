@@ -11,3 +11,16 @@ func.func @keep(%x: memref<8x4xf32>) {
   }
   func.return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @store
+func.func @store(%x: memref<64x8xf32>, %y: memref<64x8xf32>) {
+  tile.launch (%b = 4 : block, %t = 16 : thread, %r = 8 : register) {
+    %v = loop.load %x[%b * 16 + %t, %r] : memref<64x8xf32>
+    %s = tile.keep %v[%t, %r] : memref<16x8xf32, #tile.memory<shared>>
+    // CHECK: tile.store %s to %y[%b * 16 + d0, d1] {tag = "kept"} : memref<16x8xf32, #tile.memory<shared>> to memref<64x8xf32>
+    tile.store %s to %y[%b * 16 + d0, d1] {tag = "kept"} : memref<16x8xf32, #tile.memory<shared>> to memref<64x8xf32>
+  }
+  func.return
+}

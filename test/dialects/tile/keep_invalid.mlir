@@ -37,3 +37,19 @@ func.func @f(%v: f32) {
   }
   func.return
 }
+
+// -----
+
+func.func @f(%v: f32, %s: memref<4xf32, #tile.memory<register>>, %y: memref<4xf32>) {
+  // expected-error@+1 {{a slab is stored from #tile.memory<shared>, got memref<4xf32, #tile.memory<register>>}}
+  tile.store %s to %y[d0] : memref<4xf32, #tile.memory<register>> to memref<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @f(%s: memref<4xf32, #tile.memory<shared>>, %y: memref<4xf32, #tile.memory<shared>>) {
+  // expected-error@+1 {{store copies to global memory, got memref<4xf32, #tile.memory<shared>>}}
+  tile.store %s to %y[d0] : memref<4xf32, #tile.memory<shared>> to memref<4xf32, #tile.memory<shared>>
+  func.return
+}

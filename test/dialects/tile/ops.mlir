@@ -19,6 +19,10 @@ func.func @launch(%n: index, %m: index) {
   // CHECK-NEXT: }
   tile.launch (%row = 32 : block, %t = 256 : thread) occupancy 2 stream 24 {
   }
+  // CHECK-NEXT: tile.launch (%row_2 = 32 : block, %t_2 = 256 : thread) stream 24 tiles {
+  // CHECK-NEXT: }
+  tile.launch (%row = 32 : block, %t = 256 : thread) stream 24 tiles {
+  }
   // CHECK-NEXT: tile.launch () {
   // CHECK-NEXT: }
   tile.launch () {}

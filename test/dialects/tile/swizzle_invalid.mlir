@@ -40,7 +40,7 @@ func.func @k() {
 
 // -----
 
-// CHECK: the swizzle of !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128> must be that of its destination, got memref<32x32xf32, #tile.memory<shared>>
+// CHECK: the swizzle of !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128> must be that of its buffer in shared memory, got memref<32x32xf32, #tile.memory<shared>>
 kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128>) blocks(%block = 1) threads(%thread = 32) {
   %ws = kernel.alloc : memref<32x32xf32, #tile.memory<shared>>
   %full = kernel.mbarrier 1 arrivals 1

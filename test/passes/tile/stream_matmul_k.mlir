@@ -9,6 +9,11 @@
 // RUN: deplodock-opt %t.once.mlir -p 'materialize,canonicalize,cse' | filecheck %s --check-prefix KERNEL
 // RUN: deplodock-opt %s -p 'stream-matmul-k{ctas=3},materialize,canonicalize,cse' 2>/dev/null | filecheck %s --check-prefix TILES
 
+// RUN: deplodock-opt %s -p 'stream-matmul-k{ctas=2 unit=tile},materialize,canonicalize,cse,place-barriers,verify-barriers' --check-semantics 2>/dev/null | filecheck %s --check-prefix PERSISTENT
+// RUN: deplodock-opt %s -p 'stream-matmul-k{ctas=2 unit=tile}' --check-semantics 2>/dev/null | filecheck %s --check-prefix WHOLE-TILES
+// RUN: not deplodock-opt %s -p 'stream-matmul-k{ctas=2 unit=row}' 2>&1 | filecheck %s --check-prefix UNIT
+
+// UNIT: the option unit must be step or tile, got row
 // ZERO: the option ctas must be a positive integer, got 0
 // TWICE: stream-matmul-k{ctas=2} applies to no kernel: @tiles: CTAs share the steps of all tiles already
 // WHOLE: stream_matmul_k skipped at @tiles: each CTA runs a tile
@@ -55,6 +60,20 @@
 // TILES-LABEL: kernel.func @tiles
 // TILES-SAME:    %out: memref<8x24xf32>) blocks
 // TILES-NOT:     kernel.ticket
+
+// CTAs that take whole tiles take every second one: the loop over the steps is inside of that over the tiles. A step
+// behind the last tile is one of a tile again, whose result nobody stores.
+// WHOLE-TILES: tile.launch (%{{.*}} = 3 : block, %{{.*}} = 8 : thread, %{{.*}} = 8 : thread) stream 2 tiles {
+// PERSISTENT-LABEL: kernel.func @tiles
+// PERSISTENT:         loop.for %[[TURN:.*]] = 0 to 2 {
+// PERSISTENT-NEXT:      %[[TILE:.*]] = loop.index [%[[TURN]] * 2 + %[[CTA:.*]]]
+// PERSISTENT-NEXT:      %[[N:.*]] = loop.index [%[[TILE]] mod 3]
+// PERSISTENT:           loop.for %[[K:.*]] = 0 to 4 {
+// PERSISTENT:             loop.guard where (%[[TURN]] * 4 + %[[K]] < 6) {
+// PERSISTENT:               kernel.move 4 async %w[(%[[TURN]] * 2 + (%[[K]] + 2) floordiv 4 * 2 + %[[CTA]]) mod 3 * 8 + {{.*}}, (%[[K]] + 2) mod 4 * 8 + {{.*}}] to %w_smem[(%[[TURN]] * 4 + %[[K]] + 2) mod 3, {{.*}}]
+// PERSISTENT:             loop.load %w_smem[(%[[TURN]] * 4 + %[[K]]) mod 3, {{.*}}]
+// PERSISTENT:           loop.guard where (%[[TILE]] < 3) {
+// PERSISTENT:             loop.store %{{.*}}, %out[%{{.*}}, %[[N]] * 8 + %{{.*}}]
 func.func @tiles(%x: memref<8x32xf32>, %w: memref<24x32xf32>, %out: memref<8x24xf32>) {
   tile.launch (%n_b = 3 : block, %m = 8 : thread, %n_t = 8 : thread) {
     %n = loop.index [%n_b * 8 + %n_t]

@@ -181,6 +181,13 @@ def test_parts_cover_the_steps_once(shares: Shares) -> None:
         assert len(ctas) <= shares.most_parts
 
 
+@pytest.mark.parametrize(("tiles", "ctas", "busy", "turns"), [(384, 132, 128, 3), (396, 132, 132, 3), (5, 7, 5, 1)])
+def test_as_few_ctas_take_tiles_as_need_no_more_turns(tiles: int, ctas: int, busy: int, turns: int) -> None:
+    shares = Shares(tiles, 4, ctas, takes_tiles=True)
+    assert (shares.busy, shares.turns, shares.is_whole) == (busy, turns, True)
+    assert Shares(tiles, 4, busy, takes_tiles=True).turns == turns
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 def test_code_does_not_spill_and_sets_sums_in_a_branch() -> None:
     """Sums that start anew with a tile are no selection of each register in each step."""
