@@ -113,6 +113,9 @@ class TensorGrid:
     occupancy: int
     depth: int
     time: float
+    ctas: int
+    room: int
+    """The bytes of shared memory that slabs of boxes leave to a CTA which is alone on its SM."""
     over: str = "ticket"
     """How the parts are combined, as split-matmul-k has it."""
 
@@ -226,13 +229,14 @@ class _TensorProblem:
         if left:
             step += tile.step(-(-left // self.rates.sms), depth)
         time = max(step * -(-self.steps // parts), self._reading())
+        room = self.rates.shared_bytes - depth * self._slab_rows(tile) * self.chunk * self.size
         if parts == 1:
-            return TensorGrid(engine, tile, parts, occupancy, depth, time)
+            return TensorGrid(engine, tile, parts, occupancy, depth, time, ctas, room)
         moved = 2 * parts * self.batch * self.m * self.n * 4 * self.products
         last = parts * min(tile.m, self.m) * min(tile.n, self.n) * 4 * self.products / LAST_CTA_RATE
         over = "ticket" if last <= SECOND_LAUNCH_NS else "block"
         time += self.rates.moving_ns(moved) + min(last, SECOND_LAUNCH_NS)
-        return TensorGrid(engine, tile, parts, occupancy, depth, time, over)
+        return TensorGrid(engine, tile, parts, occupancy, depth, time, ctas, room, over)
 
     def _reading(self) -> float:
         """Nanoseconds in which the factors come from memory, each once."""

@@ -74,6 +74,35 @@ def test_the_tile_is_that_of_the_grid_that_ends_first(shape: tuple[int, int, int
     assert "register-tile" not in schedule
 
 
+PERSISTENT = {"ctas": 132, "unit": "tile"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "rules"),
+    [
+        ((512, 18944, 3584), {"stream-matmul-k": PERSISTENT}),
+        ((2048, 5632, 2048), {"stream-matmul-k": PERSISTENT}),
+        ((2048, 3584, 18944), {}),
+        ((512, 3584, 3584), {}),
+    ],
+    ids=str,
+)
+def test_ctas_take_tiles_in_turn_where_they_have_more_than_two(
+    shape: tuple[int, int, int], rules: Mapping[str, Options]
+) -> None:
+    schedule = chosen(linear(*shape))
+    assert {rule: schedule[rule] for rule in ("stream-matmul-k", "tma-store") if rule in schedule} == rules
+
+
+def test_results_are_stored_in_boxes_where_the_ring_leaves_room() -> None:
+    half = linear(512, 18944, 3584)
+    text = str(half).replace("memref<512x18944xf32>", "memref<512x18944xbf16>")
+    text = text.replace("loop.store %acc", "%half = arith.truncf %acc : f32 to bf16\nloop.store %half")
+    module = Parser(new_context(), text).parse_module()
+    assert "tma-store" in chosen(module)
+    assert "tma-store" not in chosen(half)
+
+
 @pytest.mark.parametrize(
     ("shape", "tile", "parts", "slabs"),
     [
