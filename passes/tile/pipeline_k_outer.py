@@ -14,7 +14,8 @@
                                              tile.release %ring[%ko]
 
 The slabs that one loop fills share a ring, so that each step has one wait. `distance` is how many steps the copies run
-ahead; a slot that the loop has released one step ago is the first that can be filled, so it is below the depth.
+ahead; a slot that the loop has released one step ago is the first that can be filled, so it is below the depth. Where
+the slots hold all steps of a loop, it may be as many: all copies then come before the loop.
 
 With `barrier=mbarrier` the ring is kept by phases: the copies of a step come before the wait, since they wait for
 nothing but the release of their slot, and warps drift apart by as many steps as the depth exceeds the distance.
@@ -120,7 +121,9 @@ class Plan:
         prologue = [self._prologue(pairs, ring.ring)] if self.distance else []
         wait = tile.WaitOp(ring.ring, _step(iv, 0))
         ahead = [self._copy(op, buffer.result, ring.ring, iv, self.distance) for op, buffer in pairs]
-        first_ops = [*ahead, wait] if self.is_mbarrier else [wait, *ahead]
+        # A copy into the slot of the step itself comes when that is released.
+        behind = ahead if self.distance == self.depth else []
+        first_ops = [wait] if behind else [*ahead, wait] if self.is_mbarrier else [wait, *ahead]
         Rewriter.insert_op(first_ops, InsertPoint.before(self.stages[0]))
         last: Operation = first_ops[-1]
         for op, buffer in pairs:
@@ -128,7 +131,7 @@ class Plan:
                 self._read_slot(reader, buffer.result)
             last = max((last, *self._around(buffer.result)), key=_position)
             Rewriter.erase_op(op)
-        Rewriter.insert_op(tile.ReleaseOp(ring.ring, _step(iv, 0)), InsertPoint.after(last))
+        Rewriter.insert_op([tile.ReleaseOp(ring.ring, _step(iv, 0)), *behind], InsertPoint.after(last))
         Rewriter.insert_op([ring, *buffers, *prologue], InsertPoint.before(self.reduction))
 
     def _prologue(self, pairs: Sequence[tuple[tile.StageOp, tile.AllocOp]], ring: SSAValue) -> loop.ForOp:
