@@ -183,7 +183,8 @@ def _plan(
     launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Sequence[tile.StageOp], rule: PipelineKOuterPass
 ) -> Plan:
     """How to pipeline a reduction. Raises Skip with the reason where it cannot be."""
-    buffered = tuple(op for op in stages if op.depth > 1)
+    is_single = reduction.trips == rule.distance == 1
+    buffered = tuple(op for op in stages if op.depth > 1 or is_single)
     name = label(reduction.iv)
     if not buffered:
         raise Skip("the slabs have one buffer; run double-buffer first")
@@ -196,10 +197,11 @@ def _plan(
     if has_producer:
         _check_producer(launch, reduction, buffered)
     distance = rule.distance if isinstance(rule.distance, int) else 0 if has_producer else depths[0] - 1
-    if distance >= depths[0]:
-        raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
     steps = _fewest_steps(reduction)
-    if distance > steps or (distance == steps and reduction.trips is not None):
+    is_whole = reduction.trips == distance == depths[0]
+    if distance >= depths[0] and not is_whole:
+        raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
+    if distance > steps or (distance == steps and reduction.trips is not None and not is_whole):
         raise Skip(f"the loop over {name} has {steps} steps, copies cannot run {distance} ahead")
     for op in buffered:
         _check_readers(op)

@@ -1,7 +1,8 @@
 """A streaming reduction of products that a CTA runs in steps: what the tiles of threads and of tensor cores share.
 
 The rows of a CTA's tile and the elements of a step are sums of axes. A step is an element of the streaming reduction:
-its maximum, the sum of its weights, and its weighted sums. Where slices of a CTA share the elements of a step, each has
+the largest score so far, and the sum of its weights and its weighted sums relative to that; so sums of earlier steps
+are scaled in place, and those of the step add to them. Where slices of a CTA share the elements of a step, each has
 steps of its own, and what they leave is folded behind the loop: the largest maximum, and the sums scaled to it.
 """
 

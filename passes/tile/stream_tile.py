@@ -9,20 +9,22 @@
           : f32 {                                        %vs = tile.stage %v[%i_o * 64 + d0, d1]
           .. %q[%m, %e] * %k[%i, %e]            ->       %s = .. %qs[..] * %ks[..]
         }                                                %top = tile.combine {arith.maximumf} %s over (%i_r, %i_t)
-        %c = loop.load %v[%i, %d]                        %p = exp(%s - %top)
-        loop.yield %s, %one, %c                          %total = tile.combine {arith.addf} %p over (%i_r, %i_t)
-      } combine (..) identity [..] {..}                  %ps = tile.keep %p[%m, %i]
+        %c = loop.load %v[%i, %d]                        %largest = loop.scan {arith.maximumf} %top along (%i_o)
+        loop.yield %s, %one, %c                          %p = exp(%s - %largest)
+      } combine (..) identity [..] {..}                  %total = tile.combine {arith.addf} %p over (%i_r, %i_t)
+                                                         %ps = tile.keep %p[%m, %i]
                                                          %c = .. %ps[..] * %vs[..]
-                                                         loop.yield %top, %total, %c
+                                                         loop.yield %largest, %total, %c
 
 A thread computes several scores and several outputs. Scores lie on the threads that hold the columns of the outputs: a
 lane axis. So the largest score of a row is a fold of registers and lanes, and only the weights go through shared
-memory, where all threads of their row read them. A step is an element of the streaming reduction: its maximum, the sum
-of its weights, and its weighted sums.
+memory, where all threads of their row read them. A step is an element of the streaming reduction: the largest score so
+far, and the sum of its weights and its weighted sums relative to that, to which those of the steps before are scaled.
 
 Where scores and values vary along the same axes, as for a single query, the rows are heads that share their keys. Then
 few rows read many keys, so `slices` of a CTA, teams of `lanes` threads or of warps, share those of a step, and fold
-what they leave behind the loop: `tile.combine` of maxima, then of the sums scaled to the largest one.
+what they leave behind the loop: `tile.combine` of maxima, then of the sums scaled to the largest one. The threads that
+share the sum of products of a score (`features`) sum those of the same elements, and each keeps the scores of a share.
 
 What conditions on keys leave out has the score -inf, as have the keys of the last step beyond the row; where the
 conditions are upper bounds that grow with the rows, steps of which the tile needs nothing do not run.
