@@ -20,10 +20,9 @@ it. A kernel keeps to these limits:
 * its parameters fit in 4096 bytes, and its text has at most 2048 instructions for an element, so that nvcc ends soon;
 * the kernels of a function do not wait for each other in a circle.
 
-With `stream=always`, or `cheaper` where that costs less, or `narrow` where besides tensor cores take its products or
-the scores are too large to store, a sum that is weighted by a softmax is one kernel with the softmax and its scores
-(`passes/tensor/streaming.py`): its reductions stand in each other's loops until stream-reductions makes one loop of
-them, and nothing of the row is stored.
+With `stream=always`, or `cheaper` where that costs less or the scores are too large to store, a sum that is weighted by
+a softmax is one kernel with the softmax and its scores (`passes/tensor/streaming.py`): its reductions stand in each
+other's loops until stream-reductions makes one loop of them, and nothing of the row is stored.
 
 `deplodock.fuse = "never" | "always"` on an operation overrides the cost. Kernels that are there already stay as
 they are. A function may return an argument; it returns a constant through a kernel that writes it.
@@ -63,7 +62,7 @@ class FormKernelsPass(OptionsPass):
 
     name = "form-kernels"
     stream: Streams = option(
-        "narrow", Streams, "where a sum that is weighted by a softmax is one kernel with the softmax and its scores"
+        "cheaper", Streams, "where a sum that is weighted by a softmax is one kernel with the softmax and its scores"
     )
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -50,26 +50,27 @@ def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     """The rules for a streaming reduction of products and their options; None where no tile fits on chip.
 
     The tensor cores of warpgroups multiply where they can, else those of warps. Else the tile has as many rows as there
-    are, up to `STREAM_ROWS`, and the longest steps that let CTAs share an SM. Where tiles leave SMs idle, several CTAs
-    share a row.
+    are, up to `STREAM_ROWS`, fewer where half of the SMs were idle, and the longest steps that let CTAs share an SM.
+    Where tiles leave SMs idle still, several CTAs share a row.
     """
     options = (
         long_row_options(found, nest, target)
         or _warpgroup_options(found, nest, target)
         or _warp_options(found, nest, target)
-        or _thread_options(found, target)
+        or _thread_options(found, nest, target)
     )
     return None if options is None else split_options(found, nest, target, options)
 
 
-def _thread_options(found: StreamedProduct, target: TargetAttr) -> dict[str, Options] | None:
+def _thread_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:
     """The rules and options for the products of threads; None where no tile fits on chip."""
     rows = rows_of(found)
+    groups = known_points(nest.axes) // extent_or_one(found.columns) // rows
     tiles = [
         (m, n)
         for m in (STREAM_ROWS, STREAM_ROWS // 2, STREAM_LANES)
         for n in (2 * STREAM_KEYS, STREAM_KEYS)
-        if m == STREAM_LANES or m // 2 < rows
+        if m == STREAM_LANES or (m // 2 < rows and 2 * groups * -(-rows // m) > target.fact("sms"))
     ]
     most, share = target.fact("shared_per_block"), target.fact("shared_per_sm") // SHARING - RESERVED
     fitting = [tile for tile in tiles if stream_bytes(found, *tile) <= min(most, share)]

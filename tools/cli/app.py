@@ -59,8 +59,8 @@ Schedule = Annotated[
     typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
 ]
 Stream = Annotated[
-    Literal["never", "narrow", "cheaper", "always"] | None,
-    typer.Option(help="where attention is one kernel, which stores no scores  [default: narrow: half precision]"),
+    Literal["never", "cheaper", "always"] | None,
+    typer.Option(help="where attention is one kernel, which stores no scores  [default: cheaper]"),
 ]
 Verbose = Annotated[
     int,

@@ -1,15 +1,13 @@
-// RUN: deplodock-opt %s -p form-kernels --split-input-file 2>/dev/null | filecheck %s --check-prefix APART
+// RUN: deplodock-opt %s -p 'form-kernels{stream=never}' --split-input-file 2>/dev/null | filecheck %s --check-prefix APART
 // RUN: deplodock-opt %s -p 'form-kernels{stream=always}' --split-input-file 2>%t.skips | filecheck %s
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
 // RUN: deplodock-opt %s -p 'form-kernels{stream=cheaper}' --split-input-file -o /dev/null 2>&1 | filecheck %s --check-prefix PRICE
-// RUN: deplodock-opt %s -p form-kernels --split-input-file -o /dev/null 2>&1 | filecheck %s --check-prefix NARROW
 // RUN: not deplodock-opt %s -p 'form-kernels{stream=often}' --split-input-file 2>&1 | filecheck %s --check-prefix BAD
-// BAD: the option stream must be never, narrow, cheaper or always, got often
+// BAD: the option stream must be never, cheaper or always, got often
 
 // A sum that a softmax weighs is one kernel with the softmax and its scores, which are not stored.
 // APART-LABEL: func.func @attention
 // APART-COUNT-3: tensor_ext.kernel
-// NARROW: its softmax is stored, not streamed: no tensor core takes both products
 // PRICE: its softmax is stored, not streamed: one kernel costs {{.*}} us, 3 kernels {{.*}} us
 // CHECK-LABEL: func.func @attention
 // CHECK-NEXT:    %o = tensor_ext.kernel @k_o(%{{.*}} = %q : tensor<256x512xf32>, %{{.*}} = %k : tensor<256x512xf32>, %{{.*}} = %v : tensor<256x512xf32>) -> tensor<256x512xf32> {

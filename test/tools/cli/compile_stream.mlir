@@ -1,5 +1,5 @@
 // RUN: deplodock compile %s --stream always --ir loop -vv 2>&1 | filecheck %s
-// RUN: deplodock compile %s --ir loop 2>&1 | filecheck %s --check-prefix THREE
+// RUN: deplodock compile %s --stream never --ir loop 2>&1 | filecheck %s --check-prefix THREE
 // RUN: not deplodock compile %s --stream often 2>&1 | filecheck %s --check-prefix BAD
 
 // With --stream attention is one kernel, and the trace shows how three loops over its keys become one.
