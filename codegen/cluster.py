@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from deplodock.codegen.copies import check_wide, vector_of
 from deplodock.codegen.indices import forms
 from deplodock.codegen.writer import KernelWriter, Texts
-from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
+from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterMoveOp
 
 HELPERS = {
     "cluster_barrier": """\
@@ -28,11 +29,18 @@ def _barrier(to: KernelWriter, op: ClusterBarrierOp) -> None:
     to.line("cluster_barrier();")
 
 
-def _load(to: KernelWriter, op: ClusterLoadOp) -> None:
+def _move(to: KernelWriter, op: ClusterMoveOp) -> None:
     (rank,) = forms(op.rank.data, op.rank_indices)
-    own = to.element(op.source, op.map.data, op.indices)
-    to.define(op.result, f"*cluster_address(&{own}, {to.indices.text(rank)})")
+    own = to.element(op.source, op.source_map.data, op.source_indices)
+    destination = to.element(op.destination, op.destination_map.data, op.destination_indices)
+    vector = vector_of(op.source, op.elements)
+    if vector is not None:
+        check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
+        check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+        destination = f"*reinterpret_cast<{vector}*>(&{destination})"
+    pointer = f"&{own}" if vector is None else f"reinterpret_cast<const {vector}*>(&{own})"
+    to.line(f"{destination} = *cluster_address({pointer}, {to.indices.text(rank)});")
 
 
-TEXTS: Texts = {ClusterBarrierOp: _barrier, ClusterLoadOp: _load}
+TEXTS: Texts = {ClusterBarrierOp: _barrier, ClusterMoveOp: _move}
 """How the operations of clusters are written."""

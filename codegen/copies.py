@@ -50,13 +50,13 @@ def _move(to: KernelWriter, op: MoveOp) -> None:
         _move_async(to, op)
         return
     type = scalars.type_name(loop.memref_of(op.source).element_type)
-    vector = _vector(type, op.elements)
+    vector = vector_of(op.source, op.elements)
     source = to.element(op.source, op.source_map.data, op.source_indices)
     destination = to.element(op.destination, op.destination_map.data, op.destination_indices)
     zero = _ZEROS.get(type, "0")
     if vector is not None:
-        _check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
-        _check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+        check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
+        check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
         source = f"*reinterpret_cast<const {vector}*>(&{source})"
         destination = f"*reinterpret_cast<{vector}*>(&{destination})"
         lane = zero if vector.startswith(("float", "double")) else "0"
@@ -68,8 +68,8 @@ def _move(to: KernelWriter, op: MoveOp) -> None:
 
 def _move_async(to: KernelWriter, op: MoveOp) -> None:
     if op.elements > 1:
-        _check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
-        _check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+        check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
+        check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
     source = to.element(op.source, op.source_map.data, op.source_indices)
     destination = to.element(op.destination, op.destination_map.data, op.destination_indices)
     bytes = op.elements * element_bytes(loop.memref_of(op.source).element_type)
@@ -80,10 +80,14 @@ def _move_async(to: KernelWriter, op: MoveOp) -> None:
         to.line(f"copy_async_{bytes}_where(&{destination}, &{source}, {inside});")
 
 
-def _vector(type: str, width: int) -> str | None:
-    """The vector type that moves `width` elements, None for one. Raises UnsupportedError if no access is that wide."""
+def vector_of(buffer: SSAValue, width: int) -> str | None:
+    """The vector type that moves `width` elements of a buffer, None for one.
+
+    Raises UnsupportedError if no access is that wide.
+    """
     if width == 1:
         return None
+    type = scalars.type_name(loop.memref_of(buffer).element_type)
     vector = VECTORS.get((type, width))
     if vector is None:
         widths = ", ".join(str(known) for element, known in ((type, 1), *VECTORS) if element == type)
@@ -91,7 +95,7 @@ def _vector(type: str, width: int) -> str | None:
     return vector
 
 
-def _check_wide(side: str, width: int, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
+def check_wide(side: str, width: int, buffer: SSAValue, map: AffineMap, indices: Sequence[SSAValue]) -> None:
     """Check that `width` elements lie side by side at an aligned address. Raises UnsupportedError otherwise."""
     type = loop.memref_of(buffer)
     position = offset(buffer, forms_of(map, indices))

@@ -40,7 +40,18 @@ from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.order.facts import KernelFacts
 from deplodock.analysis.order.phases import PhaseFault, Slot, period, phase_forms, threads_where
 from deplodock.analysis.order.state import State
-from deplodock.analysis.order.turns import Cursor, Fault, LoopPosition, Pause, Turn, Walk, deadlock, next_turn, skip
+from deplodock.analysis.order.turns import (
+    Cursor,
+    Fault,
+    LastOne,
+    LoopPosition,
+    Pause,
+    Turn,
+    Walk,
+    deadlock,
+    next_turn,
+    skip,
+)
 from deplodock.analysis.order.uniformity import divergent
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import Landing
@@ -64,7 +75,7 @@ from deplodock.dialects.kernel.order import (
 def first_hazard(facts: KernelFacts) -> Fault | None:
     """The first pair of accesses of a kernel that nothing orders, or use of a phase that is wrong, or None."""
     found = _Walk(facts).kernel()
-    return next((fault for fault in found if not isinstance(fault, Pause)), None)
+    return next((fault for fault in found if not isinstance(fault, Pause | LastOne)), None)
 
 
 class _Walk:
@@ -128,7 +139,7 @@ class _Walk:
         while (turn := next_turn(turns, turn)) is not None:
             self._at = turn.place
             step = next(turn.walk, None)
-            while step is not None and not isinstance(step, Pause):
+            while step is not None and not isinstance(step, Pause | LastOne):
                 yield step
                 step = next(turn.walk, None)
             turn.pause, turn.is_done = step, step is None
@@ -178,7 +189,9 @@ class _Walk:
     def _order(self, op: Operation, order: Order, state: State) -> Walk:
         """What an operation orders."""
         match order:
-            case Meet():
+            case Meet(is_cluster):
+                if is_cluster and state.others:
+                    yield LastOne(op, self._turns)
                 state.meet()
             case CloseGroup(of):
                 state.groups(of).close(self._most_pending[of])
@@ -333,7 +346,7 @@ class _Walk:
 
     def _steps(
         self, op: loop.ForOp, period: int, trips: int | None, state: State
-    ) -> Generator[Fault | Pause, None, bool]:
+    ) -> Generator[Fault | Pause | LastOne, None, bool]:
         """Walk iterations one by one; where the state repeats, skip to the last ones before a guard changes.
 
         A loop whose end varies may end after each of them. Returns whether iterations were skipped.

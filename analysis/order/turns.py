@@ -33,7 +33,19 @@ class Pause:
         return self.parity is None or self.slot.is_over(self.parity)
 
 
-Walk = Iterator[Fault | Pause]
+@dataclass(frozen=True)
+class LastOne:
+    """A role waits at an operation until it is the only one that has not ended."""
+
+    op: Operation
+    turns: Sequence[Turn]
+
+    def is_over(self) -> bool:
+        """Whether all others are done."""
+        return sum(not turn.is_done for turn in self.turns) == 1
+
+
+Walk = Iterator[Fault | Pause | LastOne]
 """The walk over a part of a kernel: what is wrong there, and where it lets others go on."""
 
 
@@ -103,7 +115,7 @@ class Turn:
     role: Team
     walk: Walk
     place: LoopPosition = field(default_factory=LoopPosition)
-    pause: Pause | None = None
+    pause: Pause | LastOne | None = None
     is_done: bool = False
 
     def key(self) -> tuple[Hashable, ...]:
@@ -122,17 +134,20 @@ def next_turn(turns: Sequence[Turn], last: Turn | None) -> Turn | None:
 
 
 def deadlock(turns: Sequence[Turn]) -> PhaseFault:
-    """What is wrong where no role can go on, and some are not done; first a phase that lacks bytes alone."""
+    """What is wrong where no role can go on, and some are not done; first a phase that lacks bytes alone.
+
+    One of them waits for a phase, as no two can wait to be the last one.
+    """
     waiting = [(turn.role.role_name, turn.pause) for turn in turns if turn.pause is not None and not turn.is_done]
-    waiting.sort(key=lambda each: each[1].slot.arrived < each[1].slot.arrivals)
-    (role, pause), *rest = waiting
+    phases = [(role, pause) for role, pause in waiting if isinstance(pause, Pause)]
+    role, pause = min(phases, key=lambda each: each[1].slot.arrived < each[1].slot.arrivals)
     assert pause.parity is not None
     parts = [f"of role {role} {pause.slot.wait(pause.op, pause.parity)}"]
-    parts += [f"role {other} waits at {_place(its)}" for other, its in rest]
+    parts += [f"role {other} waits at {_place(its)}" for other, its in waiting if its is not pause]
     parts += [f"role {turn.role.role_name} has ended" for turn in turns if turn.is_done]
     return PhaseFault(pause.op, "; ".join(parts))
 
 
-def _place(pause: Pause) -> str:
+def _place(pause: Pause | LastOne) -> str:
     position = position_of(pause.op)
     return f"{pause.op.name}" + ("" if position is None else f" ({position})")

@@ -18,20 +18,26 @@ from deplodock.dialects.kernel.order import Meet, order_of
 def divergent(op: Operation, function: kernel.FuncOp) -> Operation | None:
     """The guard or loop around an operation whose condition or bound may differ between threads of a CTA, or None.
 
-    In a role those are the threads of the role. Threads of a whole cluster meet at a cluster barrier: a role leaves
-    some out.
+    In a role those are the threads of the role. At a cluster barrier those of the whole cluster meet, of which no
+    more than one role may have such barriers: the barrier waits for the threads that have not ended.
     """
     order = order_of(op)
     is_of_cluster = isinstance(order, Meet) and order.is_cluster
     size = function.cluster_size if is_of_cluster else 1
     for parent in ancestors(op, below=function):
-        if isinstance(parent, kernel.Team) and is_of_cluster:
+        if isinstance(parent, kernel.Team) and is_of_cluster and _has_others(parent, function):
             return parent
         if isinstance(parent, loop.GuardOp) and not _is_uniform(parent.conditions.data, parent.indices, function, size):
             return parent
         if isinstance(parent, loop.ForOp) and not _is_uniform(parent.bound.data, parent.bound_operands, function, size):
             return parent
     return None
+
+
+def _has_others(role: kernel.Team, function: kernel.FuncOp) -> bool:
+    """Whether another role has barriers of the cluster, too."""
+    orders = (order_of(op) for other in function.roles if other is not role for op in other.walk())
+    return any(isinstance(order, Meet) and order.is_cluster for order in orders)
 
 
 def _is_uniform(map: AffineMap, operands: Sequence[SSAValue], function: kernel.FuncOp, size: int) -> bool:

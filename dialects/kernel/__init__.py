@@ -61,7 +61,7 @@ from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import AllocatesResult, HostCode
-from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterLoadOp
+from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterMoveOp
 from deplodock.dialects.kernel.grid import AwaitLaunchesOp, CountersOp, FenceOp, TicketOp
 from deplodock.dialects.kernel.ldmatrix import LdmatrixOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
@@ -82,7 +82,7 @@ __all__ = [
     "AwaitLaunchesOp",
     "BarrierOp",
     "ClusterBarrierOp",
-    "ClusterLoadOp",
+    "ClusterMoveOp",
     "CommitGroupOp",
     "CountersOp",
     "FenceOp",
@@ -412,7 +412,7 @@ Kernel = Dialect(
         *(MmaOp, LdmatrixOp),
         *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
         *(AwaitLaunchesOp, CountersOp, FenceOp, TicketOp),
-        *(ClusterBarrierOp, ClusterLoadOp),
+        *(ClusterBarrierOp, ClusterMoveOp),
         *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
         *(TensorMapOp, TmaLoadOp, TmaStoreOp, TmaCommitOp, TmaWaitOp),
         *(WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp),

@@ -143,13 +143,7 @@ class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
                 )
         if memref_of(self.source).element_type != memref_of(self.destination).element_type:
             raise VerifyException(f"a move keeps the element type, got {self.source.type} and {self.destination.type}")
-        if self.elements not in (1, 2, 4, 8, 16):
-            raise VerifyException(f"the width must be 1, 2, 4, 8 or 16 elements, got {self.elements}")
-        for buffer in (self.source, self.destination):
-            type = memref_of(buffer)
-            last = type.get_shape()[last_dimension(type)] if type.get_shape() else 1
-            if self.elements > 1 and 0 <= last < self.elements:
-                raise VerifyException(f"the last dimension of {buffer.type} has no {self.elements} elements to move")
+        verify_width(self.elements, (self.source, self.destination))
         if self.is_async:
             self._verify_async()
 
@@ -163,3 +157,14 @@ class MoveOp(IRDLOperation, TouchesMemory, NeedsFeature):
             bytes = self.elements * max(1, element.bitwidth // 8)
             if bytes not in ASYNC_BYTES:
                 raise VerifyException(f"an async move is of 4, 8 or 16 bytes, got {self.elements} {element}")
+
+
+def verify_width(width: int, buffers: Sequence[SSAValue]) -> None:
+    """Raises VerifyException unless one access moves so many elements, and the last dimension of buffers has them."""
+    if width not in (1, 2, 4, 8, 16):
+        raise VerifyException(f"the width must be 1, 2, 4, 8 or 16 elements, got {width}")
+    for buffer in buffers:
+        type = memref_of(buffer)
+        last = type.get_shape()[last_dimension(type)] if type.get_shape() else 1
+        if width > 1 and 0 <= last < width:
+            raise VerifyException(f"the last dimension of {buffer.type} has no {width} elements to move")

@@ -40,7 +40,10 @@ class OrdersMemory(MemoryEffect):
 
 @dataclass(frozen=True)
 class Meet:
-    """All threads of the CTA meet, or those of its whole cluster, and see what the others did before."""
+    """All threads of the CTA, or of a role, meet, or those of the whole cluster once other roles have ended.
+
+    They see what the others did before.
+    """
 
     is_cluster: bool = False
 

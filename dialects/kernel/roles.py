@@ -11,7 +11,7 @@
 
 Roles take the threads of the CTA in the order of the text: here the producer has its first 128, the consumers the other
 256. They run at the same time, each at its own pace, and only phases order what one does before what another does. In
-a role `kernel.barrier` is one of the role's threads.
+a role `kernel.barrier` is one of the role's threads, and `kernel.cluster_barrier` waits until others have ended.
 """
 
 from __future__ import annotations

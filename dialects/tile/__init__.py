@@ -230,8 +230,10 @@ class LaunchOp(IRDLOperation, IntroducesIndices):
             if not 0 <= place.value.data < len(self.axes):
                 raise VerifyException(f"the launch has no axis {place.value.data} to carry a lane axis")
             carrier = self.axes[place.value.data]
-            if self.binding(carrier) is not Binding.THREAD:
-                raise VerifyException(f"a thread axis carries a lane axis, not a {self.binding(carrier)} axis")
+            if self.binding(carrier) not in (Binding.THREAD, Binding.CLUSTER):
+                raise VerifyException(
+                    f"a thread or cluster axis carries a lane axis, not a {self.binding(carrier)} axis"
+                )
             extents = self.extents.data[lane.index], self.extents.data[carrier.index]
             if extents[0] != extents[1]:
                 raise VerifyException("a lane axis and its carrier must have the same extent")

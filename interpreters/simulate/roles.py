@@ -85,6 +85,10 @@ class Roles(Unit):
         if self._current is not None:
             raise _EndedError
 
+    def is_last(self) -> bool:
+        """Whether all roles but the one that runs have ended; so where there are none."""
+        return all(turn is self._current or turn.is_done for turn in self._turns)
+
     def others(self) -> str:
         """What the other roles do meanwhile, as the end of a message; nothing where there are none."""
         report, parts = self._launch.report, list[str]()

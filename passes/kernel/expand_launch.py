@@ -35,6 +35,7 @@ from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.ids import digits
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.lower_stream import allocate_parts, lower_stream, stream_of
+from deplodock.passes.kernel.share_cluster import share_cluster
 from deplodock.passes.kernel.workspace import allocate, constant_extent
 
 
@@ -57,6 +58,7 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     """Replace a launch of a function by its expanded form. Raises PassFailedException where it cannot be lowered."""
     for fault in lane_faults(launch):
         raise failure(fault.op, fault.reason)
+    share_cluster(launch)
     workspaces = allocate(launch, function)
     stream = None if launch.stream is None else stream_of(launch)
     parts = None if stream is None else allocate_parts(launch, function, stream)

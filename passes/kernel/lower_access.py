@@ -190,6 +190,11 @@ def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) 
     return all(is_coordinate(root) for root in roots) and all(axis in axes for axis in emitter.axes_of(roots))
 
 
+def move(emitter: Emitter, width: int, source: Place, destination: Place) -> None:
+    """Emit the copy of so many neighbouring elements in one access."""
+    emitter.run(kernel.MoveOp(width, source, destination))
+
+
 def lower_store(emitter: Emitter, op: loop.StoreOp, compute: Callable[[], None] | None = None) -> None:
     """Emit a write at the active points; along axes that the address does not mention, coordinate 0 alone writes.
 

@@ -1,18 +1,20 @@
-"""Lowers `tile.combine` over cluster axes: each CTA of a cluster folds the parts of some threads, and finishes those.
+"""Lowers `tile.combine` over cluster axes: CTAs of a cluster fold each other's parts, and each finishes its share.
 
-    %acc = tile.combine {arith.addf} %p          %part = kernel.alloc : memref<16x128xf32, #tile.memory<shared>>
-      over (%s) : f32                            loop.store %p, %part[%r, %thread]
-    loop.store %acc, %out[%m, %n]          ->    kernel.cluster_barrier
-                                                 loop.guard where (%thread < %s * 32 + 32, %s * 32 < %thread + 1) {
-                                                   ..  kernel.cluster_load %part[%r, %thread] of %rank  ..
-                                                 }
+    %acc = tile.combine {arith.addf} %p          %part = kernel.alloc : memref<16x128x4xf32, #tile.memory<shared>>
+      over (%s) at (%j = %l * 4 + %i) : f32      kernel.move 4 %packed[0] to %part[%j, %thread, 0]
+    loop.store %acc, %out[%m, %l * 16 + ..]  ->  kernel.cluster_barrier
+                                                 ..  kernel.cluster_move 4 %part[%s * 4 + %i, %thread, 0] of %part ..
                                                  kernel.cluster_barrier
-                                                 loop.guard where (%thread < %s * 32 + 32, %s * 32 < %thread + 1) {
-                                                   loop.store %acc, %out[%m, %n]
-                                                 }
+                                                 loop.store %acc, %out[%m, %s * 16 + ..]
 
 The parts are folded in the order of their ranks. The second barrier keeps all CTAs until nobody reads their memory.
-What follows runs in all CTAs, so that it may hold what all threads must reach, but only the folded values are stored.
+
+Without `at` a CTA folds the parts of some threads. What follows runs in all CTAs, so that it may hold what all threads
+must reach, but only the folded values are stored:
+
+    loop.guard where (%thread < %s * 32 + 32, %s * 32 < %thread + 1) {
+      loop.store %acc, %out[%m, %n]
+    }
 """
 
 from __future__ import annotations
@@ -22,38 +24,39 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.dialects import kernel, tile
-from deplodock.dialects.interfaces import Place
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.builder import Condition
-from deplodock.passes.kernel.emit import Emitter, Held
-from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
+from deplodock.passes.kernel.emit import Array, Emitter, Held
+from deplodock.passes.kernel.parts import Element, Parts, place_of
+from deplodock.passes.kernel.workspace import part_shape
 
 
 def fold_cluster(emitter: Emitter, op: tile.CombineOp, ranks: Sequence[SSAValue], held: Sequence[Held]) -> list[Held]:
     """Fold the values held in all CTAs of a cluster.
 
-    From now on each thread's stores happen in one CTA. Returns the results as they are held; in other CTAs they are
-    unspecified.
+    From now on each CTA goes on with its share of them, or each thread's stores happen in one CTA. Returns the results
+    as they are held; in other CTAs they are unspecified.
     """
-    kept, thread, threads = emitter.axes_of(op.results), emitter.thread, emitter.threads
+    left = held[0].axes if isinstance(held[0], Array) else ()
+    kept = emitter.axes_of(op.results)
     count = math.prod(emitter.extent(axis) for axis in ranks)
-    shape = [*(emitter.extent(axis) for axis in kept), threads]
-    buffers = [emitter.allocate(result.type, shape, Memory.SHARED, "part") for result in op.results]
+    types = [result.type for result in op.results]
+    shape = part_shape([emitter.extent(axis) for axis in left], types, emitter.threads)
+    buffers = [emitter.allocate(type, shape, Memory.SHARED, "part") for type in types]
+    parts = Parts(emitter, buffers, left)
+    taken = dict(zip(op.at.moved, forms_of(op.at.map, op.at.axes), strict=True))
 
-    def place() -> Place:
-        return emitter.map([*kept, thread])
+    def read(buffer: SSAValue, rank: Linear, to: Element) -> None:
+        emitter.run(kernel.ClusterMoveOp(parts.width, (buffer, *parts.at([], taken)), emitter.map([rank]), to))
 
-    def read(rank: Linear) -> list[SSAValue]:
-        return [emitter.add(kernel.ClusterLoadOp(buffer, place(), emitter.map([rank]))) for buffer in buffers]
-
-    leave_parts(emitter, held, buffers, kept, place)
+    parts.leave(held, [])
     emitter.run(kernel.ClusterBarrierOp())
     arrays = emitter.accumulators(op, kept)
-    own = _own_threads(place_of(emitter, ranks), thread, -(-threads // count))
+    own = [] if taken else _own_threads(place_of(emitter, ranks), emitter.thread, -(-emitter.threads // count))
     with emitter.guarded(own):
-        fold_parts(emitter, op, arrays, (count, "rank"), read)
+        parts.fold(op, arrays, count, read)
     emitter.run(kernel.ClusterBarrierOp())
     emitter.own = own
     emitter.elected |= set(ranks)

@@ -61,8 +61,8 @@ class Combining:
         """The register axes of which a fold is taken at one coordinate, and that coordinate."""
         self.moved = {axis: place for axis, place in places.items() if axis not in self.fixed}
         """Those whose coordinate is that of other axes, and its form."""
-        varying = emitter.axes_of([*op.inputs, *op.results])
-        self.published = tuple(axis for axis in varying if axis not in op.axes and axis not in self.fixed)
+        made = {*op.axes, *op.place_axes, *self.fixed}
+        self.published = tuple(a for a in emitter.axes_of([*op.inputs, *op.results]) if a not in made)
         """The register axes that the folds of a thread vary along, before they are taken where `at` says."""
         self.wide = [axis for axis in emitter.launch.bound_to(Binding.THREAD) if emitter.extent(axis) > 1]
         """The thread axes of more than one thread."""
@@ -91,13 +91,13 @@ class Combining:
     def fold_threads(self) -> None:
         """Fold over thread axes: by shuffles where the group is equally spaced lanes, else through shared memory."""
         emitter, threads = self.emitter, self.threads
+        if not threads:
+            return
         if self.moved:
             if (keeper := self._keeper(threads)) is None:
                 self._through_shared(threads)
             else:
                 self._at_each(self.kept, lambda: self._scatter(keeper))
-            return
-        if not threads:
             return
         group, near = math.prod(emitter.extent(axis) for axis in threads), self._near(threads)
         is_warps = emitter.threads % WARP == 0 and (

@@ -23,9 +23,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.interfaces import Place
 from deplodock.passes.kernel.emit import Emitter, Held
-from deplodock.passes.kernel.parts import fold_parts, leave_parts, place_of
+from deplodock.passes.kernel.lower_access import move
+from deplodock.passes.kernel.parts import Element, Parts, place_of
 
 
 def fold_blocks(emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue], held: Sequence[Held]) -> list[Held]:
@@ -37,17 +37,16 @@ def fold_blocks(emitter: Emitter, op: tile.CombineOp, blocks: Sequence[SSAValue]
     others = [axis for axis in emitter.launch.ctas if axis not in blocks]
     tile_place, count = place_of(emitter, others), math.prod(emitter.extent(axis) for axis in blocks)
 
-    def place(part: Linear) -> Place:
-        return emitter.map([tile_place, part, *kept, emitter.thread])
+    parts = Parts(emitter, workspace.parts, kept)
 
-    def read(part: Linear) -> list[SSAValue]:
-        return [emitter.add(loop.LoadOp(buffer, *place(part))) for buffer in workspace.parts]
+    def read(buffer: SSAValue, part: Linear, to: Element) -> None:
+        move(emitter, parts.width, (buffer, *parts.at([tile_place, part])), to)
 
-    leave_parts(emitter, held, workspace.parts, kept, lambda: place(place_of(emitter, blocks)))
+    parts.leave(held, [tile_place, place_of(emitter, blocks)])
     elect_last(emitter, workspace.counters, tile_place, Linear(constant=count))
     emitter.elected |= set(blocks)
     arrays = emitter.accumulators(op, kept)
-    fold_parts(emitter, op, arrays, (count, "s"), read)
+    parts.fold(op, arrays, count, read)
     return list(arrays) if kept else [emitter.load(array) for array in arrays]
 
 

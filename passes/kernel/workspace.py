@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import func, memref
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_of
+from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import kernel, tile
@@ -20,7 +22,9 @@ from deplodock.passes.failures import failure
 
 @dataclass(frozen=True)
 class Workspace:
-    """The memory of a combine: a buffer of parts for each value, [tiles, parts, registers.., threads], and counters."""
+    """The memory of a combine: a buffer of parts for each value, [tiles, parts, ..] as `part_shape` goes on, and
+    counters.
+    """
 
     parts: tuple[SSAValue, ...]
     counters: SSAValue
@@ -42,8 +46,9 @@ def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineO
         others = [axis for axis in launch.ctas if axis not in folded]
         depends = Dependence().of(*op.results)
         kept = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in depends]
-        shape = [_size(others), _size(folded), *map(positive_extent, kept), _size(launch.bound_to(Binding.THREAD))]
-        made = [memref.AllocOp.get(result.type, shape=shape) for result in op.results]
+        types = [result.type for result in op.results]
+        own = part_shape([positive_extent(axis) for axis in kept], types, _size(launch.bound_to(Binding.THREAD)))
+        made = [memref.AllocOp.get(type, shape=[_size(others), _size(folded), *own]) for type in types]
         for alloc, result in zip(made, op.results, strict=True):
             alloc.memref.name_hint = f"{result.name_hint or 'fold'}_part"
         counters = kernel.CountersOp(_size(others))
@@ -52,6 +57,26 @@ def allocate(launch: tile.LaunchOp, function: func.FuncOp) -> dict[tile.CombineO
         Rewriter.insert_op(added, InsertPoint.before(launch))
         found[op] = Workspace(tuple(alloc.memref for alloc in made), counters.result)
     return found
+
+
+def part_shape(extents: Sequence[int], types: Sequence[Attribute], threads: int) -> list[int]:
+    """The shape of what the threads of a CTA leave of values that vary along register axes: [registers.., threads, 4].
+
+    The values of the last axes lie side by side where they make an access of 16 bytes, the threads' behind each other.
+    """
+    count = packed_axes(extents, types)
+    loose, packed = extents[: len(extents) - count], extents[len(extents) - count :]
+    return [*loose, threads, *([math.prod(packed)] if packed else [])]
+
+
+def packed_axes(extents: Sequence[int], types: Sequence[Attribute]) -> int:
+    """How many of the last axes make an access of 16 bytes of values of these types; 0 where none do."""
+    sizes = {element_bytes(type) for type in types}
+    lanes = ACCESS_BYTES // max(sizes) if len(sizes) == 1 else 1
+    count, size = 0, 1
+    while size < lanes and count < len(extents):
+        count, size = count + 1, size * extents[-1 - count]
+    return count if size == lanes else 0
 
 
 def blocks_of(op: tile.CombineOp, launch: tile.LaunchOp) -> list[BlockArgument]:

@@ -29,7 +29,7 @@ from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import STREAM_LANES, WARPS
 
 Streams = Literal["never", "cheaper", "always"]
-"""Where a weighted sum joins its softmax: nowhere; where it is cheaper, or the scores are too large to store; or wherever
+"""Where a weighted sum joins its softmax: nowhere; where it is cheaper or the scores are too large to store; or wherever
 it can."""
 
 LARGEST_SCORES = 2**33

@@ -231,8 +231,6 @@ def _check_producer(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Seq
                 f"{launch.ctas_per_sm} CTAs of {most} threads, with a producer, start with {start} registers each, and "
                 f"a product takes {needed}; lower the occupancy"
             )
-        if isinstance(op, tile.CombineOp) and any(axis in launch.ctas for axis in op.axes):
-            raise Skip("the launch combines over CTAs, which meet with all of their threads")
 
 
 def _product_registers(op: Operation) -> int:

@@ -5,14 +5,18 @@
 // CHECK:       mapa.u64 %0, %1, %2;
 // CHECK:       extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(64) next_of_four(
 // CHECK:         cluster_barrier();
-// CHECK-NEXT:    const float v = *cluster_address(&part[thread], (block + 1) % 4);
+// CHECK-NEXT:    v[0] = *cluster_address(&part[thread], (block + 1) % 4);
+// CHECK-NEXT:    *reinterpret_cast<float4*>(&v[0]) = *cluster_address(reinterpret_cast<const float4*>(&part[thread % 16 * 4]), 3);
 // CHECK-NEXT:    cluster_barrier();
 kernel.func @next_of_four(%out: memref<8x64xf32>) blocks(%block = 8) threads(%thread = 64) cluster 4 {
   %part = kernel.alloc : memref<64xf32, #tile.memory<shared>>
   %zero = arith.constant 0.0 : f32
   loop.store %zero, %part[%thread] : memref<64xf32, #tile.memory<shared>>
+  %v = kernel.alloc : memref<4xf32, #tile.memory<register>>
   kernel.cluster_barrier
-  %v = kernel.cluster_load %part[%thread] of (%block + 1) mod 4 : memref<64xf32, #tile.memory<shared>>
+  kernel.cluster_move 1 %part[%thread] of (%block + 1) mod 4 to %v[0] : memref<64xf32, #tile.memory<shared>> to memref<4xf32, #tile.memory<register>>
+  kernel.cluster_move 4 %part[%thread mod 16 * 4] of 3 to %v[0] : memref<64xf32, #tile.memory<shared>> to memref<4xf32, #tile.memory<register>>
   kernel.cluster_barrier
-  loop.store %v, %out[%block, %thread] : memref<8x64xf32>
+  %first = loop.load %v[0] : memref<4xf32, #tile.memory<register>>
+  loop.store %first, %out[%block, %thread] : memref<8x64xf32>
 }

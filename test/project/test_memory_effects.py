@@ -166,9 +166,11 @@ OPERATIONS = {
     "kernel.fence": ("kernel.fence", ("write -",)),
     "kernel.ticket": ("%r = kernel.ticket %turns[%i] of 2 : memref<8xi32>", ("read turns", "write -", "write turns")),
     "kernel.cluster_barrier": ("kernel.cluster_barrier", ("write - <SharedMemory>",)),
-    "kernel.cluster_load": (
-        "%r = kernel.cluster_load %s[%i] of %i : memref<8xf32, #tile.memory<shared>>",
-        ("read s",),
+    "kernel.cluster_move": (
+        """%r = kernel.alloc : memref<1xf32, #tile.memory<register>>
+        kernel.cluster_move 1 %s[%i] of %i to %r[0]
+          : memref<8xf32, #tile.memory<shared>> to memref<1xf32, #tile.memory<register>>""",
+        ("read s", "write r"),
     ),
     "kernel.tensor_map": (f"%r = kernel.tensor_map %x : {MAP}", ()),
     "kernel.tma_load": (
@@ -258,7 +260,7 @@ TOUCHING = [
         "kernel.ldmatrix",
         "kernel.wgmma",
         "kernel.ticket",
-        "kernel.cluster_load",
+        "kernel.cluster_move",
         "kernel.tma_load",
         "kernel.tma_store",
     ),
@@ -323,7 +325,6 @@ UNUSED_DIE = [
     "kernel.shuffle_up",
     "kernel.shuffle_last",
     "kernel.counters",
-    "kernel.cluster_load",
 ]
 
 

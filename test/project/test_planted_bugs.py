@@ -80,37 +80,41 @@ class Bug:
 
 BUGS = {
     "parts that are not fenced before the ticket": Bug(
-        "ticket", r"kernel\.fence\n(.*kernel\.ticket)", r"\1", "data race", "loop.load %linear_part["
+        "ticket", r"kernel\.fence\n(.*kernel\.ticket)", r"\1", "data race", "kernel.move 1 %linear_part["
     ),
     "parts that are read without a fence": Bug(
         "ticket",
         r"(loop\.guard where \(0 < %last\) \{\n) *kernel\.fence\n",
         r"\1",
         "data race",
-        "loop.load %linear_part[",
+        "kernel.move 1 %linear_part[",
     ),
     "guard that lets all CTAs in": Bug(
         "ticket",
         r"loop\.guard where \(0 < %last\)",
         "loop.guard where (0 < %last + 1)",
         "data race",
-        "loop.load %linear_part[",
+        "kernel.move 1 %linear_part[",
     ),
     "tickets of too few CTAs": Bug(
         "ticket", r"(kernel\.ticket .* of) 3", r"\1 2", "open ticket", "kernel.ticket %turns["
     ),
     "missing cluster barrier": Bug(
-        "cluster", r"kernel\.cluster_barrier", "kernel.barrier", "missing cluster barrier", "kernel.cluster_load %part["
+        "cluster",
+        r"kernel\.cluster_barrier",
+        "kernel.barrier",
+        "missing cluster barrier",
+        "kernel.cluster_move 1 %part[",
     ),
     "CTA that ends too early": Bug(
         "cluster",
-        r"(kernel\.cluster_load(?:.*\n)*?.*)kernel\.cluster_barrier",
+        r"(kernel\.cluster_move(?:.*\n)*?.*)kernel\.cluster_barrier",
         r"\1kernel.barrier",
         "missing cluster barrier",
-        "kernel.cluster_load %part[",
+        "kernel.cluster_move 1 %part[",
     ),
     "rank outside of the cluster": Bug(
-        "cluster", r"(kernel\.cluster_load .* of) %rank", r"\1 %rank + 1", "out of bounds", "kernel.cluster_load %part["
+        "cluster", r"(kernel\.cluster_move .* of) %cta", r"\1 %cta + 1", "out of bounds", "kernel.cluster_move 1 %part["
     ),
     "wrong parity of a full slot": Bug(
         "phases",

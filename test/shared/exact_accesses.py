@@ -122,8 +122,6 @@ class _Writer:
             case kernel.TicketOp():  # The first thread counts for all, and one that runs alone meets no other.
                 (ctas,) = self._map(op.ctas.data, op.cta_indices)
                 self._line(depth, f"{self._name(op.result)} = int({ctas} == 1 and thread == 0)")
-            case kernel.ClusterLoadOp():
-                self._line(depth, f"{self._name(op.result)} = 0")
             case _ if op.results and op.results[0] in self._needed and op.operands:
                 self.ops.append(op)
                 operands = ", ".join(self._name(value) for value in op.operands)

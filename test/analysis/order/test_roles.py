@@ -17,6 +17,8 @@ from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.tools.source import LocatingParser
 
 LOOP = "        loop.for %ko_1 = 0 to 7 {\n"
+END = "        loop.for %n_j_1 = 0 to 8 unroll {\n"
+PRODUCER = "        loop.guard where (%copier < 1) {\n"
 
 
 def _verify(text: str) -> None:
@@ -39,6 +41,10 @@ def test_of_many_steps_only_those_are_walked_that_differ(steps: int) -> None:
 
 def test_a_barrier_of_a_role_is_one_of_its_threads() -> None:
     _verify(planted((LOOP, f"        kernel.barrier\n{LOOP}")))
+
+
+def test_a_barrier_of_the_cluster_waits_until_other_roles_have_ended() -> None:
+    _verify(planted((END, f"kernel.cluster_barrier\n{END}")))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +91,14 @@ def test_a_barrier_of_a_role_is_one_of_its_threads() -> None:
             "kernel.barrier stands in a loop.guard that not all threads run alike",
         ),
         (
-            [(LOOP, f"kernel.cluster_barrier\n{LOOP}")],
+            [(LOOP, f"kernel.cluster_barrier\n{LOOP}"), (PRODUCER, f"kernel.cluster_barrier\n{PRODUCER}")],
             "kernel.cluster_barrier",
             "kernel.cluster_barrier stands in a kernel.role that not all threads run alike",
+        ),
+        (
+            [(LOOP, f"kernel.cluster_barrier\n{LOOP}")],
+            WAIT_EMPTY,
+            "of role producer waits forever for phase 0 .*; role consumers waits at kernel.cluster_barrier",
         ),
         (
             [("where (%copier < 1)", "where (%copier < 2)")],

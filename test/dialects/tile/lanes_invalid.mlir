@@ -21,7 +21,7 @@ func.func @f() {
 
 // -----
 
-// CHECK: lanes_invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: a thread axis carries a lane axis, not a register axis
+// CHECK: lanes_invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: a thread or cluster axis carries a lane axis, not a register axis
 func.func @f() {
   tile.launch (%v = 4 : register, %k = 4 : lane %v) {
   }

@@ -13,6 +13,7 @@ from deplodock.passes.driver import new_context
 from deplodock.tools.source import LocatingParser
 
 LOOP = "        loop.for %ko_1 = 0 to 7 {\n"
+END = "        loop.for %n_j_1 = 0 to 8 unroll {\n"
 
 
 def _inputs() -> list[Array]:
@@ -26,9 +27,17 @@ def _run(text: str) -> Simulation:
     return simulate(module, _inputs())
 
 
-@pytest.mark.parametrize("text", [printed(), swapped(), planted((LOOP, f"        kernel.barrier\n{LOOP}"))])
+@pytest.mark.parametrize(
+    "text",
+    [
+        printed(),
+        swapped(),
+        planted((LOOP, f"        kernel.barrier\n{LOOP}")),
+        planted((END, f"        kernel.cluster_barrier\n{END}")),
+    ],
+)
 def test_a_ring_with_a_producer_is_right(text: str) -> None:
-    """Whichever role has the first threads; the consumers may meet alone."""
+    """Whichever role has the first threads; the consumers may meet alone, and with those of the cluster at the end."""
     x, w = (values.astype(np.float64) for values in _inputs())
     run = _run(text)
     assert not run.findings, run.findings
@@ -60,6 +69,12 @@ def test_a_ring_with_a_producer_is_right(text: str) -> None:
             "wrong; role consumers waits at `kernel.wait_phase %full",
         ),
         ([("arrivals 8", "arrivals 9")], "phase never completes", WAIT_EMPTY, "has 8 of 9 arrivals"),
+        (
+            [(LOOP, f"        kernel.cluster_barrier\n{LOOP}")],
+            "phase never completes",
+            WAIT_EMPTY,
+            "role consumers waits at `kernel.cluster_barrier",
+        ),
         (
             [(WAIT_EMPTY, WAIT_EMPTY.replace(" + 1", ""))],
             "phase never completes",

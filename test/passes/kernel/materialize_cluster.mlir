@@ -7,7 +7,8 @@
 // CHECK-NEXT:    kernel.cluster_barrier
 // CHECK:         loop.guard where (%thread < %[[S:.*]] * 2 + 2, %[[S]] * 2 < %thread + 1) {
 // CHECK:           loop.for %[[RANK:.*]] = 0 to 4 unroll {
-// CHECK-NEXT:        kernel.cluster_load %[[PART]][%thread] of %[[RANK]]
+// CHECK-NEXT:        %[[TO:.*]] = kernel.alloc : memref<1xf32, #tile.memory<register>>
+// CHECK-NEXT:        kernel.cluster_move 1 %[[PART]][%thread] of %[[RANK]] to %[[TO]][0]
 // CHECK:         kernel.cluster_barrier
 // CHECK:         loop.guard where (%thread < %[[S]] * 2 + 2, %[[S]] * 2 < %thread + 1) {
 // CHECK-NEXT:      loop.store %{{.*}}, %out[%{{.*}}, %{{.*}}] : memref<2x8xf32>
@@ -30,6 +31,58 @@ func.func @some_ranks(%x: memref<4x8xf32>, %out: memref<8xf32>) {
     %v = loop.load %x[%s, %t] : memref<4x8xf32>
     %p = tile.combine {arith.addf} %v over (%s) : f32
     loop.store %p, %out[%t] : memref<8xf32>
+  }
+  func.return
+}
+
+// Each CTA folds its share of a register axis, the outermost, and goes on with that alone, in all of its threads.
+// CHECK-LABEL: kernel.func @shares(%x: memref<4x8x32xf32>, %out: memref<8x32xf32>) blocks(%block = 4) threads(%thread = 8) cluster 4 {
+// CHECK:         %[[PART:.*]] = kernel.alloc : memref<8x8x4xf32, #tile.memory<shared>>
+// CHECK:         kernel.move 4 %{{.*}}[0] to %[[PART]][%{{.*}}, %thread, 0]
+// CHECK:         kernel.cluster_barrier
+// CHECK-NEXT:    %[[ACC:.*]] = kernel.alloc : memref<2x2x2xf32, #tile.memory<register>>
+// CHECK-NOT:     loop.guard
+// CHECK:         loop.for %[[RANK:.*]] = 0 to 4 unroll {
+// CHECK-NEXT:      loop.for %[[I:.*]] = 0 to 2 unroll {
+// CHECK-NEXT:        %[[TO:.*]] = kernel.alloc : memref<4xf32, #tile.memory<register>>
+// CHECK-NEXT:        kernel.cluster_move 4 %[[PART]][%s * 2 + %[[I]], %thread, 0] of %[[RANK]] to %[[TO]][0]
+// CHECK:         kernel.cluster_barrier
+// CHECK-NOT:     loop.guard
+// CHECK:         %out[%t, %s * 8 + %{{.*}} * 4
+func.func @shares(%x: memref<4x8x32xf32>, %out: memref<8x32xf32>) {
+  tile.launch (%s = 4 : cluster, %t = 8 : thread, %i = 8 : register, %j = 2 : register, %r = 2 : register) {
+    %n = loop.index [%i * 4 + %j * 2 + %r]
+    %v = loop.load %x[%s, %t, %n] : memref<4x8x32xf32>
+    %p = tile.combine {arith.addf} %v over (%s) : f32
+    loop.store %p, %out[%t, %n] : memref<8x32xf32>
+  }
+  func.return
+}
+
+// Conditions are those of the shares.
+// CHECK-LABEL: kernel.func @ragged
+// CHECK:         loop.guard where (%s * 8 + %{{.*}} < 30) {
+func.func @ragged(%x: memref<4x8x32xf32>, %out: memref<8x30xf32>) {
+  tile.launch (%s = 4 : cluster, %t = 8 : thread, %i = 8 : register, %r = 4 : register) {
+    %n = loop.index [%i * 4 + %r]
+    loop.where %n < 30
+    %v = loop.load %x[%s, %t, %n] : memref<4x8x32xf32>
+    %p = tile.combine {arith.addf} %v over (%s) : f32
+    loop.store %p, %out[%t, %n] : memref<8x30xf32>
+  }
+  func.return
+}
+
+// What was read before, at all coordinates, and what does not lie along the axis, leave no axis to share.
+// CHECK-LABEL: kernel.func @before
+// CHECK:         loop.guard where (%thread < %s * 2 + 2, %s * 2 < %thread + 1) {
+func.func @before(%x: memref<4x8x8xf32>, %b: memref<8x8xf32>, %out: memref<8x8xf32>) {
+  tile.launch (%s = 4 : cluster, %t = 8 : thread, %i = 8 : register) {
+    %a = loop.load %b[%t, %i] : memref<8x8xf32>
+    %v = loop.load %x[%s, %t, %i] : memref<4x8x8xf32>
+    %p = tile.combine {arith.addf} %v over (%s) : f32
+    %y = arith.addf %p, %a : f32
+    loop.store %y, %out[%t, %i] : memref<8x8xf32>
   }
   func.return
 }

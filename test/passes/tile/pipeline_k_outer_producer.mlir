@@ -8,7 +8,6 @@
 // RUN: sed 's/%m_q = 4/%m_q = 3/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix WHOLE
 // RUN: sed 's/threads_per_block = 1024/threads_per_block = 200/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix MANY
 // RUN: sed 's/%n_e = 32 : engine) {/%n_e = 32 : engine) occupancy 6 {/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix REGISTERS
-// RUN: sed 's|// Here.*|%all = tile.combine {arith.addf} %acc over (%n_b) : f32|' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix COMBINES
 
 // TWICE: @linear: the slabs are on a ring already
 // WORD: the option distance must be a positive integer or producer, got consumer
@@ -18,7 +17,6 @@
 // WHOLE: @linear: a producer is a warpgroup beside others, and the 96 threads are no whole warpgroups
 // MANY: @linear: with a producer a CTA has 256 threads, sm_90 allows fewer
 // REGISTERS: @linear: 6 CTAs of 256 threads, with a producer, start with 40 registers each, and a product takes 42; lower the occupancy
-// COMBINES: @linear: the launch combines over CTAs, which meet with all of their threads
 
 // The loop copies the step that it is at, and no step comes before it.
 // CHECK:      %ring = tile.ring 3 mbarrier producer
@@ -43,7 +41,6 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, thre
         %part = tile.contract wgmma %a * %b over (%k_e) at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
         loop.yield %part : f32
       }
-      // Here other CTAs may come in.
       loop.store %acc, %out[%m_c, %n_b * 32 + %n_c] : memref<64x64xf32>
     }
     func.return

@@ -9,8 +9,8 @@ import pytest
 from residual_products import ResidualProduct, check_two_products
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Block, Operation, Region
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.parser import Parser
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
@@ -112,7 +112,7 @@ def test_a_missing_fence_is_reported(position: int) -> None:
     fence = [op for op in module.walk() if isinstance(op, kernel.FenceOp)][position]
     Rewriter.erase_op(fence)
     found = findings(module, case)
-    assert any("kernel @k: data race: `%" in text and "loop.load %acc_part[" in text for text in found)
+    assert any("kernel @k: data race: `kernel.move 4 %acc_part[" in text for text in found)
     assert any("with no kernel.fence and kernel.ticket after the first" in text for text in found)
 
 
@@ -124,7 +124,7 @@ def test_a_ticket_of_too_few_ctas_is_reported() -> None:
     place, ctas = (ticket.map.data, ticket.indices), (AffineMap.constant_map(3), ())
     Rewriter.replace_op(ticket, kernel.TicketOp(ticket.counter, place, ctas))
     found = findings(module, case)
-    assert any("data race" in text and "loop.load %acc_part[" in text for text in found)
+    assert any("data race" in text and "kernel.move 4 %acc_part[" in text for text in found)
     assert any("open ticket: `%last = kernel.ticket %turns[" in text for text in found)
 
 
@@ -139,7 +139,7 @@ def test_parts_that_are_read_before_the_ticket_are_reported() -> None:
         op.detach()
         Rewriter.insert_op(op, InsertPoint.before(ticket))
     found = findings(module, case)
-    assert any("data race" in text and "loop.load %acc_part[" in text for text in found)
+    assert any("data race" in text and "kernel.move 4 %acc_part[" in text for text in found)
 
 
 CHOSEN = {
@@ -168,12 +168,12 @@ def test_chosen_parts(extents: tuple[int, int, int]) -> None:
         (
             0,
             "with no kernel.cluster_barrier between",
-            "kernel.cluster_load reads what this CTA writes, with no kernel.cluster_barrier between; add one",
+            "kernel.cluster_move reads what this CTA writes, with no kernel.cluster_barrier between; add one",
         ),
         (
             1,
             "the CTA whose memory it reads may have ended",
-            "the CTA whose memory kernel.cluster_load reads may have ended; a kernel.cluster_barrier must follow",
+            "the CTA whose memory kernel.cluster_move reads may have ended; a kernel.cluster_barrier must follow",
         ),
     ],
     ids=["before the reads", "after the reads"],
@@ -185,7 +185,7 @@ def test_a_missing_cluster_barrier_is_reported(position: int, reason: str, refus
     assert len(barriers) == 2
     Rewriter.replace_op(barriers[position], kernel.BarrierOp())
     found = findings(module, case)
-    assert any("missing cluster barrier: `%" in text and "kernel.cluster_load %part[" in text for text in found)
+    assert any("missing cluster barrier: `kernel.cluster_move 4 %part[" in text for text in found)
     assert any(reason in text for text in found)
     with pytest.raises(DiagnosticException, match=refusal):
         VerifyBarriersPass().apply(CONTEXT, module)
@@ -195,8 +195,11 @@ def test_a_cluster_barrier_that_some_threads_miss_is_reported() -> None:
     case = CASES["even"]
     module = lowered(case, "cluster")
     last = [op for op in module.walk() if isinstance(op, kernel.ClusterBarrierOp)][-1]
-    guard = last.prev_op
-    assert isinstance(guard, loop.GuardOp)
+    function = last.parent_op()
+    assert isinstance(function, kernel.FuncOp)
+    some = AffineMap(1, 0, (AffineExpr.dimension(0), AffineExpr.constant(8)))
+    guard = loop.GuardOp(some, [function.thread_id], Region(Block()))
+    Rewriter.insert_op(guard, InsertPoint.before(last))
     last.detach()
     guard.body.block.add_op(last)
     assert any("divergent barrier: `kernel.cluster_barrier`" in text for text in findings(module, case))
