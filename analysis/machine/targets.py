@@ -59,6 +59,16 @@ Notes")."""
 FIRST_CLUSTERS = 90
 """The first compute capability with clusters of CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
+CLUSTER_CTAS = 8
+"""The most CTAs of a cluster on any GPU with clusters (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+TPC_SMS = 2
+"""The SMs of a TPC (NVIDIA H100 whitepaper), so that a cluster of two CTAs fits everywhere."""
+
+GPC_SMS = 16
+"""The SMs of a GPC, which run the CTAs of a cluster, of an H100 or H200: up to 18, but some have fewer. On an H200 28
+clusters of four CTAs that have an SM each run at once, 32 do not."""
+
 FIRST_BOXES = 90
 """The first compute capability with copies of boxes (PTX ISA, `cp.async.bulk.tensor`: target sm_90 or higher)."""
 

@@ -13,21 +13,23 @@ SMs without work, warpgroups take tiles of fewer columns, so that all waves are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.ir import Block
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.affine.linear import extent_or_one, known_points
 from deplodock.analysis.machine.atoms import walks_neighbours
-from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
-from deplodock.analysis.machine.targets import RESERVED, SECOND_LAUNCH_NS
+from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.machine.targets import CLUSTER_CTAS, GPC_SMS, RESERVED, TPC_SMS
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
 
@@ -45,6 +47,29 @@ COLUMNS = 8
 
 MOST_WAVES = 3
 """The most waves of CTAs, for each product, that tiles of fewer columns fill: in more, the last one matters little."""
+
+SHARED_READS = 1.2
+"""How much longer the right factor takes to come from memory where several tiles of rows read it: on an H200 128 rows
+by 3584 columns of 18944 take 43 us in tiles of all rows, 54 in tiles of 64, in clusters of four and two CTAs."""
+
+LAUNCH_NS = 2000.0
+"""What a launch that adds parts takes behind tensor cores, besides moving them. This and the next are fitted to 128
+rows on an H200, in us: 2048 columns of 2048 by a launch 8.0 (tiles of 64x96 in three parts), by a ticket 8.5 (64x128,
+four) and 7.8 (64x64, two), by clusters 6.95 (64x64, two); of 5632 by a launch 12.2 (64x128, four), by a ticket 12.1
+(the same) and 11.9 (64x96, three); 256 of 2048 by a launch 4.3 and by clusters 3.9 (64x64, eight); 3584 of 3584 13.3
+by a launch (64x112, two) and 12.7 by clusters (128x128, four); of 18944 45.2 (128x112) and 42.0 (128x128, four)."""
+
+TICKET_NS = 1100.0
+"""The time of a ticket, besides moving parts and adding them."""
+
+LAST_CTA_RATE = 180.0
+"""Bytes per nanosecond at which the last CTA of a tile reads and adds parts, 16 bytes at once."""
+
+CLUSTER_NS = 1100.0
+"""The time of the barriers of a cluster whose CTAs fold each other's parts."""
+
+CLUSTER_RATE = 40.0
+"""Bytes per nanosecond that a CTA reads from the shared memory of its cluster."""
 
 MOST_SLABS = 8
 """Slabs in flight of a CTA that has an SM of its own."""
@@ -113,6 +138,8 @@ class TensorGrid:
     occupancy: int
     depth: int
     time: float
+    busy: float
+    """The time of the steps, which memory may let wait."""
     ctas: int
     room: int
     """The bytes of shared memory that slabs of boxes leave to a CTA which is alone on its SM."""
@@ -123,23 +150,26 @@ class TensorGrid:
 def best_grid(
     found: Contraction, sides: tuple[int, int], has_warpgroups: bool, chunk: int, target: TargetAttr
 ) -> TensorGrid:
-    """The grid that ends first, of tiles of at most so many rows and columns; with the fewest parts if it hardly does.
+    """The grid that ends first, of tiles of at most so many rows and columns; with fewer parts, or in one launch, if it
+    hardly does.
 
     The steps along k have `chunk` elements of the factors.
     """
-    problem = _TensorProblem.of(found, chunk, target)
+    problem = TensorProblem.of(found, chunk, target)
     grids = [
-        problem.grid(engine, tile, parts)
+        grid
         for engine, wide in _tiles(sides, has_warpgroups, problem)
         for parts in problem.parts()
-        for tile in problem.narrowed(engine, wide, parts)
-        if parts == 1 or problem.ctas(tile, parts) <= problem.rates.sms * tile.occupancy
+        for over in problem.ways(engine, parts)
+        for tile in problem.narrowed(engine, wide, parts, over)
+        if (grid := problem.grid(engine, tile, parts, over)) is not None
     ]
     best = min(grid.time for grid in grids)
-    return min((grid for grid in grids if grid.time <= best * TOLERANCE), key=lambda grid: (grid.parts, grid.time))
+    good = (grid for grid in grids if grid.time <= best * TOLERANCE)
+    return min(good, key=lambda grid: (grid.parts, grid.over == "block", grid.time, grid.busy))
 
 
-def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: _TensorProblem) -> Iterator[tuple[str, TensorTile]]:
+def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:
     """The tiles for so many rows and columns, with their engines; warpgroups have whole lines of columns."""
     for engine, tiles in reversed(TILES.items()):
         for wide in tiles:
@@ -156,7 +186,7 @@ def _reads(found: Contraction) -> list[tuple[loop.LoadOp, bool]]:
 
 
 @dataclass(frozen=True)
-class _TensorProblem:
+class TensorProblem:
     """The extents of a contraction, the steps along its k, and the rates of the target."""
 
     found: Contraction
@@ -173,12 +203,12 @@ class _TensorProblem:
     """Bytes of an element of the factors."""
 
     @staticmethod
-    def of(found: Contraction, chunk: int, target: TargetAttr) -> _TensorProblem:
+    def of(found: Contraction, chunk: int, target: TargetAttr) -> TensorProblem:
         m, n, batch = map(known_points, (found.m, found.n, found.batch))
         steps = -(-(found.reduction.trips or 1) // chunk)
         reads = _reads(found)
         size = max(element_bytes(load.result.type) for load, _ in reads)
-        return _TensorProblem(found, reads, target, Rates.of(target), m, n, batch, chunk, steps, size)
+        return TensorProblem(found, reads, target, Rates.of(target), m, n, batch, chunk, steps, size)
 
     @property
     def products(self) -> int:
@@ -202,56 +232,100 @@ class _TensorProblem:
         if not wheres(self.found.reduction.parent_block() or Block()):
             yield from range(2, 1 + min(MAX_PARTS, self.steps // MIN_STEPS))
 
-    def narrowed(self, engine: str, tile: TensorTile, parts: int) -> Iterator[TensorTile]:
-        """A tile, and those whose grid is a few full waves of a CTA for each SM, of more than half its columns."""
-        yield tile
-        down = -(-self.m // tile.m) * self.batch * parts
+    def ways(self, engine: str, parts: int) -> Iterator[str]:
+        """How so many parts may be combined; warpgroups also by the CTAs of a cluster."""
+        yield "ticket"
+        if parts > 1:
+            yield "block"
+        if 1 < parts <= CLUSTER_CTAS and engine == WARPGROUPS:
+            yield "cluster"
+
+    def narrowed(self, engine: str, tile: TensorTile, parts: int, over: str) -> Iterator[TensorTile]:
+        """A tile, and those whose grid is a few full waves of a CTA for each SM, of more than half its columns.
+
+        The CTAs of a cluster share whole blocks of columns.
+        """
+        unit = math.lcm(self.columns, COLUMNS * parts) if over == "cluster" else self.columns
+        if over != "cluster" or tile.n % unit == 0:
+            yield tile
+        side = extent_or_one(self.found.n[-1])
+        down = self.ctas(replace(tile, n=side), parts)
         for waves in range(1, MOST_WAVES * self.products + 1):
             across = waves * self.rates.sms // down
             if engine == WARPGROUPS and across:
-                columns = -(-self.n // (across * self.columns)) * self.columns
+                columns = -(-side // (across * unit)) * unit
                 if tile.n < 2 * columns < 2 * tile.n:
                     yield tile.narrowed(columns, self.products)
 
     def ctas(self, tile: TensorTile, parts: int) -> int:
-        """The CTAs of a grid."""
-        return -(-self.m // tile.m) * -(-self.n // tile.n) * self.batch * parts
+        """The CTAs of a grid, whose tiles are of the innermost axes."""
+        ctas = self.m * self.n * self.batch * parts
+        for axes, size in ((self.found.m, tile.m), (self.found.n, tile.n)):
+            side = extent_or_one(axes[-1])
+            ctas = ctas // side * -(-side // size)
+        return ctas
 
-    def grid(self, engine: str, tile: TensorTile, parts: int) -> TensorGrid:
+    def grid(self, engine: str, tile: TensorTile, parts: int, over: str) -> TensorGrid | None:
         """The grid of a tile: its steps in full waves, and a last one of fewer CTAs on each SM, and the parts' sum.
 
-        The last CTA of a tile adds the parts, or a launch of its own where that CTA would take longer.
+        None where parts do not all run at once, or leave no room for the ring.
         """
         ctas = self.ctas(tile, parts)
-        occupancy, depth = self._ring(tile, ctas)
-        waves, left = divmod(ctas, self.rates.sms * occupancy)
+        is_cluster = over == "cluster"
+        occupancy, depth = self._ring(tile, ctas, self._part_bytes(tile) if is_cluster else 0)
+        if parts > 1 and ctas > self._at_once(occupancy if is_cluster else tile.occupancy, parts, over):
+            return None
+        if is_cluster and depth < min(tile.depth, self.steps):
+            return None
+        waves, rest = divmod(ctas, self.rates.sms * occupancy)
         step = waves * tile.step(occupancy, depth)
-        if left:
-            step += tile.step(-(-left // self.rates.sms), depth)
-        time = max(step * -(-self.steps // parts), self._reading())
+        if rest:
+            step += tile.step(-(-rest // self.rates.sms), depth)
+        busy = step * -(-self.steps // parts)
+        time = max(busy, self._reading(tile)) + (self._sum(tile, parts, over) if parts > 1 else 0)
         room = self.rates.shared_bytes - depth * self._slab_rows(tile) * self.chunk * self.size
-        if parts == 1:
-            return TensorGrid(engine, tile, parts, occupancy, depth, time, ctas, room)
-        moved = 2 * parts * self.batch * self.m * self.n * 4 * self.products
-        last = parts * min(tile.m, self.m) * min(tile.n, self.n) * 4 * self.products / LAST_CTA_RATE
-        over = "ticket" if last <= SECOND_LAUNCH_NS else "block"
-        time += self.rates.moving_ns(moved) + min(last, SECOND_LAUNCH_NS)
-        return TensorGrid(engine, tile, parts, occupancy, depth, time, ctas, room, over)
+        return TensorGrid(engine, tile, parts, occupancy, depth, time, busy, ctas, room, over)
 
-    def _reading(self) -> float:
-        """Nanoseconds in which the factors come from memory, each once."""
+    def _at_once(self, occupancy: int, parts: int, over: str) -> int:
+        """The CTAs that run at once; those of a cluster, on SMs of one GPC, of which one may be smaller than others."""
+        if over != "cluster" or parts == TPC_SMS:
+            return self.rates.sms * occupancy
+        return (self.rates.sms // GPC_SMS - 1) * (GPC_SMS * occupancy // parts) * parts
+
+    def _sum(self, tile: TensorTile, parts: int, over: str) -> float:
+        """Nanoseconds in which parts are left and added: by the CTAs of a cluster, each a share of its tile; by the
+        last CTA of a tile; or by another launch.
+        """
+        size = self._part_bytes(tile)
+        if over == "cluster":
+            return CLUSTER_NS + size / CLUSTER_RATE
+        moved = self.rates.moving_ns(2 * parts * self.batch * self.m * self.n * 4 * self.products)
+        return moved + (LAUNCH_NS if over == "block" else TICKET_NS + parts * size / LAST_CTA_RATE)
+
+    def _part_bytes(self, tile: TensorTile) -> int:
+        """The bytes of a tile's sums."""
+        m, n = extent_or_one(self.found.m[-1]), extent_or_one(self.found.n[-1])
+        return min(tile.m, m) * min(tile.n, n) * 4 * self.products
+
+    def _reading(self, tile: TensorTile) -> float:
+        """Nanoseconds in which the factors come from memory, each once; longer where several tiles of rows read one."""
         elements = (self.m + self.n * self.products) * self.batch * (self.found.reduction.trips or 1)
-        return self.rates.moving_ns(elements * self.size)
+        share = COPY_SHARE if tile.m >= self.m else COPY_SHARE / SHARED_READS
+        return self.rates.moving_ns(elements * self.size) / share
 
-    def _ring(self, tile: TensorTile, ctas: int) -> tuple[int, int]:
-        """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds."""
-        slab = self._slab_rows(tile) * (self.chunk * self.size + PAD)
+    def _ring(self, tile: TensorTile, ctas: int, left: int) -> tuple[int, int]:
+        """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds.
+
+        Each CTA of a cluster has so many bytes `left` for others besides; its slabs, of warpgroups, have no padding.
+        """
+        slab = self._slab_rows(tile) * (self.chunk * self.size + (0 if left else PAD))
         per_block, per_sm = self.rates.shared_bytes, self.target.fact("shared_per_sm")
         wanted = min(tile.occupancy, -(-ctas // self.rates.sms))
         most = tile.depth if wanted > 1 or ctas > self.rates.sms else MOST_SLABS
         for occupancy in range(wanted, 0, -1):
             for depth in range(min(most, self.steps), 1, -1):
-                if depth * slab <= per_block and occupancy * (depth * slab + RESERVED) <= per_sm:
+                size = depth * slab + left
+                if size <= per_block and occupancy * (size + RESERVED) <= per_sm:
                     return occupancy, depth
         return 1, 1
 

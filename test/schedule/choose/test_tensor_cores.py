@@ -13,6 +13,7 @@ from xdsl.parser import Parser
 
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.nest import kernels, loop_nest
 from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import kernel
@@ -20,7 +21,7 @@ from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.choose.sizes import READS
-from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
+from deplodock.schedule.choose.tensor_tiles import CHUNKS, TILES, TensorGrid, TensorProblem, best_grid
 from deplodock.schedule.choose.tiling import TOLERANCE
 from deplodock.schedule.steps import Options
 
@@ -106,8 +107,8 @@ def test_results_are_stored_in_boxes_where_the_ring_leaves_room() -> None:
 @pytest.mark.parametrize(
     ("shape", "tile", "parts", "slabs"),
     [
-        ((128, 3584, 3584), (64, 112), 2, 8),
-        ((128, 3584, 18944), (128, 112), 4, 6),
+        ((128, 3584, 3584), (128, 128), 4, 5),
+        ((128, 3584, 18944), (128, 128), 4, 5),
         ((128, 18944, 3584), (128, 144), 1, 5),
         ((64, 2048, 2048), (64, 48), 3, 8),
         ((2048, 2048, 2048), (128, 256), 1, 4),
@@ -202,12 +203,40 @@ def test_what_is_chosen_applies_and_computes_the_same(m: int, n: int, k: int, ta
     check(linear(m, n, k, target=target), m, n, k)
 
 
-@pytest.mark.parametrize(("n", "target", "over"), [(58, "sm_90", "ticket"), (128, "sm_80", "block")])
-def test_parts_of_k(n: int, target: str, over: str) -> None:
-    """The last CTA of a tile adds the parts where they are small, a launch of its own where they are not."""
-    module = linear(70, n, 520, target=target)
-    assert chosen(module)["split-matmul-k"] == {"s": 2, "over": over}
-    check(module, 70, n, 520)
+@pytest.mark.parametrize(
+    ("n", "k", "target", "parts"),
+    [
+        (58, 1040, "sm_80", {"s": 4, "over": "ticket"}),
+        (128, 1040, "sm_90", {"s": 4, "over": "cluster"}),
+    ],
+)
+def test_parts_of_k(n: int, k: int, target: str, parts: Mapping[str, int | str]) -> None:
+    """The last CTA of a tile adds a few parts, or the CTAs of a cluster do."""
+    module = linear(70, n, k, target=target)
+    assert chosen(module)["split-matmul-k"] == parts
+    check(module, 70, n, k)
+
+
+def test_many_parts_are_added_by_another_launch() -> None:
+    assert chosen(linear(70, 128, 8192, target="sm_80"))["split-matmul-k"] == {"s": 15, "over": "block"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "ctas", "parts"),
+    [((128, 2048, 2048), 128, 2), ((128, 3584, 3584), 112, 4), ((128, 256, 2048), 64, 8)],
+)
+def test_clusters_run_at_once(shape: tuple[int, int, int], ctas: int, parts: int) -> None:
+    """Two CTAs share a TPC, of which all SMs are; the CTAs of larger clusters share a GPC, and leave some SMs idle."""
+    problem = problem_of(linear(*shape, target="h200"))
+    grids = [
+        grid
+        for tile in TILES[WARPGROUPS]
+        for narrow in problem.narrowed(WARPGROUPS, tile, parts, "cluster")
+        if (grid := problem.grid(WARPGROUPS, narrow, parts, "cluster")) is not None
+    ]
+    assert grids
+    assert max(problem.ctas(grid.tile, parts) for grid in grids) == ctas
+    assert all(grid.tile.n % (8 * parts) == 0 for grid in grids)
 
 
 def check(module: ModuleOp, m: int, n: int, k: int) -> None:
@@ -334,6 +363,13 @@ def test_two_products_share_the_registers_of_one_tile() -> None:
     assert schedule["blockify-launch"] == {"m": 128, "n": 128, "occupancy": 1, "raster": 16}
     assert schedule["tensor-tile"] == {"engine": "wgmma", "m": 64, "n": 128}
     assert schedule["pipeline-k-outer"] == PRODUCER
+
+
+def problem_of(module: ModuleOp) -> TensorProblem:
+    (function,) = kernels(module)
+    found = contraction(loop_nest(function.body.block))
+    assert found is not None
+    return TensorProblem.of(found, CHUNKS[0] // 2, target_of(module))
 
 
 def grid(module: ModuleOp) -> TensorGrid:
