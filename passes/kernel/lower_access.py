@@ -190,7 +190,12 @@ def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) 
     return all(is_coordinate(root) for root in roots) and all(axis in axes for axis in emitter.axes_of(roots))
 
 
-def move(emitter: Emitter, width: int, source: Place, destination: Place) -> None:
+def move(
+    emitter: Emitter,
+    width: int,
+    source: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+    destination: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+) -> None:
     """Emit the copy of so many neighbouring elements in one access."""
     emitter.run(kernel.MoveOp(width, source, destination))
 
