@@ -29,8 +29,8 @@ from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import STREAM_LANES, WARPS
 
 Streams = Literal["never", "cheaper", "always"]
-"""Where a weighted sum joins its softmax: nowhere; where it is cheaper or the scores are too large to store; or wherever
-it can."""
+"""Where a weighted sum joins its softmax: nowhere; where it is cheaper or scores are too large to store; or wherever it
+can."""
 
 LARGEST_SCORES = 2**33
 """The bytes of scores that are stored at most by default, those of 32 heads of 8,192 queries and keys in FP32. Shares

@@ -78,8 +78,8 @@ def _persistent(
 ) -> dict[str, dict[str, int | str]]:
     """That a CTA on each SM takes tiles of so many rows and columns in turn, and stores them in boxes of whole lines.
 
-    So the slabs of a tile are on their way while the one before is stored. On an H200, in bf16, that takes 4 % off three
-    waves of tiles (98.4 to 94.6 us, 512x3584x18944; 69.9 to 67.7 us, 2048x2048x5632) and 2 % off nine, but nothing off
+    So slabs of a tile are on their way while the one before is stored. On an H200, in bf16, that takes 4 % off three
+    waves of tiles (98.4 to 94.6 us, 512x3584x18944; 69.9 to 67.7 us, 2048x2048x5632), 2 % off nine, and nothing off
     two long ones (2048x18944x3584). Boxes take off another 1 % (93.6 us), where they need no slot of the ring: one of
     four costs 4 % and more.
     """
