@@ -34,7 +34,9 @@ from deplodock.errors import UnsupportedError
 _PARTS = (cluster, copies, grid, mbarrier, mma, roles, tma, wgmma)
 """The kinds of operations with a file of their own: their device functions and how they are written."""
 
-_POOL = "shared_memory"
+_POOLS = {alignment: f"shared_memory_{alignment}" for alignment in (16, 128, 256, 512, 1024)}
+"""The dynamic shared memory of a kernel, by the alignment of what lies there. All declarations of a name in a text have
+that of the first, so each alignment has a name."""
 
 _RESERVED = frozenset(
     {
@@ -44,7 +46,8 @@ _RESERVED = frozenset(
         "tensor_map",
         *copies.VECTORS.values(),
         *(f"make_{vector}" for vector in copies.VECTORS.values()),
-        *("__shfl_xor_sync", "__syncthreads", "__threadfence", "__int_as_float", "__longlong_as_double", _POOL),
+        *("__shfl_xor_sync", "__syncthreads", "__threadfence", "__int_as_float", "__longlong_as_double"),
+        *_POOLS.values(),
     }
 )
 
@@ -112,7 +115,8 @@ class _KernelPrinter:
         with to.braces(self._signature()):
             to.line(f"const int {to.names[self.function.block_id]} = blockIdx.x, {to.thread} = threadIdx.x;")
             if not to.shared.is_static:
-                to.line(f"extern __shared__ __align__({to.shared.alignment}) unsigned char {_POOL}[];")
+                alignment = to.shared.alignment
+                to.line(f"extern __shared__ __align__({alignment}) unsigned char {_POOLS[alignment]}[];")
             mbarrier.declare(to, self.function)
             self._block(self.function.body.block)
 
@@ -225,7 +229,7 @@ def _alloc(to: KernelWriter, op: kernel.AllocOp) -> None:
         to.line(f"__shared__ __align__({alignment_of(op.result)}) {element} {name}[{size}];")
     else:
         first = next(first for buffer, first in to.shared.offsets if buffer is op.result)
-        to.line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOL} + {first});")
+        to.line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOLS[to.shared.alignment]} + {first});")
 
 
 def _shuffle(to: KernelWriter, op: Shuffle) -> None:

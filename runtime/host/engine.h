@@ -28,7 +28,7 @@ struct Extent {
   const char* name;
 };
 
-// The declaration `extern __shared__ __align__(alignment) unsigned char shared_memory[]`.
+// The declaration `extern __shared__ __align__(alignment) unsigned char shared_memory_ALIGNMENT[]`.
 struct Pool {
   explicit Pool(int alignment);
   int alignment;

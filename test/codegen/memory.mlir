@@ -73,10 +73,10 @@ kernel.func @k_layouts() blocks(%block = 1) threads(%thread = 32) {
 
 // More than 48 KB of shared memory is one dynamic pool.
 // CHECK-LABEL: k_pool
-// CHECK:         extern __shared__ __align__(16) unsigned char shared_memory[];
-// CHECK-NEXT:    float* const a = reinterpret_cast<float*>(shared_memory + 0);
-// CHECK-NEXT:    bool* const flags = reinterpret_cast<bool*>(shared_memory + 49152);
-// CHECK-NEXT:    double* const b = reinterpret_cast<double*>(shared_memory + 49168);
+// CHECK:         extern __shared__ __align__(16) unsigned char shared_memory_16[];
+// CHECK-NEXT:    float* const a = reinterpret_cast<float*>(shared_memory_16 + 0);
+// CHECK-NEXT:    bool* const flags = reinterpret_cast<bool*>(shared_memory_16 + 49152);
+// CHECK-NEXT:    double* const b = reinterpret_cast<double*>(shared_memory_16 + 49168);
 // CHECK-NEXT:    a[thread] = 1.0f;
 kernel.func @k_pool() blocks(%block = 1) threads(%thread = 32) {
   %a = kernel.alloc : memref<12288xf32, #tile.memory<shared>>

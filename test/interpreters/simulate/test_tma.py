@@ -5,6 +5,8 @@ The simulator finds the mistakes of a run, verify-barriers those of all runs.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -221,8 +223,17 @@ def test_the_text_counts_coordinates_from_the_last_dimension_and_aligns_slots() 
 def test_boxes_are_aligned_in_the_pool() -> None:
     text = RING.replace("%s = ", "%r = kernel.alloc : memref<12292xf32, #tile.memory<shared>> %s = ")
     text = print_module(module_of(text))
-    assert "extern __shared__ __align__(128) unsigned char shared_memory[];" in text
-    assert "float* const s = reinterpret_cast<float*>(shared_memory + 49280);" in text
+    assert "extern __shared__ __align__(128) unsigned char shared_memory_128[];" in text
+    assert "float* const s = reinterpret_cast<float*>(shared_memory_128 + 49280);" in text
+
+
+def test_boxes_are_aligned_behind_kernels_without_boxes() -> None:
+    """nvcc gives all declarations of a name the alignment of the first, and warns."""
+    large = "%r = kernel.alloc : memref<12292xf32, #tile.memory<shared>>"
+    plain = f"kernel.func @plain() blocks(%b = 1) threads(%t = 32) {{ {large} }}"
+    text = print_module(module_of(plain + RING.replace("%s = ", f"{large} %s = ")))
+    pools = re.findall(r"extern __shared__ __align__\((\d+)\) unsigned char (\w+)\[\];", text)
+    assert pools == [("16", "shared_memory_16"), ("128", "shared_memory_128")]
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
