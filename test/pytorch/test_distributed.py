@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,16 +21,31 @@ def test_two_processes(tmp_path: Path, device: str) -> None:
     """Trained parameters are those of PyTorch; of the operations only an all-reduce and its wait are left to it."""
     worker = Path(__file__).with_name("two_processes.py")
     commands = [[sys.executable, str(worker), str(rank), str(tmp_path / "meeting"), device] for rank in range(2)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    runs = [subprocess.Popen(command, text=True, **pipes) for command in commands]
-    try:
-        printed = [run.communicate(timeout=SECONDS) for run in runs]
-    finally:
+    outputs = [(tmp_path / f"{rank}.out", tmp_path / f"{rank}.err") for rank in range(2)]
+    with contextlib.ExitStack() as files:
+        runs = [
+            subprocess.Popen(
+                command, stdout=files.enter_context(out.open("w")), stderr=files.enter_context(err.open("w"))
+            )
+            for command, (out, err) in zip(commands, outputs, strict=True)
+        ]
+        deadline = time.monotonic() + SECONDS
+        # A process waits for one that has failed, so the first failure ends both.
+        while any(run.poll() is None for run in runs) and not any(run.poll() for run in runs):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        codes = [run.poll() for run in runs]
         for run in runs:
             run.kill()
-    for run, (out, err) in zip(runs, printed, strict=True):
-        assert run.returncode == 0, err
-        reports = {name: (int(compiled), int(left)) for name, compiled, left in map(str.split, out.splitlines())}
+            run.wait()
+    for code, (_, err) in zip(codes, outputs, strict=True):
+        assert code in (0, None), err.read_text()
+    assert codes == [0, 0], f"{SECONDS} s have passed"
+    for out, _ in outputs:
+        reports = {
+            name: (int(compiled), int(left)) for name, compiled, left in map(str.split, out.read_text().splitlines())
+        }
         assert list(reports) == ["data_parallel", "tensor_parallel", "tensor_parallel_training"]
         assert [left for _, left in reports.values()] == [0, 2, 2]
         assert all(compiled >= 5 for compiled, _ in reports.values())
