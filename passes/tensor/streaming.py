@@ -51,6 +51,14 @@ WAIT_NS = 1200.0
 """What each kernel of a chain takes beyond its price, as it waits for the one before. On an H200, causal in FP32, 32
 heads of 128 rows of 64 take 12.2 us as three kernels, 9.5 as one; 28 heads of 128 x 128 take 16.0 and 17.6."""
 
+START_NS = 4000.0
+"""What each wave of CTAs of the one kernel takes beyond its price, as a CTA waits for its first keys and folds its last
+sums; one of three kernels does so in its other CTAs. On an H200, in FP32, 1,576 heads of 2 rows of 64 took about 25 us
+more as one kernel, in six waves, than as three."""
+
+_CTAS = 2
+"""CTAs of the one kernel that an SM runs at once in FP32."""
+
 
 def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: Streams) -> list[Group]:
     """The groups of a block with each weighted sum in one group with its softmax and scores, as `streams` says."""
@@ -71,6 +79,7 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
         if refusal is None and streams != "always" and not is_large:
             ctas = rates.sms if is_alone else total.ctas() if is_narrow else min(total.ctas(), _tiles(softmax))
             joined = _joined_ns(chain, rates, 1 if is_narrow or is_alone else STREAM_SHARE, ctas)
+            joined += 0 if is_narrow or is_alone else _tiles(softmax) // (_CTAS * rates.sms) * START_NS
             apart = sum(group.nanoseconds(rates) + WAIT_NS for group in chain)
             price = f"one kernel costs {joined / 1000:.3f} us, {len(others) + 1} kernels {apart / 1000:.3f} us"
             refusal = None if joined <= apart else price
