@@ -52,8 +52,9 @@ class KeepValuesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in kernel.functions(op):
-            for slab in [each for each in function.body.walk() if isinstance(each, kernel.AllocOp)]:
-                reads = _reads(slab)
+            loads = (op for op in function.body.walk() if isinstance(op, loop.LoadOp))
+            for registers in dict.fromkeys(op.source for op in loads if memory_of(op.source) is Memory.REGISTER):
+                reads = _reads(registers)
                 for number, read in enumerate(reads[:-1]):
                     _keep(read, reads[number + 1 :])
 
@@ -89,14 +90,12 @@ class _Read:
         return variables if alike_forms(subscripts_of(self.load), subscripts_of(other.load), variables) else None
 
 
-def _reads(slab: kernel.AllocOp) -> list[_Read]:
+def _reads(registers: SSAValue) -> list[_Read]:
     """The loads of registers in the order of the text, if each has a nest of its own behind all that fills them."""
-    users = {use.operation: None for use in slab.result.uses}
+    users, block = {use.operation: None for use in registers.uses}, registers.owner.parent
     loads = [op for op in users if isinstance(op, loop.LoadOp)]
-    if memory_of(slab.result) is not Memory.REGISTER or len(loads) < 2:
+    if len(loads) < 2 or not isinstance(block, Block):
         return []
-    block = slab.parent
-    assert block is not None
     nests = [_nest(load, block) for load in loads]
     found = {nest[0]: _Read(load, nest) for load, nest in zip(loads, nests, strict=True) if nest is not None}
     reads = [found[op] for op in block.ops if isinstance(op, loop.ForOp | loop.GuardOp) and op in found]

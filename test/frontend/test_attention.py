@@ -224,9 +224,8 @@ def test_long_rows_of_one_query_are_shared_by_default(dtype: torch.dtype) -> Non
 
 def test_half_precision_is_one_kernel_by_default() -> None:
     """Where tensor cores take both products: of several rows, and of factors of half precision."""
-    shapes = {torch.bfloat16: 1, torch.float16: 1, torch.float32: 3}
-    for dtype, count in shapes.items():
-        captured = export(F.scaled_dot_product_attention, qkv((2, 64), (2, 64), 64, dtype))
+    for dtype, count in {torch.bfloat16: 1, torch.float16: 1, torch.float32: 3}.items():
+        captured = export(F.scaled_dot_product_attention, qkv((2, 512), (2, 512), 64, dtype))
         with remarks.collect():
             lower(captured.module, CONTEXT, Level.KERNEL)
         functions = [op for op in captured.module.ops if isinstance(op, FuncOp)]

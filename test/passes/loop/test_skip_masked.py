@@ -28,12 +28,12 @@ def inputs() -> list[np.ndarray]:
 
 
 def attention(level: Level, schedule: str | None = None) -> ModuleOp:
-    """Causal attention at a level."""
+    """Causal attention at a level, as three kernels."""
     program = export(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), tuple(map(torch.tensor, inputs()))
     )
     with remarks.collect():
-        lower(program.module, new_context(), level, schedule=schedule)
+        lower(program.module, new_context(), level, schedule=schedule, stream="never")
     return program.module
 
 
