@@ -121,6 +121,7 @@ OPERATIONS = {
     "kernel.shuffle_xor": ("%r = kernel.shuffle_xor %v, 1 : f32", ()),
     "kernel.shuffle_up": ("%r = kernel.shuffle_up %v, 1 : f32", ()),
     "kernel.shuffle_last": ("%r = kernel.shuffle_last %v, 8 : f32", ()),
+    "kernel.await_launches": ("kernel.await_launches", ("write -",)),
     "kernel.barrier": ("kernel.barrier", ("write - <SharedMemory>",)),
     "kernel.fence_proxy_async": ("kernel.fence_proxy_async", ("write - <SharedMemory>",)),
     "kernel.commit_group": ("kernel.commit_group", ("write - <SharedMemory>",)),

@@ -41,6 +41,15 @@ func.func @f() {
 
 // -----
 
+// CHECK: an expanded launch says with kernel.await_launches that it is early
+func.func @early_once_expanded() {
+  tile.launch (%b = 8 : block, %t = 8 : thread) early attributes {expanded} {
+  }
+  func.return
+}
+
+// -----
+
 // CHECK: invalid.mlir:[[# @LINE + 2]]:3: error: tile.launch: stream, the CTAs that share the steps of all tiles, is at least 1, and no more once a launch is expanded
 func.func @f() {
   tile.launch (%t = 8 : thread) stream 0 {
