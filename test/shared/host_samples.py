@@ -34,8 +34,8 @@ CUTS = {
     "torch.randn(1, 2, 70, 64), torch.randn(1, 2, 70, 64), torch.randn(1, 2, 70, 64))",
     "attention_causal": "F.scaled_dot_product_attention(torch.randn(1, 4, 70, 64), torch.randn(1, 1, 70, 64), "
     "torch.randn(1, 1, 70, 64), is_causal=True, enable_gqa=True)",
-    "attention_causal_tiles": "F.scaled_dot_product_attention(torch.randn(1, 2, 230, 64), torch.randn(1, 1, 230, 64), "
-    "torch.randn(1, 1, 230, 64), is_causal=True, enable_gqa=True)",
+    "attention_causal_tiles": "F.scaled_dot_product_attention(torch.randn(1, 2, 236, 64), torch.randn(1, 1, 236, 64), "
+    "torch.randn(1, 1, 236, 64), is_causal=True, enable_gqa=True)",
 }
 """Programs of fewer elements, by kind."""
 
