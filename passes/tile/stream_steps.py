@@ -14,7 +14,7 @@ from math import e, log2
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -150,7 +150,8 @@ class StreamTiling(ABC):
             self._recompute(axis, parts, extent if points > extent else None, offset)
         for axis in others:
             rebind(self.launch, axis, Binding.BLOCK)
-        self._stage(self._run_in_steps())
+        self._stage(reduction := self._run_in_steps())
+        _pad(reduction)
         for axis in self.outer:
             assert isinstance(axis, BlockArgument)
             drop_axis(self.launch, axis)
@@ -379,6 +380,17 @@ class StreamTiling(ABC):
         stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_reg"
         Rewriter.insert_op(stage, place)
         read_from(load, stage.slab, footprint.readers[0].subscripts)
+
+
+def _pad(reduction: loop.ReduceOp) -> None:
+    """Let reads of global memory give 0 at elements beyond the row, whose scores are then left out."""
+    for load in [op for op in reduction.body.walk() if isinstance(op, loop.LoadOp)]:
+        if tile.memory_of(load.source) is not None:
+            continue
+        extents = loop.memref_of(load.source).get_shape()
+        along = [pair for pair in zip(subscripts_of(load), extents, strict=True) if pair[0].depends_on(reduction.iv)]
+        if any((range := form.range()) is None or range[0] < 0 or range[1] >= extent for form, extent in along):
+            load.properties["padded"] = UnitAttr()
 
 
 def _moved(index: loop.IndexOp, distance: Linear) -> loop.IndexOp:
