@@ -270,6 +270,8 @@ class _ThreadTiling(StreamTiling):
         """The coordinate of the element of which a thread has the score, in place of that of those which it sums."""
         assert self.key_share is not None
         axis, lane = self.key_share
+        for load in [op for op in sums.walk() if isinstance(op, loop.LoadOp)]:
+            read_from(load, load.source, subscripts_of(load))
         index = loop.IndexOp(*to_map([form_of_value(key.result).substitute(axis, Linear.of(lane))]))
         index.result.name_hint = key.result.name_hint
         Rewriter.insert_op(index, InsertPoint.after(key))
