@@ -64,12 +64,17 @@ class Dependence:
                 return self.of(*(operand for operand in op.operands))
 
     def _of_argument(self, value: BlockArgument) -> dict[SSAValue, None]:
-        """What an accumulator of a reduction's combiner, or a value that it takes, depends on."""
+        """What an accumulator of a reduction's combiner, or a value that it takes, depends on.
+
+        At points that the conditions of the loop leave out it takes the identity.
+        """
         op = value.block.parent_op()
         if not isinstance(op, loop.ReduceOp) or value.block is not op.combiner.block:
             return {}
-        count = len(op.results)
-        return self.of(op.results[value.index] if value.index < count else op.yielded[value.index - count])
+        if value.index < (count := len(op.results)):
+            return self.of(op.results[value.index])
+        conditions = [v for where in wheres(op.body.block) for v in where.indices]
+        return self.of(op.yielded[value.index - count], *conditions)
 
     def _of_copies(self, op: loop.LoadOp) -> dict[SSAValue, None]:
         """What the copies that fill the slots read by a load depend on, less the variables of loops of their own."""
