@@ -61,3 +61,26 @@ func.func @chunked(%x: memref<8x100x4xf32>, %out: memref<8x4xf32>) {
   }
   func.return
 }
+
+// Beyond the condition the identity stands in for each element, so for a constant, too, along the axes of the condition.
+// CHECK-LABEL: kernel.func @counted
+// CHECK:         loop.for %[[K:.*]] = 0 to 34 {
+// CHECK:           %[[IN:.*]] = loop.inside where (%[[K]] * 3 + %{{.*}} < 100)
+// CHECK:           %[[ONE:.*]] = arith.select %[[IN]], %{{.*}}, %{{.*}} : f32
+// CHECK-NEXT:      loop.store %[[ONE]], %{{.*}}[%{{.*}}] : memref<3xf32, #tile.memory<register>>
+func.func @counted(%v: memref<100x4xf32>, %count: memref<8xf32>, %out: memref<8x4xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch (%t = 8 : thread, %d = 4 : register, %r = 3 : register) {
+    %n, %o = loop.reduce {arith.addf, arith.addf} %k = 0 to 34 : f32, f32 {
+      %i = loop.index [%k * 3 + %r]
+      loop.where %i < 100
+      %a = loop.load %v[%i, %d] : memref<100x4xf32>
+      loop.yield %one, %a : f32, f32
+    }
+    %all = tile.combine {arith.addf} %n over (%r) : f32
+    %sum = tile.combine {arith.addf} %o over (%r) : f32
+    loop.store %all, %count[%t] : memref<8xf32>
+    loop.store %sum, %out[%t, %d] : memref<8x4xf32>
+  }
+  func.return
+}

@@ -4,6 +4,13 @@
 // RUN: deplodock-opt %s -p tileify | sed 's/%d = 12 : thread/%d = 12 : block/' | not deplodock-opt -p 'split-stream{s=3}' 2>&1 | filecheck %s --check-prefix DIVIDED
 // RUN: sed 's/%d = 0 to 12 {/&loop.where %d < 11/' %s | not deplodock-opt -p 'tileify,split-stream{s=3}' 2>&1 | filecheck %s --check-prefix INACTIVE
 // RUN: not deplodock-opt %s -p 'tileify,split-stream{s=2 unit=64}' 2>&1 | filecheck %s --check-prefix SHORT
+// RUN: deplodock-opt %s -p 'tileify,split-stream{s=3 unit=8},stream-tile{m=16 n=16 slices=1 lanes=16 side=8 features=2},canonicalize,cse' --check-semantics -o %t.shares && filecheck %s --input-file %t.shares --check-prefix SHARES
+// RUN: deplodock-opt %t.shares -p materialize -o /dev/null
+
+// Threads that share the sums of scores read the keys of all of them (%i_p_s); each then has a share of the scores.
+// SHARES:        %s = loop.reduce
+// SHARES:          loop.load %k_smem[%i_p_r * 16 + %i_p_s * 8 + %i_p_t, %{{.*}}]
+// SHARES:        tile.combine {arith.addf} %s over (%e_t) at (%i_p_s = %i_p_l)
 
 // TWICE: split_stream skipped at @attention: the row is shared by CTAs already
 // DIVIDED: its points are divided already; split-stream runs behind tileify
