@@ -32,14 +32,15 @@ def _barrier(to: KernelWriter, op: ClusterBarrierOp) -> None:
 def _move(to: KernelWriter, op: ClusterMoveOp) -> None:
     (rank,) = forms(op.rank.data, op.rank_indices)
     own = to.element(op.source, op.source_map.data, op.source_indices)
+    address = f"cluster_address(&{own}, {to.indices.text(rank)})"
     destination = to.element(op.destination, op.destination_map.data, op.destination_indices)
     vector = vector_of(op.source, op.elements)
     if vector is not None:
         check_wide("source", op.elements, op.source, op.source_map.data, op.source_indices)
         check_wide("destination", op.elements, op.destination, op.destination_map.data, op.destination_indices)
+        address = f"reinterpret_cast<const {vector}*>({address})"
         destination = f"*reinterpret_cast<{vector}*>(&{destination})"
-    pointer = f"&{own}" if vector is None else f"reinterpret_cast<const {vector}*>(&{own})"
-    to.line(f"{destination} = *cluster_address({pointer}, {to.indices.text(rank)});")
+    to.line(f"{destination} = *{address};")
 
 
 TEXTS: Texts = {ClusterBarrierOp: _barrier, ClusterMoveOp: _move}

@@ -942,7 +942,11 @@ uint64_t in_cta(uint64_t own, unsigned rank) {
   if (rank >= (unsigned)machine.kernel->cluster) fault("mapa to CTA %u of a cluster of %d", rank, machine.kernel->cluster);
   const unsigned address = shared_address(reinterpret_cast<const void*>(own));
   check_shared(address, 1, 1, "mapa");
-  return reinterpret_cast<uint64_t>(cluster.ctas[rank].window + address);
+  const Cta& other = cluster.ctas[rank];
+  const char* place = other.window + address;
+  touched = extent_of(other, place);
+  if (touched == nullptr) fault("mapa to CTA %u, which has not come to the declaration there", rank);
+  return reinterpret_cast<uint64_t>(place);
 }
 
 }  // namespace ptx

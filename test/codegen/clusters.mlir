@@ -6,7 +6,7 @@
 // CHECK:       extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(64) next_of_four(
 // CHECK:         cluster_barrier();
 // CHECK-NEXT:    v[0] = *cluster_address(&part[thread], (block + 1) % 4);
-// CHECK-NEXT:    *reinterpret_cast<float4*>(&v[0]) = *cluster_address(reinterpret_cast<const float4*>(&part[thread % 16 * 4]), 3);
+// CHECK-NEXT:    *reinterpret_cast<float4*>(&v[0]) = *reinterpret_cast<const float4*>(cluster_address(&part[thread % 16 * 4], 3));
 // CHECK-NEXT:    cluster_barrier();
 kernel.func @next_of_four(%out: memref<8x64xf32>) blocks(%block = 8) threads(%thread = 64) cluster 4 {
   %part = kernel.alloc : memref<64xf32, #tile.memory<shared>>

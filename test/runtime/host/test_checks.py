@@ -91,12 +91,23 @@ PLANTED = {
         "__shared__ __align__(16)",
         "at no multiple of 128",
     ),
-    "a cluster does not wait": ("contraction_split_cluster", r"  cluster_barrier\(\);\n", "", WRONG),
+    "a cluster does not wait": (
+        "contraction_split_cluster",
+        r"  cluster_barrier\(\);\n",
+        "",
+        f"which has not come to the declaration there|{WRONG}",
+    ),
     "another CTA of a cluster": (
         "contraction_split_cluster",
-        r", rank\)",
-        r", rank + 1)",
+        r", cta\)",
+        r", cta + 1)",
         "mapa to CTA 3 of a cluster",
+    ),
+    "a wide access of another CTA's memory that is not aligned": (
+        "contraction_split_cluster",
+        r"cluster_address\(&part\[thread \* 4\]",
+        "cluster_address(&part[thread * 4 + 1]",
+        "of part is accessed 16 bytes wide, at no multiple of them",
     ),
     "no cluster": ("contraction_split_cluster", r"__cluster_dims__\(3, 1, 1\) ", "", "mapa to CTA|output 0"),
     "stores before a ticket are not fenced": (
