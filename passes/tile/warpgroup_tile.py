@@ -22,10 +22,15 @@ from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.access.boxes import boxes_of
+from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of, to_map
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
+from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
+from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding
 from deplodock.passes.locations import location_of
 from deplodock.passes.tile.edits import Axis, Part, append_axis, drop_axis, read_at, recompute, reorder, total_of
@@ -67,6 +72,24 @@ def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
         raise Skip("the sum of a chunk is used by something else than the sum of all")
     if (threads := m // rows * WARPGROUP) > 1024:
         raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
+    for load in {load: None for pair in match.pairs for load in pair}:
+        if (reason := _unreadable(load, match.inner.iv)) is not None:
+            raise Skip(reason)
+
+
+def _unreadable(load: loop.LoadOp, depth: SSAValue) -> str | None:
+    """Why no swizzled boxes fill the slab of a factor so that the engine reads it along k, `depth`; None if some do."""
+    stage, type, name = load.source.owner, loop.memref_of(load.source), label(load.source)
+    if not isinstance(stage, tile.StageOp):
+        return f"{name} is filled by no tile.stage, and {NAME} reads slabs that come in boxes"
+    size = element_bytes(type.element_type)
+    if size == 1 and not subscripts_of(load)[-1].depends_on(depth):
+        return f"{name}: {NAME} reads bytes along k, and the rows of its slab run along another axis"
+    if isinstance(boxes := boxes_of(slab_of(stage)), str):
+        return f"{name}: {NAME} reads slabs that come in boxes: {boxes}"
+    if (row := type.get_shape()[-1] * size) % min(SPANS):
+        return f"{name}: {NAME} reads swizzled slabs: rows of {row} bytes are no multiple of {min(SPANS)}"
+    return None
 
 
 def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) -> None:
