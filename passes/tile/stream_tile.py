@@ -71,7 +71,7 @@ from deplodock.passes.tile.edits import (
 )
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 from deplodock.passes.tile.stream_steps import StreamTiling
-from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling
+from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling, check_boxes
 from deplodock.passes.tile.stream_warps import WarpTiling
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
 from deplodock.schedule.choose.stream_sizes import stream_bytes, weights_pitch
@@ -137,6 +137,7 @@ class StreamTilePass(LaunchRule):
         except NoAtomError as error:
             raise Skip(str(error)) from error
         if self.engine == WARPGROUPS:
+            check_boxes(found)
             WarpgroupTiling(launch, found, _rows_of(launch, found), sizes).run()
             return
         WarpTiling(launch, found, _rows_of(launch, found), sizes, engine, self.warp).run()

@@ -32,17 +32,33 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, subscripts_of, to_map
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
+from deplodock.analysis.operations import label
+from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import factors_of, summed_products
+from deplodock.analysis.shape.streaming import StreamedProduct, weighing
 from deplodock.dialects import loop, tile
+from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.dialects.kernel.wgmma import DEPTH, ROWS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import Part, append_lane, total_of
+from deplodock.passes.tile.rule import Skip
 from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
 
 BLOCK = 8
 """Columns of a result that lie side by side in the lanes of a quad."""
+
+
+def check_boxes(found: StreamedProduct) -> None:
+    """Raises Skip where no box takes the rows of what the engine reads: all slabs of warpgroups come in boxes."""
+    (product,) = summed_products(found.scores)
+    values = [value for value, _ in weighing(found.reduction) if found.columns in Dependence().of(value)]
+    for load in map(factor_read, (*factors_of(product)[0], *values)):
+        type = loop.memref_of(load.source)
+        if (row := type.get_shape()[-1] * element_bytes(type.element_type)) % UNIT_BYTES:
+            raise Skip(f"{label(load.source)}: rows of {row} bytes are no multiple of the {UNIT_BYTES} of boxes")
 
 
 class WarpgroupTiling(EngineTiling):

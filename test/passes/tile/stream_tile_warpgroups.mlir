@@ -3,8 +3,10 @@
 // RUN: deplodock-opt %t.once -p 'double-buffer{depth=2},tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=1},verify-rings,verify-contract,materialize,canonicalize,cse,place-barriers,verify-barriers' | filecheck %s --check-prefix KERNEL
 // RUN: not deplodock-opt %s -p 'tileify,stream-tile{m=48 n=32 engine=wgmma}' 2>&1 | filecheck %s --check-prefix ROWS
 // RUN: not deplodock-opt %s -p 'tileify,stream-tile{m=64 n=32 slices=2 engine=wgmma}' 2>&1 | filecheck %s --check-prefix SLICES
+// RUN: sed 's/x40xbf16/x35xbf16/g;s/0 to 40/0 to 35/' %s | not deplodock-opt -p 'tileify,stream-tile{m=64 n=32 engine=wgmma}' 2>&1 | filecheck %s --check-prefix BOXES
 
 // SLICES: warpgroups share no step; slices are of threads and of mma
+// BOXES: @attention: %q: rows of 70 bytes are no multiple of the 16 of boxes
 // ROWS: the 48 rows of a CTA are no multiple of the 64 of a warpgroup
 
 // A CTA of a single warpgroup has steps up to its own last row, too.
