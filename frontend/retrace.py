@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
+from torch._export.utils import _is_preservable_cia_op
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -71,9 +72,9 @@ class _AtShapes(fx.Interpreter):
 def decomposed(node: fx.Node, *, composites: bool = False) -> fx.GraphModule | None:
     """What `decompositions()` make of a call, as a graph of the call's tensors; None if they have nothing for it.
 
-    With `composites`, also what PyTorch itself makes of a composite operation.
+    With `composites`, also what PyTorch itself makes of a composite operation that torch.export never keeps.
     """
-    if node.target not in decompositions() and not (composites and _is_composite(node.target)):
+    if node.target not in decompositions() and not (composites and _is_never_kept(node.target)):
         return None
     sources = node.all_input_nodes
 
@@ -102,8 +103,10 @@ def decomposed(node: fx.Node, *, composites: bool = False) -> fx.GraphModule | N
     return graph
 
 
-def _is_composite(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and target._can_decompose()
+def _is_never_kept(target: Any) -> bool:
+    """Whether torch.export takes an operation apart even without a decomposition given for it: a view, for one."""
+    is_composite = isinstance(target, torch._ops.OpOverload) and target._can_decompose()
+    return is_composite and not _is_preservable_cia_op(target)
 
 
 def inlined(graph: fx.GraphModule) -> fx.GraphModule:
