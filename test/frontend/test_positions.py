@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import deplodock  # noqa: E402
 from deplodock.errors import UnsupportedError  # noqa: E402
-from deplodock.frontend import capture  # noqa: E402
+from deplodock.frontend import capture, retrace  # noqa: E402
 
 X = torch.arange(60.0).reshape(3, 4, 5)
 READ = "a branch, a number or a size depends on the values of a tensor, which are known only when the program runs"
@@ -113,7 +113,8 @@ def test_a_decomposition_that_fails_names_the_operation(monkeypatch: pytest.Monk
         return x * 2 if x.sum() > 1 else x
 
     aten = torch.ops.aten
-    monkeypatch.setattr(capture, "decompositions", lambda: {aten.frac.default: fails, aten.erfinv.default: reads})
+    for module in (capture, retrace):
+        monkeypatch.setattr(module, "decompositions", lambda: {aten.frac.default: fails, aten.erfinv.default: reads})
     message = "aten.frac.default is not supported: its decomposition raises ValueError: no such thing"
     with pytest.raises(UnsupportedError, match=rf"test_positions\.py:\d+: error: {message}"):
         deplodock.compile(lambda x: x.frac() + 1, (X,))
