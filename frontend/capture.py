@@ -37,7 +37,7 @@ from deplodock.frontend.importer import (
     tensor_type,
 )
 from deplodock.frontend.overrides import overridden_from_memory
-from deplodock.frontend.program import CapturedGraph, CapturedProgram, layout_error, output_values
+from deplodock.frontend.program import AS_STRIDED, CapturedGraph, CapturedProgram, layout_error, output_values
 from deplodock.frontend.recurrences import without_cells
 from deplodock.frontend.refusals import refuse_effects, refuse_layouts, refuse_long_recurrences, refuse_writes
 from deplodock.frontend.retrace import inlined
@@ -358,8 +358,8 @@ def _decomposed(exported: torch.export.ExportedProgram, source: Source | None) -
 def _inlined(exported: torch.export.ExportedProgram) -> fx.GraphModule | None:
     """The graph in operations of the torch dialect, call by call, which takes a tenth of the time of a new trace.
 
-    None where it has more than calls of operations, or something writes in place: PyTorch resolves that. So it does
-    where a call cannot be decomposed, which it says with its place.
+    None where it has more than calls of operations, or something writes in place or reads memory: PyTorch resolves
+    that. So it does where a call cannot be decomposed, which it says with its place.
     """
     if not _is_plain(exported.graph):
         return None
@@ -403,9 +403,13 @@ def _tracing() -> Iterator[None]:
 
 
 def _is_decomposed(graph: fx.Graph) -> bool:
-    """Whether all operations are the torch dialect's own: PyTorch takes longer to look for others than to capture."""
-    calls = (node.target for node in graph.nodes if node.op == "call_function")
-    return all(target in _NOTES or has_operation(target) for target in calls)
+    """Whether all operations are the torch dialect's own: PyTorch takes longer to look for others than to capture.
+
+    `as_strided` reads the memory that its operand views, and only a trace of the whole graph notes which views share
+    memory: a graph with one counts as not decomposed until there is such a trace.
+    """
+    calls = [node.target for node in graph.nodes if node.op == "call_function"]
+    return all(target not in AS_STRIDED and (target in _NOTES or has_operation(target)) for target in calls)
 
 
 def _stays(node: fx.Node) -> bool:

@@ -39,6 +39,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (numbers(3, 4, 5), torch.arange(6), torch.zeros(0)),
     ),
+    "as_strided beside what is decomposed": (
+        lambda m: (m.mT.as_strided((2, 2), (1, 2), 1), torch.diagonal_scatter(m, m[0, :3])),
+        (numbers(3, 4),),
+    ),
     "as_strided through views": (_through_views, (numbers(3, 4),)),
     "copies": (
         lambda x, m: (
