@@ -35,7 +35,7 @@ PLANTED = {
     "a shuffle of some lanes": ("row_norm", "0xffffffff", "0x0000ffff", "a shuffle of some lanes of a warp"),
     "the last copies are not waited for": ("contraction_ring", r"wait_group 1;", "wait_group 2;", WRONG),
     "no group is closed": ("contraction_ring", r'asm volatile\("cp.async.commit_group;" ::: "memory"\);', "", WRONG),
-    "a copy bypasses L1 with 4 bytes": ("attention", r"ca\.shared", "cg.shared", r"no cp\.async\.cg of 4 bytes"),
+    "a copy bypasses L1 with 4 bytes": ("contraction", r"ca\.shared", "cg.shared", r"no cp\.async\.cg of 4 bytes"),
     "copies are of 8 bytes": ("contraction_split_ticket", r"\[%1\], 16", "[%1], 8", r"no cp\.async\.cg of 8 bytes"),
     "a copy reads what lies outside": (
         "contraction_ring",
