@@ -108,14 +108,14 @@ class _Samples:
             ran = self.sampler.ran[name]
             self.runs.setdefault(name, KernelRun(name, ran, function.num_blocks, "", wrong or worst, elements))
 
-    def report_missing(self, step: Step, number: int, missing: Array) -> None:
+    def report_missing(self, step: Step, number: int, layout: Layout, missing: Array) -> None:
         """Report elements that no CTA writes, of a buffer that a launch writes."""
         if not missing.any():
             return
         function, report = step.function, self.sampler.report
         assert isinstance(function, kernel.FuncOp)
         parameter = function.parameters[step.buffers.index(number)]
-        layout, count = Layout.of(parameter), int(missing.sum())
+        count = int(missing.sum())
         report.add(
             UNWRITTEN_OUTPUT,
             step.caller,
@@ -205,7 +205,7 @@ def _compare_function(
         if written.by_any is not None and number not in reported:
             reported.add(number)
             writer = next(launch for launch in reversed(segment) if number in _writes(launch))
-            samples.report_missing(writer, number, wanted & ~written.by_any)
+            samples.report_missing(writer, number, buffers[number].layout, wanted & ~written.by_any)
         shape = own.data.shape
         mask = written.mask & wanted
         return compare(written.data.reshape(shape), truth.data, own.data, extent, where=mask.reshape(shape))
@@ -237,7 +237,7 @@ def sample_whole(
             reported.add(number)
             writer = next(step for step in reversed(program.steps) if number in _writes(step))
             if number not in given:
-                samples.report_missing(writer, number, ~result.by_any)
+                samples.report_missing(writer, number, buffers[number].layout, ~result.by_any)
         if verdict is None:
             return None
         shape = Layout.of(program.values[number]).shape

@@ -18,7 +18,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.operations import ancestors
 from deplodock.dialects.interfaces import Access, GivesUniform, accesses_of
-from deplodock.dialects.kernel import FuncOp
+from deplodock.dialects.kernel import FuncOp, TensorMapType
 from deplodock.dialects.loop import IndexOp, InsideOp, LoadOp
 from deplodock.interpreters.affine import holds
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
@@ -26,6 +26,7 @@ from deplodock.interpreters.simulate.launch import HANDLERS, Launch
 from deplodock.interpreters.simulate.machine import Lockstep
 from deplodock.interpreters.simulate.memory import Buffer
 from deplodock.interpreters.simulate.report import Counters, Report
+from deplodock.interpreters.simulate.tma import units_of_boxes
 from deplodock.interpreters.values import Array
 
 NOBODY = -1
@@ -266,6 +267,8 @@ class _Footprint(Launch):
         buffer = self.buffers[access.buffer]
         assert isinstance(buffer, Buffer)
         subscripts = evaluate_map(access.map, self.get(access.indices))
+        if isinstance(access.buffer.type, TensorMapType):
+            access, subscripts, frame = units_of_boxes(access, buffer.layout, subscripts, frame)
         self._touch(access, *self.memory.touched(access, buffer, subscripts, frame))
 
 

@@ -23,7 +23,7 @@ from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import Check, Touch
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
-from deplodock.interpreters.simulate.memory import Buffer, Values
+from deplodock.interpreters.simulate.memory import Buffer, Layout, Values
 from deplodock.interpreters.simulate.sync import SyncUnit
 from deplodock.interpreters.values import Array
 
@@ -39,6 +39,26 @@ class _Store:
     elements: Array
     lanes: Array
     group: Array
+
+
+def units_of_boxes(
+    access: Access, layout: Layout, first: Sequence[Array], frame: Frame
+) -> tuple[Access, list[Array], Frame]:
+    """An access of boxes of global memory, from subscripts on, as one of neighbours: where, and those inside of it.
+
+    The neighbours are in a first dimension of the subscripts and of the frame, in the order of the box.
+    """
+    box = access.extents
+    width = math.gcd(box[-1], layout.shape[-1], *np.unique(first[-1]).tolist())
+    counts = (*box[:-1], box[-1] // width)
+    offsets = np.indices(counts).reshape(len(counts), -1, *(1,) * max(2, *(np.ndim(at) for at in first)))
+    offsets[-1] *= width
+    subscripts = [np.asarray(at) + offset for at, offset in zip(first, offsets, strict=True)]
+    inside = np.asarray(True)
+    for at, most in zip(subscripts, layout.shape, strict=True):
+        inside = inside & (at >= 0) & (at < most)
+    units = replace(frame, shape=(math.prod(counts), *frame.shape)).where(inside)
+    return replace(access, extents=row(len(box), width)), subscripts, units
 
 
 class TmaUnit(Unit):
@@ -156,17 +176,9 @@ class TmaUnit(Unit):
     def _write(self, op: TmaStoreOp, buffer: Buffer, first: Sequence[Array], values: Values, frame: Frame) -> None:
         """Write the elements of boxes that start at subscripts, those inside of the buffer: neighbours at once."""
         *_, access = self._launch.accesses[op]
-        box, extent = op.tensor_map.extents, buffer.layout.shape[-1]
-        width = math.gcd(box[-1], extent, *np.unique(first[-1]).tolist())
+        written, subscripts, units = units_of_boxes(access, buffer.layout, first, frame)
+        width, box = written.width, access.extents
         counts = (*box[:-1], box[-1] // width)
-        offsets = np.indices(counts).reshape(len(counts), -1, *(1,) * max(2, *(np.ndim(at) for at in first)))
-        offsets[-1] *= width
-        subscripts = [np.asarray(at) + offset for at, offset in zip(first, offsets, strict=True)]
-        inside = np.asarray(True)
-        for at, most in zip(subscripts, buffer.layout.shape, strict=True):
-            inside = inside & (at >= 0) & (at < most)
-        written = replace(access, extents=row(len(box), width))
-        units = replace(frame, shape=(math.prod(counts), *frame.shape)).where(inside)
         data, origin = (None if each is None else self._units(each, counts, width) for each in values)
         assert data is not None
         self._launch.origins.count(op, origin, units.widened(width))
