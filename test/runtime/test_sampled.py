@@ -34,6 +34,33 @@ kernel.func @k(%x: memref<64x64xf32>, %out: memref<64x64xf32>) blocks(%block = 6
 }
 """
 
+MAP = "!kernel.tensor_map<memref<40x36xf32>, box [16, 8]>"
+BOXES = f"""
+kernel.func @k(%y: {MAP}, %x: memref<5x48x8xf32>) blocks(%block = 5) threads(%thread = 32) {{
+  %s = kernel.alloc : memref<16x8xf32, #tile.memory<shared>>
+  loop.for %k = 0 to 3 {{
+    kernel.tma_wait 0
+    kernel.barrier
+    loop.for %i = 0 to 4 unroll {{
+      %v = loop.load %x[%block, %k * 16 + %i * 4 + %thread floordiv 8, %thread mod 8] : memref<5x48x8xf32>
+      loop.store %v, %s[%i * 4 + %thread floordiv 8, %thread mod 8] : memref<16x8xf32, #tile.memory<shared>>
+    }}
+    kernel.fence_proxy_async
+    kernel.barrier
+    loop.guard where (%thread < 1) {{
+      kernel.tma_store %s[0, 0] to %y[%k * 16, %block * 8] : memref<16x8xf32, #tile.memory<shared>> to {MAP}
+    }}
+    kernel.tma_commit
+  }}
+  kernel.tma_wait 0
+}}
+func.func @main(%x: memref<5x48x8xf32>) -> memref<40x36xf32> {{
+  %y = memref.alloc() : memref<40x36xf32>
+  %map = kernel.tensor_map %y : {MAP}
+  kernel.launch @k(%map, %x) : {MAP}, memref<5x48x8xf32>
+  func.return %y : memref<40x36xf32>
+}}"""
+
 
 def cli(*args: str) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of a command, run in this process."""
@@ -81,6 +108,29 @@ def test_kernels_alone_are_sampled(tmp_path: Path) -> None:
     assert code == 0
     assert "3 of 64 CTAs ran; the 192 elements that they wrote are right: error 0.00e+00" in stdout
     assert stdout.endswith("passed: the result agrees with PyTorch in float64, no findings; 3 of 64 CTAs ran\n")
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("%block * 8", None),
+        (
+            "%block * 8 - %block floordiv 4 * 8",
+            "no CTA of @k writes 160 of the 1440 elements of %y, the first is [0, 32]",
+        ),
+        (
+            "%block * 8 + %block floordiv 4 * 2",
+            "no CTA of @k writes 80 of the 1440 elements of %y, the first is [0, 32]",
+        ),
+        ("%block * 8 - %block floordiv 4", "CTAs 3 and 4 both write %y[0, 31], and nothing orders"),
+    ],
+)
+def test_all_elements_of_boxes_are_told(tmp_path: Path, new: str, message: str | None) -> None:
+    """Those that lie inside of the buffer: stores leave out the others."""
+    code, stdout = run_text(tmp_path, BOXES.replace("%block * 8", new))
+    assert code == (0 if message is None else 1)
+    assert "3 of 5 CTAs ran" in stdout
+    assert (message or "no findings") in stdout
 
 
 @pytest.mark.parametrize(
