@@ -857,20 +857,22 @@ void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right) {
   }
 }
 
+// The access of a box of a buffer without memory: where its first element lies.
+static void record_corner(const Buffer& buffer, const Map& map, const Box& box, bool is_store) {
+  long long first = 0, outer = 1;
+  for (int dim = 0; dim < box.rank; ++dim) {
+    first += box.corner[dim] * outer;
+    outer *= (long long)map.extents[dim];
+  }
+  record(buffer, first * map.element, 0, is_store);
+}
+
 void load_box(int rank, At to, const Box& box, At at) {
   const Map& map = *reinterpret_cast<const Map*>(box.map);
   const unsigned address = (unsigned)to.address;
   if (box.rank != rank || map.rank != (unsigned)rank) fault("a box of rank %d of a map of rank %u", rank, map.rank);
   const Buffer* buffer = buffer_of(map);
-  if (buffer->is_virtual) {
-    long long first = 0, outer = 1;
-    for (int dim = 0; dim < rank; ++dim) {
-      first += box.corner[dim] * outer;
-      outer *= (long long)map.extents[dim];
-    }
-    record(*buffer, first * map.element, 0, false);
-    return;
-  }
+  if (buffer->is_virtual) return record_corner(*buffer, map, box, false);
   const unsigned bytes = box_bytes(map);
   check_shared(address, bytes, 128, "a box");
   const Barrier& barrier = barrier_at(at, "a box");
@@ -886,15 +888,7 @@ void store_box(int rank, const Box& box, At from) {
   const unsigned address = (unsigned)from.address;
   if (box.rank != rank || map.rank != (unsigned)rank) fault("a box of rank %d of a map of rank %u", rank, map.rank);
   const Buffer* buffer = buffer_of(map);
-  if (buffer->is_virtual) {
-    long long first = 0, outer = 1;
-    for (int dim = 0; dim < rank; ++dim) {
-      first += box.corner[dim] * outer;
-      outer *= (long long)map.extents[dim];
-    }
-    record(*buffer, first * map.element, 0, true);
-    return;
-  }
+  if (buffer->is_virtual) return record_corner(*buffer, map, box, true);
   check_shared(address, box_bytes(map), 128, "a box");
   BoxStore store{&map, {}, address};
   std::copy(box.corner, box.corner + rank, store.corner.begin());
