@@ -34,7 +34,7 @@ from deplodock.pytorch.runners import (
 )
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
-from deplodock.runtime.device import device_target, missing
+from deplodock.runtime.device import device_count, device_target, missing
 from deplodock.runtime.lowering import lower_by_loops
 from deplodock.runtime.workers import Request, lower_all
 
@@ -91,15 +91,20 @@ def place_of(name: str | torch.device) -> torch.device:
     except RuntimeError as error:
         raise InvalidInputError(f"device {name!r}: {error}") from None
     check_place(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
     return device
 
 
 def check_place(device: torch.device) -> None:
     """Raise an Error where programs do not run on a device: see `place_of`."""
-    if device.type not in ("cpu", "cuda") or device.index not in (None, 0):
-        raise InvalidInputError(f"deplodock runs on cpu and cuda:0, not on {device}")
-    if device.type == "cuda" and (reason := missing()) is not None:
-        raise Error(f"{reason}; with device='cpu' the simulator runs the program")
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidInputError(f"deplodock runs on cpu and cuda, not on {device}")
+    if device.type == "cuda":
+        if (reason := missing()) is not None:
+            raise Error(f"{reason}; with device='cpu' the simulator runs the program")
+        if (device.index or 0) >= (count := device_count()):
+            raise InvalidInputError(f"there is no {device}: the CUDA driver finds {count} GPU{'s' * (count > 1)}")
 
 
 def make_runner(
@@ -124,13 +129,15 @@ def make_runner(
     else:
         loops = lower_by_loops(module, context, target=target, schedule=schedule)
     artifacts.finish(module)
-    return CudaRunner(module, results_of(graph), reused) if device.type == "cuda" else CpuRunner(module, loops)
+    if device.type == "cpu":
+        return CpuRunner(module, loops)
+    return CudaRunner(module, device, results_of(graph), reused)
 
 
 def target_on(device: torch.device, options: BackendOptions) -> str | None:
     """The target of a program on a device: by default the GPU's own. Raises as `check_place`."""
     check_place(device)
-    return device_target() if device.type == "cuda" and options.target is None else options.target
+    return device_target(device.index or 0) if device.type == "cuda" and options.target is None else options.target
 
 
 def lower_ahead(programs: Sequence[tuple[ModuleOp, torch.device]], options: BackendOptions) -> None:

@@ -93,8 +93,9 @@ def compile(
             are the strides and offsets of tensors where the program asks for them.
         example_kwargs: its arguments by keyword, which each call must name, in any order.
         target: the architecture or card to compile for; by default the GPU's own, sm_90 on a CPU.
-        device: where to run, by default where the tensors are. On `cuda` kernels read and write PyTorch's tensors
-            without copies, in the order of the current stream. On `cpu` the simulator runs the kernels, or, above
+        device: where to run, by default where the tensors are. On `cuda`, PyTorch's current GPU, or on one by its
+            number, as `cuda:1`, kernels read and write PyTorch's tensors without copies, in the order of the current
+            stream. On `cpu` the simulator runs the kernels, or, above
             `LANE_STEP_LIMIT` lane steps, numpy the loop IR, which one warning of the logger `deplodock` says.
             Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.

@@ -34,7 +34,8 @@ def load(
         path: the file. On a GPU its kernels are run: load only what you trust.
         weights: a module whose parameters and buffers the program looks up by name at each call, or a mapping of such
             names to tensors, as a state_dict; by default those in the file.
-        device: where to run, `cpu` or `cuda`; by default the kind of device that the program was compiled for.
+        device: where to run, `cpu`, `cuda` or, as PyTorch names it, a GPU by its number; by default the kind of device
+            that the program was compiled for. `cuda` is PyTorch's current GPU.
 
     Raises:
         InvalidInputError: the file is missing, damaged, of another version of the format, or none of deplodock's; it is
@@ -57,7 +58,7 @@ def loaded(
 def _runner(path: str, file: ProgramFile, place: torch.device) -> Runner:
     try:
         if place.type == "cuda":
-            return CudaRunner(file.planned, file.signature.outputs, len(file.signature.writes))
+            return CudaRunner(file.planned, place, file.signature.outputs, len(file.signature.writes))
         return CpuRunner(file.module(Level.KERNEL), file.module(Level.LOOP))
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None

@@ -26,9 +26,6 @@ from deplodock.runtime.device import Executable
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, lane_steps
 
-GPU = torch.device("cuda", 0)
-"""Where programs run that do not run on the CPU."""
-
 _ADDRESS = torch.Tensor.data_ptr
 _IS_CONTIGUOUS = torch.Tensor.is_contiguous
 _IS_NEGATED = torch.Tensor.is_neg
@@ -55,7 +52,7 @@ class Runner(Protocol):
 
 
 class CudaRunner:
-    """Launches the kernels on tensors of the GPU, in the order of PyTorch's current stream, and waits for nothing.
+    """Launches the kernels on tensors of a GPU, in the order of PyTorch's current stream there, and waits for nothing.
 
     Tensors that are elsewhere, that are not contiguous or that start at no multiple of 16 bytes are copied first.
     """
@@ -63,12 +60,13 @@ class CudaRunner:
     def __init__(
         self,
         program: ModuleOp | PlannedProgram,
+        device: torch.device,
         results: Sequence[torch.Tensor] | Sequence[TensorFacts],
         reused: int = 0,
     ) -> None:
         """`results` say shapes and dtypes; so many first ones, as `reused` says, lie in memory that calls reuse."""
-        self.device = GPU
-        self.executable = Executable(program)
+        self.device, self._gpu = device, device.index or 0
+        self.executable = Executable(program, self._gpu)
         # One thread at a time: what is placed is launched, and what is launched is known when the next stream waits.
         self.turn = threading.RLock()
         self._stream: int | None = None
@@ -119,8 +117,8 @@ class CudaRunner:
         All runs share memory, so a run on another stream than the last waits for that. A CUDA graph is captured without
         that: whoever replays it on several streams at once orders them.
         """
-        stream = current_stream()
-        if stream != self._stream and not torch.cuda.is_current_stream_capturing():
+        stream = current_stream(self._gpu)
+        if stream != self._stream and not self.executable.is_capturing(stream):
             current = torch.cuda.current_stream(self.device)
             if self._last is not None:
                 current.wait_stream(self._last)
@@ -128,9 +126,9 @@ class CudaRunner:
         self.executable.launch(self._launches, stream)
 
 
-def current_stream() -> int:
-    """The handle of PyTorch's current stream, without an object for it."""
-    return torch._C._cuda_getCurrentRawStream(GPU.index)
+def current_stream(gpu: int) -> int:
+    """The handle of PyTorch's current stream of a GPU, without an object for it."""
+    return torch._C._cuda_getCurrentRawStream(gpu)
 
 
 class CpuRunner:

@@ -1,13 +1,10 @@
-"""Runs programs at kernel level on a GPU, on the primary context that PyTorch uses, too."""
+"""Runs programs at kernel level on a GPU, in the primary context that PyTorch uses, too."""
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import importlib.util
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from ctypes import c_void_p
 from functools import cache
 from typing import Any
@@ -19,7 +16,7 @@ from deplodock.analysis.machine.targets import card_named, nvcc_arch
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime.cubins import Cubin, cubins
-from deplodock.runtime.driver import DriverError, KernelModule
+from deplodock.runtime.driver import Context, DriverError, KernelModule, Memory, is_capturing
 from deplodock.runtime.launches import Launches, refused
 from deplodock.runtime.nvcc import LIMIT, CompiledKernel
 from deplodock.runtime.plan import BufferPlan, ProgramPlan
@@ -44,45 +41,53 @@ def missing() -> str | None:
 class Executable:
     """A program, compiled in at most `limit` seconds, if it comes without machine code, and loaded.
 
+    It runs on the GPU of a number, whatever GPU is the current one of PyTorch.
+
     Raises Error where it cannot be, CompileError if nvcc rejects its text or takes longer, DeviceError if the GPU
-    rejects a kernel.
+    rejects a kernel or has too little memory.
     """
 
     plan: ProgramPlan
     cubin: Cubin
 
-    def __init__(self, program: ModuleOp | PlannedProgram, *, limit: float = LIMIT) -> None:
+    def __init__(self, program: ModuleOp | PlannedProgram, gpu: int = 0, *, limit: float = LIMIT) -> None:
         self._driver = _driver()
         self.program = planned_program(program) if isinstance(program, ModuleOp) else program
         self.plan, arch = self.program.plan, self.program.arch
-        _check_arch(arch, self._driver)
+        _check_arch(arch, gpu)
         if self.program.cubin is None:
             (self.cubin,) = cubins([self.program.text], nvcc_arch(arch), limit=limit)
         else:
             self.cubin = Cubin(CompiledKernel(self.program.cubin, {}, ""), is_new=False)
-        with _current():
-            self._functions = self._load() if self.plan.launches else {}
-            self._scratch = self._driver.mem_alloc(max(1, self.plan.scratch))
-            if counters := self.plan.counters:
-                self._driver.memset_d8(int(self._scratch) + self.plan.scratch - counters, 0, counters)
+        self._context = _context(gpu)
+        self._functions = self._load() if self.plan.launches else {}
+        self._scratch = self._memory(self.plan.scratch)
+        if counters := self.plan.counters:
+            with self._context:
+                self._driver.memset_d8(self._scratch.address + self.plan.scratch - counters, 0, counters)
 
     def bind(self, numbers: Sequence[int]) -> Launches:
         """The launches on buffers of these numbers, which are all that are not in scratch memory.
 
         `Launches.place` is to be told their addresses in that order.
         """
-        return Launches(self.plan, self._functions, int(self._scratch), numbers)
+        return Launches(self.plan, self._functions, self._scratch.address, numbers)
 
     def launch(self, launches: Launches, stream: int = 0, only: Sequence[int] | None = None) -> None:
         """Start launches on a stream, by its handle; see `Launches.start`. The null stream is 0."""
-        with _current():
+        with self._context:
             launches.start(stream, only)
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether a CUDA graph is captured on a stream, by its handle."""
+        with self._context:
+            return is_capturing(stream)
 
     def poison(self) -> None:
         """Fill scratch memory, so that what is read unwritten shows; counters stay zero."""
         if size := self.plan.scratch - self.plan.counters:
-            with _current():
-                self._driver.memset_d8(self._scratch, POISON, size)
+            with self._context:
+                self._driver.memset_d8(self._scratch.address, POISON, size)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on copies of arrays of the planned shapes and dtypes, and return the outputs.
@@ -93,21 +98,21 @@ class Executable:
         """
         if len(inputs) != len(self.plan.inputs):
             raise InvalidInputError(f"the program takes {len(self.plan.inputs)} inputs, got {len(inputs)}")
-        with _current():
+        with self._context:
             return self._run(inputs)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         own = {n: buffer for n, buffer in enumerate(self.plan.buffers) if buffer.offset is None}
-        memory = {n: self._driver.mem_alloc(max(1, buffer.bytes)) for n, buffer in own.items()}
+        memory = {number: self._memory(buffer.bytes) for number, buffer in own.items()}
         for number, buffer in own.items():
-            self._driver.memset_d8(memory[number], POISON, max(1, buffer.bytes))
+            self._driver.memset_d8(memory[number].address, POISON, max(1, buffer.bytes))
         self.poison()
         for number, values in zip(self.plan.inputs, inputs, strict=True):
             _check_input(number, self.plan.buffers[number], values)
             if values.size:
-                self._driver.memcpy_htod(memory[number], np.ascontiguousarray(values))
+                self._driver.memcpy_htod(memory[number].address, np.ascontiguousarray(values))
         launches = self.bind([*memory])
-        launches.place([*map(int, memory.values())])
+        launches.place([own.address for own in memory.values()])
         for number, launch in enumerate(self.plan.launches):
             self.launch(launches, only=[number])
             try:
@@ -116,18 +121,24 @@ class Executable:
                 raise DeviceError(
                     f"the GPU reports a fault in @{launch.kernel}: {error}; `run --device sim` says where"
                 ) from None
-        return [self._fetch(self.plan.buffers[number], memory[number]) for number in self.plan.outputs]
+        return [self._fetch(self.plan.buffers[number], memory[number].address) for number in self.plan.outputs]
 
-    def _fetch(self, buffer: BufferPlan, address: Any) -> Array:
+    def _fetch(self, buffer: BufferPlan, address: int) -> Array:
         values = np.empty(buffer.shape, buffer.dtype)
         if values.size:
             self._driver.memcpy_dtoh(values, address)
         return values
 
+    def _memory(self, size: int) -> Memory:
+        try:
+            return Memory(self._context, max(1, size))
+        except DriverError as error:
+            raise DeviceError(f"the GPU has no {size} bytes of memory for the program: {error}") from None
+
     def _load(self) -> dict[str, c_void_p]:
         """The functions by name, with the dynamic shared memory that they ask for."""
         try:
-            module = self._module = KernelModule(self.cubin.kernel.cubin)
+            module = self._module = KernelModule(self._context, self.cubin.kernel.cubin)
         except DriverError as error:
             raise DeviceError(f"the GPU does not take the machine code: {error}") from None
         functions: dict[str, c_void_p] = {}
@@ -139,16 +150,24 @@ class Executable:
         return functions
 
 
-def device_name() -> str:
-    """The name of the card, as its driver says it."""
-    return _driver().Device(0).name()
+def device_count() -> int:
+    """How many GPUs the driver finds."""
+    return _driver().Device.count()
 
 
-def device_target() -> str:
-    """The name of the target that the card is: its own, else that of its architecture."""
-    driver = _driver()
-    major, minor = driver.Device(0).compute_capability()
-    return card_named(driver.Device(0).name(), f"sm_{major}{minor}")
+def device_name(gpu: int = 0) -> str:
+    """The name of a card by its number, as its driver says it."""
+    return _driver().Device(gpu).name()
+
+
+def device_target(gpu: int = 0) -> str:
+    """The name of the target that a card is: its own, else that of its architecture."""
+    return card_named(device_name(gpu), _arch(gpu))
+
+
+def _arch(gpu: int) -> str:
+    major, minor = _driver().Device(gpu).compute_capability()
+    return f"sm_{major}{minor}"
 
 
 @cache
@@ -159,42 +178,14 @@ def _driver() -> Any:
     return importlib.import_module("pycuda.driver")
 
 
-@contextmanager
-def _current() -> Iterator[Any]:
-    """pycuda's driver, with the primary context of the first GPU current in this thread.
-
-    pycuda knows what is current in each thread. It stays so in the main thread until the process ends; any other
-    thread, as that in which PyTorch computes gradients, must not end before it is taken back.
-    """
-    driver = _driver()
-    if threading.current_thread() is threading.main_thread():
-        _stay_current()
-        yield driver
-        return
-    _primary_context().push()
-    try:
-        yield driver
-    finally:
-        driver.Context.pop()
-
-
 @cache
-def _primary_context() -> Any:
-    return _driver().Device(0).retain_primary_context()
+def _context(gpu: int) -> Context:
+    return Context(gpu)
 
 
-@cache
-def _stay_current() -> None:
-    _primary_context().push()
-    atexit.register(_driver().Context.pop)
-
-
-def _check_arch(arch: str, driver: Any) -> None:
-    major, minor = driver.Device(0).compute_capability()
-    if arch != f"sm_{major}{minor}":
-        raise InvalidInputError(
-            f"the program is for {arch}, but the GPU is sm_{major}{minor}: give --target sm_{major}{minor}"
-        )
+def _check_arch(arch: str, gpu: int) -> None:
+    if arch != (own := _arch(gpu)):
+        raise InvalidInputError(f"the program is for {arch}, but the GPU is {own}: give --target {own}")
 
 
 def _check_input(number: int, buffer: BufferPlan, values: Array) -> None:

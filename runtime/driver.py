@@ -1,11 +1,15 @@
-"""CUDA's driver by ctypes, for what pycuda does not do: to start kernels on any stream, on arguments that stay."""
+"""CUDA's driver by ctypes, for what pycuda does not do.
+
+To start kernels on any stream, on arguments that stay, and to use a GPU in threads that others use for others.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import c_char_p, c_int, c_uint, c_uint64, c_void_p
+from contextlib import suppress
+from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -44,16 +48,56 @@ class DriverError(Exception):
     """A call of the driver that failed: its function, and what the driver says."""
 
 
+class Context:
+    """The primary context of a GPU by its number, which is PyTorch's, too.
+
+    `with` makes it the current one of a thread, and then the one before it, of whatever GPU. Raises DriverError.
+    """
+
+    def __init__(self, number: int) -> None:
+        device, self._handle = c_int(), c_void_p()
+        call("cuInit", c_uint(0))
+        call("cuDeviceGet", ctypes.byref(device), c_int(number))
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._handle), device)
+
+    def __enter__(self) -> None:
+        call("cuCtxPushCurrent_v2", self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        call("cuCtxPopCurrent_v2", ctypes.byref(c_void_p()))
+
+    def releases(self, owner: object, name: str, resource: Any) -> None:
+        """Have a function of the driver release what it made in this context, when nobody keeps its owner any more."""
+        weakref.finalize(owner, self._release, name, resource).atexit = False
+
+    def _release(self, name: str, resource: Any) -> None:
+        # A GPU that has reported a fault takes nothing back.
+        with suppress(DriverError), self:
+            getattr(library(), name)(resource)
+
+
+class Memory:
+    """So many bytes of a GPU at `address`, as long as this object is kept. Raises DriverError where it has no more."""
+
+    def __init__(self, context: Context, size: int) -> None:
+        address = c_uint64()
+        with context:
+            call("cuMemAlloc_v2", ctypes.byref(address), c_size_t(size))
+        self.address = address.value
+        context.releases(self, "cuMemFree_v2", address)
+
+
 class KernelModule:
-    """Machine code, loaded into the current context as long as this object is kept.
+    """Machine code, loaded into a context as long as this object is kept.
 
     Raises DriverError if the driver does not take it.
     """
 
-    def __init__(self, image: bytes) -> None:
-        self._module = c_void_p()
-        call("cuModuleLoadData", ctypes.byref(self._module), image)
-        weakref.finalize(self, library().cuModuleUnload, self._module).atexit = False
+    def __init__(self, context: Context, image: bytes) -> None:
+        self._module, self._context = c_void_p(), context
+        with context:
+            call("cuModuleLoadData", ctypes.byref(self._module), image)
+        context.releases(self, "cuModuleUnload", self._module)
 
     def function(self, name: str, shared: int, is_early: bool) -> c_void_p:
         """A kernel by name, which may be started with so many bytes of dynamic shared memory. Raises DriverError.
@@ -62,11 +106,12 @@ class KernelModule:
         former: for another one the SM first has to be idle (CUDA driver API, `CUfunc_cache`).
         """
         function = c_void_p()
-        call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
-        if shared:
-            call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))
-        if is_early:
-            call("cuFuncSetAttribute", function, c_int(_SHARED_PERCENT), c_int(100))
+        with self._context:
+            call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+            if shared:
+                call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))
+            if is_early:
+                call("cuFuncSetAttribute", function, c_int(_SHARED_PERCENT), c_int(100))
         return function
 
 
@@ -87,6 +132,13 @@ def launch_call(function: c_void_p, config: LaunchConfig, parameters: Sequence[i
 def starter() -> Callable[..., int]:
     """cuLaunchKernelEx, which starts a kernel without waiting for it, and gives the number of an error, 0 for none."""
     return library().cuLaunchKernelEx
+
+
+def is_capturing(stream: int) -> bool:
+    """Whether a CUDA graph is captured on a stream, by its handle. Raises DriverError."""
+    status = c_int()
+    call("cuStreamIsCapturing", c_void_p(stream), ctypes.byref(status))
+    return bool(status.value)
 
 
 def call(name: str, *arguments: Any) -> None:

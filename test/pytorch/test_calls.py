@@ -30,11 +30,14 @@ class Launches:
 class Executable:
     """A program whose kernels do nothing."""
 
-    def __init__(self, program: Any) -> None:
+    def __init__(self, program: Any, gpu: int) -> None:
         self.plan = program_plan(program)
 
     def bind(self, numbers: Sequence[int]) -> Launches:
         return Launches()
+
+    def is_capturing(self, stream: int) -> bool:
+        return True
 
     def launch(self, launches: Launches, stream: int) -> None:
         pass
@@ -43,9 +46,7 @@ class Executable:
 @pytest.fixture(autouse=True)
 def _on_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr(runners, "Executable", Executable)
-    monkeypatch.setattr(runners, "GPU", torch.device("cpu"))
-    monkeypatch.setattr(runners, "current_stream", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(runners, "current_stream", lambda gpu: 0)
 
 
 def program(function: Callable[..., Any], *args: Any) -> CompiledProgram:
@@ -54,7 +55,7 @@ def program(function: Callable[..., Any], *args: Any) -> CompiledProgram:
     signature = signature_of(captured, (args, {}))
     owner = function if isinstance(function, nn.Module) else None
     lower(captured.module, new_context(), Level.KERNEL)
-    runner = runners.CudaRunner(captured.module, signature.outputs, len(signature.writes))
+    runner = runners.CudaRunner(captured.module, torch.device("cpu"), signature.outputs, len(signature.writes))
     paths = [path for path in signature.paths if path is not None]
     return CompiledProgram(signature, ProgramState(owner, paths), runner, lambda: pytest.fail("saved"), learns=False)
 

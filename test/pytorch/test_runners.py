@@ -47,6 +47,7 @@ class Executable:
     """A program of two inputs, of which it gives the second, an output of its own, and a buffer that nobody sees."""
 
     module: object
+    gpu: int
     plan: ProgramPlan = PLAN
 
     def bind(self, numbers: Sequence[int]) -> Launches:
@@ -62,15 +63,15 @@ def current(monkeypatch: pytest.MonkeyPatch) -> list[Stream]:
     held = [Stream("null")]
     LOG.clear()
     monkeypatch.setattr(runners, "Executable", Executable)
-    monkeypatch.setattr(runners, "GPU", torch.device("cpu"))
-    monkeypatch.setattr(runners, "current_stream", lambda: held[0].cuda_stream)
+    monkeypatch.setattr(runners, "current_stream", lambda gpu: held[0].cuda_stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: held[0])
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: held[0].name == "captured")
+    monkeypatch.setattr(Executable, "is_capturing", lambda self, stream: held[0].name == "captured", raising=False)
     return held
 
 
 def runner(reused: int = 0) -> Any:
-    return runners.CudaRunner(None, [torch.ones(2), torch.ones(3)], reused)  # pyright: ignore[reportArgumentType]
+    results = [torch.ones(2), torch.ones(3)]
+    return runners.CudaRunner(None, torch.device("cpu"), results, reused)  # pyright: ignore[reportArgumentType]
 
 
 def test_tensors_are_bound_where_they_are(current: list[Stream]) -> None:

@@ -192,6 +192,10 @@ class Driver:
         def __init__(self, number: int) -> None:
             pass
 
+        @staticmethod
+        def count() -> int:
+            return 1
+
         def compute_capability(self) -> tuple[int, int]:
             return 8, 6
 
@@ -205,7 +209,9 @@ def test_a_file_for_another_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(device_module, "_driver", lambda: Driver)
     with pytest.raises(deplodock.InvalidInputError, match=r"p.ddk: the program is for sm_90, but the GPU is sm_86"):
         deplodock.load(tmp_path / "p.ddk", device="cuda")
-    with pytest.raises(deplodock.InvalidInputError, match="deplodock runs on cpu and cuda:0, not on meta"):
+    with pytest.raises(deplodock.InvalidInputError, match="there is no cuda:1: the CUDA driver finds 1 GPU"):
+        deplodock.load(tmp_path / "p.ddk", device="cuda:1")
+    with pytest.raises(deplodock.InvalidInputError, match="deplodock runs on cpu and cuda, not on meta"):
         deplodock.load(tmp_path / "p.ddk", device="meta")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,11 +17,13 @@ from xdsl.parser import Parser
 from deplodock.errors import CompileError, UnsupportedError
 from deplodock.passes.driver import new_context
 from deplodock.runtime import cubins as cubins_module
-from deplodock.runtime import device, nvrtc
+from deplodock.runtime import device, driver, nvrtc
 from deplodock.runtime.cubins import cache_folder, cubins
-from deplodock.runtime.device import missing
+from deplodock.runtime.device import POISON, Executable, missing
+from deplodock.runtime.driver import Context
 from deplodock.runtime.nvcc import CompiledKernel, KernelReport
-from deplodock.runtime.plan import BufferPlan, LaunchPlan, program_plan
+from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, program_plan
+from deplodock.runtime.planned import PlannedProgram
 from deplodock.tools.cli.app import app
 from deplodock.tools.diagnostics import run_tool
 
@@ -262,27 +264,52 @@ def test_auto_is_the_simulator_without_a_gpu(capsys: pytest.CaptureFixture[str])
     assert (printed["passed"], printed["compiled"], printed["bench"], printed["profile"]) == (True, 0, None, None)
 
 
-def test_each_thread_has_the_context_while_it_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pycuda ends the process if a thread ends with a context, and makes nothing in a thread without one."""
-    log: list[str] = []
-    context = SimpleNamespace(push=lambda: log.append("push"))
-    driver = SimpleNamespace(
-        Device=lambda number: SimpleNamespace(retain_primary_context=lambda: context),
-        Context=SimpleNamespace(pop=lambda: log.append("pop")),
-        Stream=lambda: log.append("stream"),
-    )
-    monkeypatch.setattr(device, "_driver", lambda: driver)
-    monkeypatch.setattr(device, "_primary_context", device._primary_context.__wrapped__)
-    monkeypatch.setattr(device, "_stay_current", lambda: log.append("stay"))
+class Pycuda:
+    """What a program asks pycuda for, noted as the driver notes it."""
 
-    def make_stream() -> None:
-        with device._current() as current:
-            current.Stream()
+    Error = RuntimeError
 
-    make_stream()
-    assert log == ["stay", "stream"]
-    log.clear()
-    thread = threading.Thread(target=make_stream)
-    thread.start()
-    thread.join()
-    assert log == ["push", "stream", "pop"]
+    class Device:
+        def __init__(self, number: int) -> None:
+            pass
+
+        def compute_capability(self) -> tuple[int, int]:
+            return 9, 0
+
+    @staticmethod
+    def memset_d8(address: int, byte: int, size: int) -> None:
+        driver.library().cuMemsetD8_v2(ctypes.c_uint64(address), byte, ctypes.c_size_t(size))
+
+
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_a_program_runs_on_its_gpu_in_any_thread(
+    gpu: int, calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever GPU is the current one of the thread: it is the current one again afterwards."""
+    monkeypatch.setattr(device, "_driver", lambda: Pycuda)
+    x = BufferPlan((64,), np.dtype(np.float32))
+    plan = ProgramPlan((x, BufferPlan((64,), x.dtype, 0)), (0,), (), (LaunchPlan("k", (0, 1), 3, 32, 0),), 256, 4)
+    executable = Executable(PlannedProgram(plan, "", "sm_90", b"image\nk pp\n\0"), gpu)
+    scratch, on = 1 << 40, f"{gpu}: " * gpu
+    assert calls() == [f"{on}load image", f"{on}allocate 256", f"{on}fill {scratch + 252} 0 4"]
+
+    def run() -> None:
+        with Context(1 - gpu):
+            launches = executable.bind([0])
+            launches.place([16])
+            executable.launch(launches, 7)
+            executable.poison()
+            driver.library().cuStreamSynchronize(ctypes.c_void_p(7))
+
+    def run_in_thread() -> None:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    for start in (run, run_in_thread):
+        start()
+        assert calls() == [
+            f"{on}launch k 3 32 0 7 16 {scratch}",
+            f"{on}fill {scratch} {POISON} 252",
+            f"{'1: ' * (1 - gpu)}wait 7",
+        ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from deplodock.errors import DeviceError, InvalidInputError
 from deplodock.runtime import driver as driver_module
-from deplodock.runtime.driver import DriverError, KernelModule
+from deplodock.runtime.driver import Context, DriverError, KernelModule, Memory
 from deplodock.runtime.launches import Launches
 from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
 
@@ -29,30 +27,13 @@ SCRATCH = 1 << 40
 MAPPED = f"7,1,{SCRATCH + 256},64,16,1,0,0,2,0"
 
 
-@pytest.fixture
-def calls(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """The driver that notes its calls is the driver; gives the calls since the last time."""
-    library = ctypes.CDLL(str(driver / "libcuda.so.1"))
-    monkeypatch.setattr(driver_module, "library", lambda: library)
-    monkeypatch.setattr("deplodock.runtime.tensor_maps.library", lambda: library)
-    path = tmp_path / "calls"
-    monkeypatch.setenv("CALLS", str(path))
-
-    def read() -> list[str]:
-        lines = path.read_text().splitlines() if path.exists() else []
-        path.unlink(missing_ok=True)
-        return lines
-
-    return read
-
-
 def launches(module: KernelModule) -> Launches:
     functions = {plan.kernel: module.function(plan.kernel, plan.shared, plan.is_early) for plan in PLAN.launches}
     return Launches(PLAN, functions, SCRATCH, [2, 0])
 
 
 def test_launches_follow_the_addresses_and_the_stream(calls: Callable[[], list[str]]) -> None:
-    module = KernelModule(IMAGE)
+    module = KernelModule(Context(0), IMAGE)
     own = launches(module)
     assert calls() == ["load image", "attribute k_second 8 4096", "attribute k_second 9 100"]
     for stream, out, x in [(0, 32, 16), (7, 32, 48)]:
@@ -69,7 +50,7 @@ def test_launches_follow_the_addresses_and_the_stream(calls: Callable[[], list[s
 
 
 def test_two_sets_of_launches_are_apart(calls: Callable[[], list[str]]) -> None:
-    module = KernelModule(IMAGE)
+    module = KernelModule(Context(0), IMAGE)
     first, second = launches(module), launches(module)
     first.place([16, 32])
     second.place([48, 64])
@@ -81,8 +62,8 @@ def test_two_sets_of_launches_are_apart(calls: Callable[[], list[str]]) -> None:
 
 def test_what_the_driver_refuses_is_an_error(calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DriverError, match="cuModuleLoadData fails: no kernel image"):
-        KernelModule(b"wrong\n\0")
-    module = KernelModule(IMAGE)
+        KernelModule(Context(0), b"wrong\n\0")
+    module = KernelModule(Context(0), IMAGE)
     with pytest.raises(DriverError, match="cuModuleGetFunction fails: another error"):
         module.function("k_third", 0, False)
     own = launches(module)
@@ -92,3 +73,19 @@ def test_what_the_driver_refuses_is_an_error(calls: Callable[[], list[str]], mon
     monkeypatch.setattr(driver_module, "starter", lambda: lambda *_: 1)
     with pytest.raises(DeviceError, match=r"cannot start @k_first with 3 blocks of 32 threads .* another error"):
         own.start(0)
+
+
+def test_what_is_made_on_a_gpu_is_released_there(calls: Callable[[], list[str]]) -> None:
+    """Whatever GPU is the current one then, or if none is."""
+    memory, module = Memory(Context(1), 64), KernelModule(Context(1), IMAGE)
+    module.function("k_second", 4096, False)
+    assert calls() == ["1: allocate 64", "1: load image", "1: attribute k_second 8 4096"]
+    with Context(0):
+        del module
+    del memory
+    assert calls() == ["1: unload", f"1: free {SCRATCH}"]
+
+
+def test_a_gpu_that_is_not_there(calls: Callable[[], list[str]]) -> None:
+    with pytest.raises(DriverError, match="cuDeviceGet fails: another error"):
+        Context(2)
