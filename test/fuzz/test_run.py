@@ -75,6 +75,17 @@ def test_what_cannot_be_compared_is_not_drawn(text: str, reason: str) -> None:
         check(Case(text, 0))
 
 
+def test_large_kernels_are_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, module = Case("torch.ones(4) + 1", 0), "deplodock.fuzz.case"
+    monkeypatch.setattr(f"{module}.STEP_LIMIT", 3)
+    with pytest.raises(NotDrawn, match="the kernels take too long to simulate"):
+        check(case)
+    monkeypatch.setattr(f"{module}.MOST_LANE_STEPS", 3)
+    with pytest.raises(Failure, match="a kernel that does not end in simulation") as failure:
+        check(case)
+    assert failure.value.kind is FaultKind.HANG
+
+
 @pytest.mark.parametrize(
     ("text", "seed"),
     [
