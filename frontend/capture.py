@@ -292,7 +292,7 @@ def _captured(
 ) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
     try:
         # torch.export writes to stderr what it raises, and TorchDynamo must not trace in another thread meanwhile.
-        with contextlib.redirect_stderr(io.StringIO()), _tracing(), without_cells(are_traced=False):
+        with contextlib.redirect_stderr(io.StringIO()), _tracing():
             with selecting_by_tensors(module), _functions_in_traces():
                 original = torch.export.export(module, *call, dynamic_shapes=dynamic_shapes)
             refuse_layouts(original.graph, source)
@@ -398,7 +398,7 @@ def _running_node(raised: BaseException) -> fx.Node | None:
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
     """While it lasts, this thread traces, and PyTorch decomposes as deplodock wants it to."""
-    with tracing_lock(), without_python_kernels(), overridden_from_memory():
+    with tracing_lock(), without_python_kernels(), overridden_from_memory(), without_cells(are_traced=False):
         yield
 
 

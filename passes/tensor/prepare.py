@@ -70,9 +70,8 @@ def _pad_source(op: PadOp) -> None:
     source, map, casts = op.source, op.map.data, list[ElementwiseOp]()
     while True:
         match source.owner:
-            case IndexMapOp() as outer if _reorders(outer):
-                exprs = tuple(expr.replace_dims_and_symbols(map.results, ()) for expr in outer.map.data.results)
-                source, map = outer.source, AffineMap(map.num_dims, 0, exprs)
+            case IndexMapOp() as outer if (read := _reordered(outer, map, shape_of(op.result))) is not None:
+                source, map = outer.source, read
             case ElementwiseOp() as cast if widens(cast) and not cast.attributes:
                 source, casts = cast.inputs[0], [*casts, cast]
             case _:
@@ -87,8 +86,12 @@ def _pad_source(op: PadOp) -> None:
     _replace(op, made, [made[-1].results[0]])
 
 
-def _reorders(op: IndexMapOp) -> bool:
-    """Whether an index map gives the dimensions of its source in another order, or leaves out or adds some of one."""
+def _reordered(op: IndexMapOp, map: AffineMap, padded: Sequence[int]) -> AffineMap | None:
+    """Where a pad by a map to a shape reads the source of an index map; None if that does more than order dimensions.
+
+    It may also leave out dimensions of one, and add some. An index into those is not 0 where the pad reads nothing, so
+    it becomes one into a dimension that was left out.
+    """
     given, wanted, dims = shape_of(op.source), shape_of(op.result), list[int]()
     for expr, extent in zip(op.map.data.results, given, strict=True):
         match expr:
@@ -97,8 +100,17 @@ def _reorders(op: IndexMapOp) -> bool:
             case AffineConstantExpr(0) if extent == 1:
                 pass
             case _:
-                return False
-    return len(set(dims)) == len(dims) and all(wanted[d] == 1 for d in range(len(wanted)) if d not in dims)
+                return None
+    added = [dim for dim in range(len(wanted)) if dim not in dims]
+    if len(set(dims)) < len(dims) or any(wanted[dim] != 1 for dim in added):
+        return None
+    ones = [AffineExpr.dimension(dim) for dim, extent in enumerate(padded) if extent == 1]
+    rest = [expr for dim in added if (expr := map.results[dim]) not in (AffineExpr.constant(0), *ones)]
+    exprs = [
+        map.results[expr.position] if isinstance(expr, AffineDimExpr) else rest.pop(0) if rest else expr
+        for expr in op.map.data.results
+    ]
+    return None if rest else AffineMap(map.num_dims, 0, tuple(exprs))
 
 
 def _flatten(op: ConcatOp) -> None:

@@ -133,6 +133,38 @@ func.func @padded_windows(%x: tensor<6x5xbf16>, %w: tensor<4x3xf32>) -> tensor<4
 
 // -----
 
+// A dimension of one that is left out is padded, too.
+// CHECK-LABEL: func.func @padded_ones
+// CHECK:           tensor_ext.pad %{{.*}} affine_map<(d0, d1) -> ((d1 + -2), 0)> : tensor<5x1xf32> -> tensor<1x6xf32>
+// CHECK-LABEL: func.func @padded_column
+// CHECK:           tensor_ext.pad %{{.*}} affine_map<(d0, d1) -> ((d0 + -1), (d1 + -2))> : tensor<1x5xf32> -> tensor<3x6xf32>
+// CHECK-LABEL: func.func @padded_beside
+// CHECK:           tensor_ext.pad %{{.*}} affine_map<(d0, d1) -> ((d0 + -1), (d1 + -2))> : tensor<1x5xf32> -> tensor<3x6xf32>
+// CHECK-LABEL: func.func @padded_row
+// CHECK:           tensor_ext.pad %{{.*}} affine_map<(d0, d1) -> ((d1 + -2))> : tensor<5xf32> -> tensor<1x6xf32>
+func.func @padded_ones(%x: tensor<5x1xf32>) -> tensor<1x6xf32> {
+  %t = tensor_ext.index_map %x affine_map<(d0, d1) -> (d1, 0)> : tensor<5x1xf32> -> tensor<1x5xf32>
+  %p = tensor_ext.pad %t affine_map<(d0, d1) -> (0, d1 - 2)> : tensor<1x5xf32> -> tensor<1x6xf32>
+  func.return %p : tensor<1x6xf32>
+}
+func.func @padded_column(%x: tensor<1x5xf32>) -> tensor<3x6xf32> {
+  %t = tensor_ext.index_map %x affine_map<(d0, d1) -> (0, d1)> : tensor<1x5xf32> -> tensor<1x5xf32>
+  %p = tensor_ext.pad %t affine_map<(d0, d1) -> (d0 - 1, d1 - 2)> : tensor<1x5xf32> -> tensor<3x6xf32>
+  func.return %p : tensor<3x6xf32>
+}
+func.func @padded_beside(%x: tensor<5xf32>) -> tensor<3x6xf32> {
+  %t = tensor_ext.index_map %x affine_map<(d0, d1) -> (d1)> : tensor<5xf32> -> tensor<1x5xf32>
+  %p = tensor_ext.pad %t affine_map<(d0, d1) -> (d0 - 1, d1 - 2)> : tensor<1x5xf32> -> tensor<3x6xf32>
+  func.return %p : tensor<3x6xf32>
+}
+func.func @padded_row(%x: tensor<5xf32>) -> tensor<1x6xf32> {
+  %t = tensor_ext.index_map %x affine_map<(d0, d1) -> (d1)> : tensor<5xf32> -> tensor<1x5xf32>
+  %p = tensor_ext.pad %t affine_map<(d0, d1) -> (d0, d1 - 2)> : tensor<1x5xf32> -> tensor<1x6xf32>
+  func.return %p : tensor<1x6xf32>
+}
+
+// -----
+
 // What is computed is stored without zeros. A slice has elements of its source beside it, not zeros, and is stored, too.
 // REMARK: at @k_sum: %s is stored, not fused: a pad reads it, or zeros beyond its ends
 // CHECK-LABEL: func.func @padded_results
