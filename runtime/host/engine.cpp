@@ -581,11 +581,11 @@ namespace {
 void check_shared(unsigned address, unsigned bytes, unsigned alignment, const char* what) {
   const Cta& own = cta();
   const Extent* extent = extent_of(own, own.window + address);
-  const std::string name = name_of(own, address, 1);
   if (extent == nullptr) fault("%s at %u, outside of all shared buffers", what, address);
   if (own.window + address + bytes > extent->begin + extent->bytes)
-    fault("%s of %u bytes at byte %s, which has %lld", what, bytes, name.c_str(), extent->bytes);
-  if (address % alignment != 0) fault("%s at byte %s, at no multiple of %u", what, name.c_str(), alignment);
+    fault("%s of %u bytes at byte %s, which has %lld", what, bytes, name_of(own, address, 1).c_str(), extent->bytes);
+  if (address % alignment != 0)
+    fault("%s at byte %s, at no multiple of %u", what, name_of(own, address, 1).c_str(), alignment);
 }
 
 Barrier& barrier_at(At at, const char* what) {
