@@ -55,7 +55,8 @@ def compare(
 ) -> Verdict:
     """Compare an output with the same program in float64.
 
-    With u = half an ulp of the output's type, K = `reduction_extent` and s = `sensitivity`, the output is right if
+    With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), K =
+    `reduction_extent` and s = `sensitivity`, the output is right if
     ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each
     element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities must be
     where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
@@ -98,7 +99,8 @@ def _within(
     truth = reference[finite].astype(np.float64)
     differences = np.abs(got[finite] - truth)
     size, root = _norm(truth), math.sqrt(max(1, truth.size))
-    half_ulp = epsilon(got.dtype) / 2
+    # In float64 the reference makes roundings, too.
+    half_ulp = epsilon(got.dtype) / (1 if got.dtype == np.float64 else 2)
     moved = 0.0 if sensitivity is None else _norm(sensitivity[finite])
     allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * max(size, moved)
     if eager is not None and np.isfinite(eager[finite]).all():

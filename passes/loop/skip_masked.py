@@ -13,9 +13,9 @@ product must say with `fastmath<nnan,nsz>` that 0 times a value is 0, NaN and in
 contraction, so that they never cut through a tile; those of a streaming reduction to multiples of 64, its rows. Of that
 the first elements may be left out, too, as a window of positions does.
 
-An element of a local buffer that no kernel reads then is not stored, and where a loop only stores it, it is not
-computed: the loops that store the probabilities and the scores get the same condition. So do the other reductions of
-such a kernel, whose elements are identities of their combiners there. `passes/loop/masks.py` says what is known of a
+An element of a local buffer that no sum of products reads then is not stored, and where a loop only stores it, it is
+not computed: the loops that store the probabilities and the scores get the same condition. So do the other reductions
+of such a kernel, whose elements are identities of their combiners there. `passes/loop/masks.py` says what is known of a
 value under a mask, and why rows of NaN stay NaN.
 
 Elements that are not stored hold nothing. What crosses a condition may read them, as a slab of any shape, since they do
@@ -154,10 +154,16 @@ def _started(mask: Mask, op: loop.ReduceOp) -> Linear | None:
 
 
 def _conditions(load: loop.LoadOp) -> Iterator[AffineExpr]:
-    """The conditions under which a load counts, over its subscripts."""
+    """The conditions under which a load counts, over its subscripts.
+
+    Those of a streaming reduction do not count: its steps may be longer than what they are rounded up to, and the
+    weight 0 of an element that holds nothing, as NaN, would be multiplied with it.
+    """
     subscripts, parent = subscripts_of(load), load.parent_op()
     while isinstance(parent, loop.LoopLike):
-        exprs = (over_subscripts(condition_of(where), subscripts) for where in wheres(parent.body.block))
+        is_whole = isinstance(parent, loop.ReduceOp) and streams(parent)
+        conditions = () if is_whole else map(condition_of, wheres(parent.body.block))
+        exprs = (over_subscripts(condition, subscripts) for condition in conditions)
         yield from (expr for expr in exprs if expr is not None)
         parent = parent.parent_op()
 

@@ -35,6 +35,10 @@ def test_rounding_is_right() -> None:
     assert verdict.bar == pytest.approx(9 * HALF_ULP)
 
 
+def test_in_float64_the_reference_is_rounded_too() -> None:
+    assert compare(REFERENCE, REFERENCE, None, 1).bar == pytest.approx(2 * 9 * 2.0**-53)
+
+
 def test_the_bar_grows_with_the_root_of_the_reduction() -> None:
     assert compare(f32(REFERENCE), REFERENCE, None, 100).bar == pytest.approx(18 * HALF_ULP)
 
@@ -50,7 +54,7 @@ def test_the_mean_error_is_bounded(factor: float, passed: bool) -> None:
 def test_each_element_is_bounded(factor: float, passed: bool) -> None:
     reference = np.ones(10**6)
     got = reference.copy()
-    got[123] += factor * 16 * 9 * 2.0**-53
+    got[123] += factor * 16 * 9 * 2.0**-52
     verdict = compare(got, reference, None, 1)
     assert verdict.error < verdict.bar
     assert verdict.passed is passed

@@ -242,3 +242,58 @@ func.func @streamed(%x: memref<300x300xf32>, %out: memref<300xf32>) {
   }
   func.return
 }
+
+// -----
+
+// What such a reduction reads is stored whole: a step of it may be longer than the multiples that its condition has.
+// CHECK-LABEL: func.func @values
+// CHECK-NEXT:    loop.for %q = 0 to 300 {
+// CHECK-NEXT:      loop.for %n = 0 to 300 {
+// CHECK-NEXT:        %a = loop.load
+// CHECK-LABEL: func.func @streamed_values
+// CHECK:         loop.where %n < %q floordiv 64 * 64 + 64
+func.func @main(%x: memref<300x300xf32>, %out: memref<300xf32>) {
+  %y = memref.alloc() : memref<300x300xf32>
+  func.call @values(%x, %y) : (memref<300x300xf32>, memref<300x300xf32>) -> ()
+  func.call @streamed_values(%x, %y, %out) : (memref<300x300xf32>, memref<300x300xf32>, memref<300xf32>) -> ()
+  func.return
+}
+func.func @values(%x: memref<300x300xf32>, %y: memref<300x300xf32>) {
+  loop.for %q = 0 to 300 {
+    loop.for %n = 0 to 300 {
+      %a = loop.load %x[%n, %q] : memref<300x300xf32>
+      loop.store %a, %y[%q, %n] : memref<300x300xf32>
+    }
+  }
+  func.return
+}
+func.func @streamed_values(%x: memref<300x300xf32>, %y: memref<300x300xf32>, %out: memref<300xf32>) {
+  %nothing = arith.constant 0xff800000 : f32
+  %low = arith.constant -3.40282347e+38 : f32
+  %high = arith.constant 3.40282347e+38 : f32
+  loop.for %q = 0 to 300 {
+    %qi = arith.index_cast %q : index to i64
+    %max, %sum = loop.reduce %n = 0 to 300 : f32, f32 {
+      %a = loop.load %x[%q, %n] : memref<300x300xf32>
+      %ni = arith.index_cast %n : index to i64
+      %seen = arith.cmpi sle, %ni, %qi : i64
+      %s = arith.select %seen, %a, %nothing : f32
+      %v = loop.load %y[%q, %n] : memref<300x300xf32>
+      loop.yield %s, %v : f32, f32
+    } combine (%m0: f32, %l0: f32, %m1: f32, %l1: f32) identity [0xff800000 : f32, 0.0 : f32] {
+      %top = arith.maximumf %m0, %m1 : f32
+      %above = arith.maximumf %top, %low : f32
+      %within = arith.minimumf %above, %high : f32
+      %d0 = arith.subf %m0, %within : f32
+      %w0 = math.exp %d0 : f32
+      %d1 = arith.subf %m1, %within : f32
+      %w1 = math.exp %d1 : f32
+      %a0 = arith.mulf %l0, %w0 fastmath<nnan,nsz> : f32
+      %a1 = arith.mulf %l1, %w1 fastmath<nnan,nsz> : f32
+      %l = arith.addf %a0, %a1 : f32
+      loop.yield %top, %l : f32, f32
+    }
+    loop.store %sum, %out[%q] : memref<300xf32>
+  }
+  func.return
+}
