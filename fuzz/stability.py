@@ -29,8 +29,10 @@ _CONTRACTIONS = ("linear", "matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm
 _FOLDS = (*_CONTRACTIONS, "sum", "prod", "cumsum", "pow")
 """Operations on all numbers whose results depend on the order, or on the library, where they are floats."""
 
+_CONVOLUTIONS = ("convolution", *(f"conv{way}{dims}d" for way in ("", "_transpose") for dims in (1, 2, 3)))
+
 _SUMS = (
-    *(*_CONTRACTIONS, "scaled_dot_product_attention", "sum", "cumsum", "mean"),
+    *(*_CONTRACTIONS, *_CONVOLUTIONS, "scaled_dot_product_attention", "sum", "cumsum", "mean"),
     *("var", "std", "var_mean", "layer_norm", "rms_norm", "group_norm"),
 )
 """Operations that add products or squares, which overflow in one order and not in another, or not with an FMA."""
@@ -54,8 +56,11 @@ class _Perturbed(fx.Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operation."""
-        result = super().call_function(target, args, kwargs)
         name = str(target).removeprefix("aten.").removesuffix(".default")
+        if name.partition(".")[0] in ("var", "var_mean"):
+            # They square what is left of values when their rounded mean is subtracted, however little it is.
+            args = (self._perturb(args[0]), *args[1:])
+        result = super().call_function(target, args, kwargs)
         if name in ("_to_copy", "type_as"):
             _check_cast(args[0], result)
         if name.partition(".")[0] in _SUMS:

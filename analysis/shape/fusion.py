@@ -261,11 +261,15 @@ class Course:
 
     @staticmethod
     def of(op: ScanOp, index: Index) -> Course | None:
-        """The course of a scan whose results are needed at an index; None where it is not that of one axis."""
-        form = index[op.dim.value.data]
-        flipped = -form + (shape_of(op.inputs[0])[op.dim.value.data] - 1)
+        """The course of a scan whose results are needed at an index; None where it is not that of one axis.
+
+        Along that axis each other coordinate stays the same, which it does not on a diagonal.
+        """
+        along = op.dim.value.data
+        form, others = index[along], [*index[:along], *index[along + 1 :]]
+        flipped = -form + (shape_of(op.inputs[0])[along] - 1)
         for place, backwards in ((form, False), (flipped, True)):
-            if (axis := axis_of(place)) is not None:
+            if (axis := axis_of(place)) is not None and axis not in axes_in(others):
                 return Course(axis, backwards != bool(op.reverse))
         return None
 

@@ -61,6 +61,11 @@ def test_text_of_operators_and_of_what_is_used_twice() -> None:
         ("(torch.randn(9) * 1e30).to(torch.int32)", "cannot hold"),
         ("x = torch.full((9,), 1e30); torch.sqrt(x * x)", "overflows"),
         ("x = torch.tensor([math.inf, -3e38]); torch.dot(x, torch.tensor([1.0, 3.0]))", "parts of a sum"),
+        (
+            "x = torch.tensor([[[-math.inf, 2.0]]]); F.conv1d(x, torch.tensor([[[1.0, 3e38]]]))",
+            "parts of a sum",
+        ),
+        ("torch.randn(1, 5).expand(7, 5).var(0)", "cancel"),
         ("x = torch.zeros(3, dtype=torch.int32); x % x", "PyTorch refuses"),
         ("x = torch.ones(1, 1, 2, 3); F.scaled_dot_product_attention(x, x * math.nan, x)", "all NaN"),
         (

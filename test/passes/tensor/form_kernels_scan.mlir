@@ -64,6 +64,19 @@ func.func @every_other(%x: tensor<64x80xf32>) -> tensor<64x40xf32> {
 
 // -----
 
+// On a diagonal each element is of a row of its own.
+// REMARK:      at @k_y: %b is stored, not fused: the kernel needs the scan along a part of an axis
+// CHECK-LABEL: func.func @diagonal
+// CHECK:         tensor_ext.kernel @k_b(
+func.func @diagonal(%x: tensor<64x64xf32>) -> tensor<63xf32> {
+  %b = tensor_ext.scan {arith.addf} %x dim 1 : tensor<64x64xf32>
+  %l = tensor_ext.index_map %b affine_map<(d0) -> (d0 + 1, d0)> : tensor<64x64xf32> -> tensor<63xf32>
+  %y = tensor_ext.elementwise {math.exp} %l : tensor<63xf32>
+  func.return %y : tensor<63xf32>
+}
+
+// -----
+
 // REMARK:      at @k_y: %b is stored, not fused: it runs along the rows of the kernel
 // CHECK-LABEL: func.func @along_rows
 // CHECK:         tensor_ext.kernel @k_b(
