@@ -16,7 +16,7 @@ from deplodock.analysis.machine.targets import card_named, nvcc_arch
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime.cubins import Cubin, cubins
-from deplodock.runtime.driver import Context, DriverError, KernelModule, Memory, is_capturing
+from deplodock.runtime.driver import Context, DriverError, KernelModule, DeviceMemory, is_capturing
 from deplodock.runtime.launches import Launches, refused
 from deplodock.runtime.nvcc import LIMIT, CompiledKernel
 from deplodock.runtime.plan import BufferPlan, ProgramPlan
@@ -129,9 +129,9 @@ class Executable:
             self._driver.memcpy_dtoh(values, address)
         return values
 
-    def _memory(self, size: int) -> Memory:
+    def _memory(self, size: int) -> DeviceMemory:
         try:
-            return Memory(self._context, max(1, size))
+            return DeviceMemory(self._context, max(1, size))
         except DriverError as error:
             raise DeviceError(f"the GPU has no {size} bytes of memory for the program: {error}") from None
 

@@ -76,7 +76,7 @@ class Context:
             getattr(library(), name)(resource)
 
 
-class Memory:
+class DeviceMemory:
     """So many bytes of a GPU at `address`, as long as this object is kept. Raises DriverError where it has no more."""
 
     def __init__(self, context: Context, size: int) -> None:

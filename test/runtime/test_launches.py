@@ -9,7 +9,7 @@ import pytest
 
 from deplodock.errors import DeviceError, InvalidInputError
 from deplodock.runtime import driver as driver_module
-from deplodock.runtime.driver import Context, DriverError, KernelModule, Memory
+from deplodock.runtime.driver import Context, DriverError, KernelModule, DeviceMemory
 from deplodock.runtime.launches import Launches
 from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
 
@@ -77,7 +77,7 @@ def test_what_the_driver_refuses_is_an_error(calls: Callable[[], list[str]], mon
 
 def test_what_is_made_on_a_gpu_is_released_there(calls: Callable[[], list[str]]) -> None:
     """Whatever GPU is the current one then, or if none is."""
-    memory, module = Memory(Context(1), 64), KernelModule(Context(1), IMAGE)
+    memory, module = DeviceMemory(Context(1), 64), KernelModule(Context(1), IMAGE)
     module.function("k_second", 4096, False)
     assert calls() == ["1: allocate 64", "1: load image", "1: attribute k_second 8 4096"]
     with Context(0):
