@@ -16,7 +16,7 @@ from deplodock.analysis.machine.targets import card_named, nvcc_arch
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime.cubins import Cubin, cubins
-from deplodock.runtime.driver import Context, DriverError, KernelModule, DeviceMemory, is_capturing
+from deplodock.runtime.driver import Context, DeviceMemory, DriverError, KernelModule, is_capturing
 from deplodock.runtime.launches import Launches, refused
 from deplodock.runtime.nvcc import LIMIT, CompiledKernel
 from deplodock.runtime.plan import BufferPlan, ProgramPlan

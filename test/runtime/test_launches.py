@@ -9,7 +9,7 @@ import pytest
 
 from deplodock.errors import DeviceError, InvalidInputError
 from deplodock.runtime import driver as driver_module
-from deplodock.runtime.driver import Context, DriverError, KernelModule, DeviceMemory
+from deplodock.runtime.driver import Context, DeviceMemory, DriverError, KernelModule
 from deplodock.runtime.launches import Launches
 from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, TensorMapPlan
 
