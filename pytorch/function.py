@@ -255,9 +255,8 @@ class CompiledFunction:
         # The offset of a tensor decides as its strides do, but only few programs ask for it.
         self._with_offsets |= program.signature.asks_layout
         kept = self.programs.add(self._key(call), program)
-        message = (
-            f"deplodock: compiled {self._name} for {', '.join(shapes)} in {time.perf_counter() - start:.1f} s, {kept}"
-        )
+        seconds = f"{time.perf_counter() - start:.1f} s, {captured.seconds:.1f} of them to capture it"
+        message = f"deplodock: compiled {self._name} for {', '.join(shapes)} in {seconds}, {kept}"
         pairs = enumerate(zip(shapes, self._last, strict=False))
         reasons[:0] = [f"argument {number} was {old}" for number, (new, old) in pairs if new != old]
         message += f": {'; '.join(reasons)}" if reasons else ""

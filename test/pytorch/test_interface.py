@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import warnings
 import weakref
 from typing import Any, NamedTuple
@@ -65,6 +66,7 @@ def test_a_decorated_function_is_compiled_for_each_set_of_shapes(caplog: pytest.
     told = [record.getMessage() for record in caplog.records if record.name == "deplodock"]
     assert len(told) == 5
     assert "compiled test_a_decorated" in told[1]
+    assert re.search(r" in \d+\.\d s, \d+\.\d of them to capture it, ", told[1])
     assert "for a tensor of shape (2, 2) in " in told[1]
     assert "its set 2 of shapes" in told[1]
 
