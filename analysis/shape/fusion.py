@@ -266,7 +266,7 @@ class Course:
         Along that axis each other coordinate stays the same, which it does not on a diagonal.
         """
         along = op.dim.value.data
-        form, others = index[along], [*index[:along], *index[along + 1 :]]
+        form, others = index[along], index[:along] + index[along + 1 :]
         flipped = -form + (shape_of(op.inputs[0])[along] - 1)
         for place, backwards in ((form, False), (flipped, True)):
             if (axis := axis_of(place)) is not None and axis not in axes_in(others):
