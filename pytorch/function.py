@@ -95,9 +95,8 @@ def compile(
         target: the architecture or card to compile for; by default the GPU's own, sm_90 on a CPU.
         device: where to run, by default where the tensors are. On `cuda`, PyTorch's current GPU, or on one by its
             number, as `cuda:1`, kernels read and write PyTorch's tensors without copies, in the order of the current
-            stream. On `cpu` the simulator runs the kernels, or, above
-            `LANE_STEP_LIMIT` lane steps, numpy the loop IR, which one warning of the logger `deplodock` says.
-            Tensors that are elsewhere are copied at each call.
+            stream. On `cpu` the simulator runs the kernels, or, above `LANE_STEP_LIMIT` lane steps, numpy the loop IR,
+            which one warning of the logger `deplodock` says. Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
         dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
             each call that brings others; the result is a `CompiledFunction`, also with examples.

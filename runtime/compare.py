@@ -56,11 +56,10 @@ def compare(
     """Compare an output with the same program in float64.
 
     With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), K =
-    `reduction_extent` and s = `sensitivity`, the output is right if
-    ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each
-    element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities must be
-    where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
-    must be equal.
+    `reduction_extent` and s = `sensitivity`, the output is right if ||got - reference|| is at most
+    u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each element is within 16 times that bar
+    of it, in units of the reference's root mean square. NaN and infinities must be where the reference, rounded to the
+    output's type, or eager has them; they count in no norm. Integers and booleans must be equal.
 
     Args:
         got: the output.

@@ -25,7 +25,7 @@ WARPGROUPS = (
     "tensor-tile{engine=wgmma m=64 n=64},double-buffer{depth=2},tma-copy,split-inner-for-swizzle,"
     "pipeline-k-outer{distance=producer}"
 )
-PROGRAM = "t = torch.bfloat16; F.linear(torch.randn(200, 128, dtype=t), torch.randn(120, 128, dtype=t))"
+PROGRAM = "t = torch.bfloat16; F.linear(torch.randn(200, 192, dtype=t), torch.randn(120, 192, dtype=t))"
 STREAMS = {
     "a tile each": "",
     "tiles in turn": "stream-matmul-k{ctas=3 unit=tile},",
