@@ -12,9 +12,9 @@ from deplodock.dialects.kernel.ldmatrix import COUNTS, LdmatrixOp
 from deplodock.dialects.kernel.mma import Fragment, MmaOp
 from deplodock.dialects.loop import memref_of
 
-_C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "i8": "signed char"}
+_C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float", "i8": "signed char"}
 _PTX_TYPES = {"i8": "s8", "i32": "s32"}
-"""The names of types that PTX has another one for."""
+"""The names of types that PTX has another one for; f32 is tf32 as a factor."""
 _SUMS = {"f32": ("float", "f"), "i32": ("int", "r")}
 """The types of sums in C, and their constraints in inline assembly."""
 
@@ -29,7 +29,7 @@ def _helper(engine: Engine, factor: str) -> str:
     count = engine.depth // engine.packed
     factors = [*(f"a{i}" for i in range(engine.rows * count)), *(f"b{i}" for i in range(count))]
     sum_type, constraint = _SUMS[engine.result]
-    result, type = (_PTX_TYPES.get(each, each) for each in (engine.result, factor))
+    result, type = _PTX_TYPES.get(engine.result, engine.result), "tf32" if factor == "f32" else _PTX_TYPES.get(factor, factor)
     parameters = [*(f"{sum_type}& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
     places = [f"%{i}" for i in range(len(sums) + len(factors))]
     c, rest = places[: len(sums)], places[len(sums) :]

@@ -179,6 +179,8 @@ _BOOL_COMPARISONS = {
 _CASTS = {
     ("arith.extf", "f32", "f64"): "(double){0}",
     ("arith.truncf", "f64", "f32"): "(float){0}",
+    ("math_ext.high_part", "f32", "f32"): "__int_as_float(__float_as_int({0}) & ~0x1fff)",
+    ("math_ext.low_part", "f32", "f32"): "low_part({0})",
     ("arith.bitcast", "f32", "i32"): "__float_as_int({0})",
     ("arith.bitcast", "i32", "f32"): "__int_as_float({0})",
     ("arith.bitcast", "f64", "i64"): "__double_as_longlong({0})",
@@ -321,8 +323,17 @@ __device__ __forceinline__ float exp2_approx(float x) {
 """
 """2^x within 2^-22, where results below 2^-126 are 0 (PTX ISA, `ex2`)."""
 
+_LOW_PART = """\
+__device__ __forceinline__ float low_part(float x) {
+  const float low = x - __int_as_float(__float_as_int(x) & ~0x1fff);
+  return fabsf(low) < __int_as_float(0x7f800000) ? __int_as_float((__float_as_int(low) + 0x1000) & ~0x1fff) : low;
+}
+"""
+"""What TF32 leaves of an f32, rounded to it as `cvt.rna.tf32.f32` does (PTX ISA)."""
+
 HELPERS = {
     "exp2_approx": _EXP2_APPROX,
+    "low_part": _LOW_PART,
     "maximumf": _extremum_f32("maximumf", "max.NaN.f32"),
     "minimumf": _extremum_f32("minimumf", "min.NaN.f32"),
     "maximum": _extremum_f64("maximum", "max.f64"),

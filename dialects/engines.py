@@ -10,7 +10,10 @@ from 0,
 
 Rows may be in any order, as they do not meet, and so may k, as it is summed.
 
-Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and "Matrix Fragments for mma.m16n8k32".
+Factors of f32 are read as TF32, without their last 13 bits.
+
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8" and
+"Matrix Fragments for mma.m16n8k32".
 """
 
 from __future__ import annotations
@@ -87,6 +90,18 @@ ENGINES = (
         pair=2,
         depth=4,
         packed=2,
+    ),
+    Engine(
+        name="mma",
+        instruction="m16n8k8",
+        factors=("f32",),
+        result="f32",
+        row=Digit(4, 8),
+        column=Digit(1, 4),
+        rows=2,
+        pair=2,
+        depth=2,
+        packed=1,
     ),
     Engine(
         name="mma",

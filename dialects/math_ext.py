@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import Float32Type, f32
 from xdsl.dialects.math import FloatingPointLikeBinaryMathOperation
-from xdsl.ir import Dialect
-from xdsl.irdl import traits_def
+from xdsl.ir import Dialect, SSAValue
+from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
 from deplodock.dialects.formats import op_definition
@@ -25,4 +26,48 @@ class FmodOp(FloatingPointLikeBinaryMathOperation):
     traits = traits_def(Pure(), SameOperandsAndResultType())
 
 
-MathExt = Dialect("math_ext", [FmodOp])
+DROPPED_BITS = 13
+"""The bits of an f32's fraction that TF32 lacks: it has 10 of 23 (PTX ISA, "Alternate floating-point formats")."""
+
+
+@op_definition
+class HighPartOp(IRDLOperation):
+    """The leading part of an f32: what TF32 keeps of it, its last 13 bits dropped.
+
+    So tensor cores read an f32. Infinities stay, the largest numbers stay finite, and NaN stays NaN or becomes
+    infinite, of which its low part is NaN.
+
+    %h = math_ext.high_part %x : f32
+    """
+
+    name = "math_ext.high_part"
+    value = operand_def(Float32Type)
+    result = result_def(Float32Type)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value)"
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[f32])
+
+
+@op_definition
+class LowPartOp(IRDLOperation):
+    """What the leading part of an f32 leaves, rounded to TF32: `x - high_part(x)`, to nearest, ties away from zero.
+
+    The difference is exact, so both parts together have the 24 bits of x but 3, and where it is subnormal all that f32
+    holds. It is NaN where x is infinite or NaN.
+
+    %l = math_ext.low_part %x : f32
+    """
+
+    name = "math_ext.low_part"
+    value = operand_def(Float32Type)
+    result = result_def(Float32Type)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value)"
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[f32])
+
+
+MathExt = Dialect("math_ext", [FmodOp, HighPartOp, LowPartOp])

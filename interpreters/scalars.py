@@ -21,11 +21,29 @@ from xdsl.ir import Operation
 from deplodock.analysis.operations import position_of
 from deplodock.dialects import math_ext
 from deplodock.errors import UnsupportedError
-from deplodock.interpreters.values import Array, DType, Precision, dtype_of, poison
+from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, poison
 
 Function = Callable[..., Array]
 Binary = Callable[[Array, Array], Array]
 Entry = Callable[[Operation, DType, Sequence[Array]], Array]
+
+
+def _dropped(dtype: DType) -> int:
+    """The bits of a fraction that its leading part lacks; of float64 half of them, so that two parts are all of it."""
+    return math_ext.DROPPED_BITS if dtype == np.float32 else 27
+
+
+def high_part(value: Array) -> Array:
+    """The leading part of values of f32, as `math_ext.high_part` says, or of float64."""
+    dropped = _dropped(value.dtype)
+    return (bits(value) >> dropped << dropped).view(value.dtype)
+
+
+def _low_part(value: Array) -> Array:
+    """What the leading part leaves, rounded as `math_ext.low_part` says."""
+    low = value - high_part(value)
+    half = np.asarray(1 << (_dropped(value.dtype) - 1), bits(low).dtype)
+    return np.where(np.isfinite(low), high_part((bits(low) + half).view(value.dtype)), low)
 
 
 def evaluate_scalar(op: Operation, operands: Sequence[Array], precision: Precision = "native") -> Array:
@@ -371,6 +389,8 @@ TABLE: dict[type[Operation], Entry] = {
     math_dialect.FloorOp: _plain(np.floor),
     math_dialect.FmaOp: _plain(_fma),
     math_ext.FmodOp: _plain(np.fmod),
+    math_ext.HighPartOp: _plain(high_part),
+    math_ext.LowPartOp: _plain(_low_part),
     math_dialect.FPowIOp: _plain(_fpowi),
     math_dialect.IPowIOp: _on_signed(_ipowi),
     math_dialect.LogOp: _elementary(np.log),

@@ -69,6 +69,7 @@ RULES = _listed(
     "stage-inputs",
     "stream-tile",
     "tensor-tile",
+    "split-factors",
     "register-tile",
     "stage-windows",
     "permute-register-tile",

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.analysis.shape.dependence import Dependence, without
 from deplodock.analysis.shape.nest import Nest, launch_nest, only_loop
-from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects import loop, math_ext, scalar_regions, tile
 
 Product: TypeAlias = arith.MulfOp | arith.MuliOp | tile.ContractOp
 """What multiplies the factors of a contraction."""
@@ -123,8 +123,8 @@ def summed_products(reduction: loop.ReduceOp) -> list[Product]:
 
 
 def read_of(factor: SSAValue) -> loop.LoadOp | None:
-    """The read that gives a factor, as it is or in a wider type; None where the factor is computed otherwise."""
-    while isinstance(factor.owner, WIDENING_CASTS):
+    """The read that gives a factor, as it is, in a wider type or a part of it; None where it is computed otherwise."""
+    while isinstance(factor.owner, (*WIDENING_CASTS, math_ext.HighPartOp, math_ext.LowPartOp)):
         factor = factor.owner.operands[0]
     return factor.owner if isinstance(factor.owner, loop.LoadOp) else None
 
@@ -147,7 +147,7 @@ def innermost_reduction(reduction: loop.ReduceOp) -> loop.ReduceOp:
 def accumulating_loops(reduction: loop.ReduceOp) -> list[loop.ReduceOp]:
     """The loops of one reduction, outermost first: each yields the results of the next, with the same accumulator."""
     loops = [reduction]
-    while isinstance(inner := loops[-1].yielded[0].owner, loop.ReduceOp) and shares_accumulator(inner, loops[-1]):
+    while isinstance(inner := loops[-1].yielded[0].owner, loop.ReduceOp) and is_part_of(inner, loops[-1]):
         loops.append(inner)
     return loops
 
@@ -164,17 +164,25 @@ def _next_in_row(op: loop.LoopLike) -> loop.LoopLike | None:
     if not isinstance(op, loop.ReduceOp):
         return only_loop(op.body.block.ops)
     inner = op.yielded[0].owner
-    return inner if isinstance(inner, loop.ReduceOp) and shares_accumulator(inner, op) else None
+    return inner if isinstance(inner, loop.ReduceOp) and is_part_of(inner, op) else None
 
 
-def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
-    """Whether `inner` is computed anew in each iteration of `outer`, which yields exactly its results, folded alike."""
+def is_part_of(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
+    """Whether `inner` is computed anew in each iteration of `outer`, which yields exactly its results, folded alike.
+
+    Both then are one reduction in two loops.
+    """
     return (
         inner.parent_op() is outer
         and tuple(outer.yielded) == tuple(inner.results)
         and inner.identities == outer.identities
         and inner.combiner.is_structurally_equivalent(outer.combiner)
     )
+
+
+def shares_accumulator(inner: loop.ReduceOp, outer: loop.ReduceOp) -> bool:
+    """Whether `inner` is a part of `outer` that goes on with its accumulators."""
+    return is_part_of(inner, outer) and not outer.apart
 
 
 def yields_inner_reduction(op: loop.YieldOp) -> bool:
@@ -193,7 +201,7 @@ def adds_in_place(op: tile.ContractOp) -> bool:
 def in_place_with(op: tile.ContractOp) -> list[tile.ContractOp]:
     """A contract and all others that its iteration adds to the same sum, in order; none if it adds to no sum."""
     parent = op.parent_op()
-    products = summed_products(parent) if isinstance(parent, loop.ReduceOp) else []
+    products = summed_products(parent) if isinstance(parent, loop.ReduceOp) and not parent.apart else []
     if op not in products or not all(product.result.has_one_use() for product in products):
         return []
     assert isinstance(parent, loop.ReduceOp)

@@ -205,7 +205,9 @@ class ReduceOp(LoopLike):
 
     The n results are values: the body reads memory and writes none but on-chip copies. The combiner takes n
     accumulators, then n values, and is total on the identities; the order of the fold is the loop's order unless the
-    schedule changes it.
+    schedule changes it. What an iteration yields may be a fold itself, of a reduction or a contract in the body: that
+    goes on with the accumulators of this one where the combiners are the same. With `apart` it starts from the identity
+    in each iteration, and the combiner takes it in: a long sum then is one of shorter ones.
 
         %m = loop.reduce {arith.maximumf} %k = 0 to 1000 : f32 {
           %v = loop.load %x[%k] : memref<1000xf32>
@@ -217,10 +219,13 @@ class ReduceOp(LoopLike):
           %c = arith.mulf %a, %b : f32
           loop.yield %c : f32
         }
+        %s = loop.reduce {arith.addf} %ko = 0 to 112 apart : f32 {
+        }
     """
 
     name = "loop.reduce"
     identities = prop_def(ArrayAttr)
+    apart = opt_prop_def(UnitAttr)
     outputs = var_result_def()
     # Declared again because regions are counted in the order of their declaration, those of this class first.
     body = region_def("single_block")
@@ -274,6 +279,8 @@ class ReduceOp(LoopLike):
     def print(self, printer: Printer) -> None:
         with scalar_regions.print_combiner(printer, self.combiner, self.identities):
             _print_header(printer, self)
+            if self.apart:
+                printer.print_string(" apart")
             printer.print_string(" : ")
             printer.print_list([value.type for value in self.outputs], printer.print_attribute)
             printer.print_op_attributes(self.attributes, print_keyword=True)
@@ -284,6 +291,7 @@ class ReduceOp(LoopLike):
     def parse(cls, parser: Parser) -> Self:
         ops = scalar_regions.parse_op_names(parser)
         iv, bound, operands, unroll = _parse_header(parser)
+        is_apart = parser.parse_optional_keyword("apart") is not None
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         attributes, body = parse_attributes(parser), parser.parse_region([iv])
@@ -291,7 +299,12 @@ class ReduceOp(LoopLike):
         return cls.create(
             operands=operands,
             result_types=types,
-            properties={"bound": bound, "identities": identities, **({"unroll": UnitAttr()} if unroll else {})},
+            properties={
+                "bound": bound,
+                "identities": identities,
+                **({"unroll": UnitAttr()} if unroll else {}),
+                **({"apart": UnitAttr()} if is_apart else {}),
+            },
             attributes=attributes,
             regions=[body, combiner],
         )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 
 from deplodock.dialects import tile
+from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.interpreters.evaluate.contraction import sum_of_products
 from deplodock.interpreters.evaluate.machine import Machine, Space
+from deplodock.interpreters.scalars import high_part
 from deplodock.interpreters.values import Array
 
 _EXACT = 1 << 24
@@ -21,12 +24,18 @@ def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
     axes = [space.rank - 1 - machine.dims[axis] for axis in op.axes]
     total: Array = np.zeros((), dtype)
     for left, right in op.pairs:
-        one = _of_rank(machine.array(left).astype(dtype), space)
-        other = taken(machine, op.at, machine.array(right).astype(dtype), space)
+        one, other = (_factor(op, machine.array(factor).astype(dtype)) for factor in (left, right))
+        one, other = _of_rank(one, space), taken(machine, op.at, other, space)
         total = total + _sum(one, other, axes, space)
         if dtype.kind == "f":
             machine.exact = machine.exact and _is_exact(one, other, axes, space)
     machine.values[op.result] = total
+
+
+def _factor(op: tile.ContractOp, value: Array) -> Array:
+    """A factor as its engine reads it."""
+    is_narrowed = op.lhs[0].type == f32 and precision_of(op) != HIGH
+    return high_part(value) if is_narrowed else value
 
 
 def _of_rank(value: Array, space: Space) -> Array:

@@ -11,6 +11,7 @@ from deplodock.dialects.engines import Engine
 from deplodock.dialects.kernel.ldmatrix import PAIR, SIDE, LdmatrixOp
 from deplodock.dialects.kernel.mma import MmaOp
 from deplodock.errors import UnsupportedError
+from deplodock.interpreters.scalars import high_part
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.checks.unwritten import joined
 from deplodock.interpreters.simulate.lanes import Frame
@@ -41,8 +42,8 @@ def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, .
         return np.broadcast_to(value, shape).reshape(*warps, WARP)[..., lanes]
 
     rows, depth = range(engine.rows), range(engine.depth)
-    a = np.stack([np.stack([gathered(left[h, k].data) for k in depth], -1) for h in rows], -4)
-    b = np.stack([gathered(right[k,].data) for k in depth], -1)
+    a = read_by_engine(np.stack([np.stack([gathered(left[h, k].data) for k in depth], -1) for h in rows], -4))
+    b = read_by_engine(np.stack([gathered(right[k,].data) for k in depth], -1))
     exact = np.int64 if engine.adds_integers else np.float64
     a = a.astype(exact).reshape(*warps, engine.m, engine.k)
     b = b.astype(exact).reshape(*warps, engine.n, engine.k)
@@ -58,6 +59,11 @@ def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, .
         data = sum.astype(np.int32) if engine.adds_integers else toward_zero(sum)
         found[h, r] = Values(data, joined(origin, before.origin))
     return found
+
+
+def read_by_engine(factor: Array) -> Array:
+    """A factor as tensor cores read it: of f32 the part that TF32 keeps."""
+    return high_part(factor) if factor.dtype == np.float32 else factor
 
 
 def _elements(registers: Registers, shape: tuple[int, ...]) -> Registers:

@@ -29,7 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, subscripts_of, to_map, to_sides
 from deplodock.analysis.shape.nest import kernels
-from deplodock.analysis.shape.roles import shares_accumulator
+from deplodock.analysis.shape.roles import is_part_of
 from deplodock.dialects import loop
 from deplodock.passes.copying import erase_dead
 from deplodock.passes.loop.masks import comparison
@@ -93,7 +93,7 @@ def _is_constant(value: SSAValue, attribute: Attribute) -> bool:
 
 def _outermost(op: loop.ReduceOp, form: Linear) -> loop.ReduceOp:
     """The outermost loop of a reduction that knows all coordinates of a form."""
-    while isinstance(outer := op.parent_op(), loop.ReduceOp) and shares_accumulator(op, outer):
+    while isinstance(outer := op.parent_op(), loop.ReduceOp) and is_part_of(op, outer):
         if any(op.is_ancestor(root.owner) for root in form.roots()):
             break
         op = outer

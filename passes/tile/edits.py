@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import Linear, to_map
-from deplodock.analysis.shape.roles import shares_accumulator
+from deplodock.analysis.shape.roles import is_part_of
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
@@ -185,7 +185,7 @@ def share_loop(
 
 def _innermost_chunk(op: loop.ReduceOp) -> loop.ReduceOp:
     """Follow reductions whose body is nothing but one with the same accumulators."""
-    while isinstance(inner := op.yielded[0].owner, loop.ReduceOp) and shares_accumulator(inner, op):
+    while isinstance(inner := op.yielded[0].owner, loop.ReduceOp) and is_part_of(inner, op):
         if not all(other is inner or isinstance(other, loop.IndexOp | loop.YieldOp) for other in op.body.block.ops):
             return op
         op = inner
@@ -197,6 +197,7 @@ def _with_body(op: loop.LoopLike, trips: int, body: Region) -> loop.LoopLike:
     made: loop.LoopLike
     if isinstance(op, loop.ReduceOp):
         made = loop.ReduceOp(trips, body, op.identities, op.combiner.clone())
+        made.apart = op.apart
     else:
         made = loop.ForOp(trips, body)
     made.location = op.location

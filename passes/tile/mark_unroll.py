@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block
 
-from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
+from deplodock.analysis.shape.roles import contraction_of, is_part_of
 from deplodock.dialects import loop, tile
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import split_loop
@@ -87,7 +87,7 @@ class Marking:
         if roles is None or not roles.reduction.is_ancestor(op):
             return False
         outer = op.parent_op()
-        return op is roles.reduction or (isinstance(outer, loop.ReduceOp) and shares_accumulator(op, outer))
+        return op is roles.reduction or (isinstance(outer, loop.ReduceOp) and is_part_of(op, outer))
 
 
 def _is_straight(op: loop.LoopLike) -> bool:

@@ -44,7 +44,7 @@ from deplodock.analysis.shape.footprint import (
     register_footprint,
     shared_footprint,
 )
-from deplodock.analysis.shape.roles import contraction_of, shares_accumulator
+from deplodock.analysis.shape.roles import contraction_of, is_part_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
@@ -133,7 +133,7 @@ def _loops_inside(op: Operation) -> list[loop.LoopLike]:
     loops = [parent]
     while isinstance(inner := loops[-1], loop.ReduceOp):
         outer = inner.parent_op()
-        if not isinstance(outer, loop.ReduceOp) or not shares_accumulator(inner, outer):
+        if not isinstance(outer, loop.ReduceOp) or not is_part_of(inner, outer):
             break
         loops.append(outer)
     return loops[:-1] or loops

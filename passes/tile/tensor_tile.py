@@ -53,7 +53,7 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.footprint import register_footprint
 from deplodock.analysis.shape.padding import adds_zero
-from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of, shares_accumulator
+from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of, is_part_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Engine, engine_names
 from deplodock.dialects.interfaces import Feature
@@ -443,7 +443,7 @@ def _hold(load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
 def _add_slices(made: loop.ReduceOp, axes: _Axes) -> None:
     """Let a combine add the sums of the warps that share a chunk; each keeps a share of them."""
     total = made
-    while isinstance(outer := total.parent_op(), loop.ReduceOp) and shares_accumulator(total, outer):
+    while isinstance(outer := total.parent_op(), loop.ReduceOp) and is_part_of(total, outer):
         total = outer
     map, lanes = to_map([Linear.of(lane) for lane in axes.shared.values()])
     at = tile.Places(list(axes.shared), map, lanes)

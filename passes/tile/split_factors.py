@@ -1,0 +1,88 @@
+"""split-factors: multiply FP32 factors on tensor cores, which read TF32, as sums of products of their parts.
+
+    %0 = loop.reduce {arith.addf}                  %0 = loop.reduce {arith.addf}
+      %ko = 0 to 112 : f32 {                         %ko = 0 to 112 apart : f32 {
+      ..                                       ->    ..
+      %c = tile.contract mma %a * %b                 %al = math_ext.low_part %a : f32
+        over (%k_t, %k_v) at (..)                    %bl = math_ext.low_part %b : f32
+        {deplodock.precision = "high"}               %c = tile.contract mma %al * %b + %a * %bl + %a * %b
+        : f32, f32 -> f32                              over (%k_t, %k_v) at (..) : f32, f32 -> f32
+
+The engine reads the leading part of a factor by itself. With the low parts two parts of 11 bits each stand for the 24 of
+an FP32; the product of two low parts is left out, 2^-22 of the product. Small products are added first. Tensor cores
+round sums toward zero, which costs a digit in a few thousand terms: so the products of `chain` elements of k start from
+0, and are added up in FP32 as any other sum, which `apart` says.
+
+Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical
+peak performance", IJHPCA 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.affine.linear import extent_or_one
+from deplodock.dialects import loop, math_ext, tile
+from deplodock.dialects.precision import HIGH, PRECISION, precision_of
+from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.schedule.choose.sizes import CHAIN
+
+
+@dataclass(frozen=True)
+class SplitFactorsPass(LaunchRule):
+    """Multiply FP32 factors on tensor cores as sums of products of their TF32 parts."""
+
+    name = "split-factors"
+    after = ("stream-tile", "tensor-tile")
+    chain: int = option(CHAIN, Integers((16, 32, 64, 128)), "elements of k whose products tensor cores add up alone")
+
+    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+        found = [op for op in launch.body.walk() if isinstance(op, tile.ContractOp) and precision_of(op) == HIGH]
+        if not found:
+            raise Skip("the launch has no contract of FP32 factors of high precision")
+        low: dict[SSAValue, SSAValue] = {}
+        for op in found:
+            _promote(_split(op, low), self.chain)
+
+
+def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractOp:
+    """Let a contract multiply parts; `low` has those of factors already split."""
+    pairs: list[tuple[SSAValue, SSAValue]] = []
+    for left, right in op.pairs:
+        pairs += [(_low(left, low), right), (left, _low(right, low)), (left, right)]
+    made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
+    made.location = op.location
+    made.attributes = {name: value for name, value in op.attributes.items() if name != PRECISION}
+    made.result.name_hint = op.result.name_hint
+    Rewriter.replace_op(op, made)
+    return made
+
+
+def _low(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:
+    """The low part of a factor, computed where the factor is."""
+    if factor not in low:
+        part = math_ext.LowPartOp(factor)
+        part.location = factor.owner.location
+        part.result.name_hint = f"{factor.name_hint}_low" if factor.name_hint else None
+        Rewriter.insert_op(part, InsertPoint.after(factor.owner))
+        low[factor] = part.result
+    return low[factor]
+
+
+def _promote(op: tile.ContractOp, chain: int) -> None:
+    """Mark the loop whose iterations are added up in FP32: the innermost that would make a chain longer than this."""
+    length = prod(extent_or_one(axis) for axis in op.axes)
+    around = op.parent_op()
+    inner: SSAValue = op.result
+    while isinstance(around, loop.ReduceOp) and inner in around.yielded:
+        length *= around.trips or chain
+        if length > chain:
+            around.apart = UnitAttr()
+            return
+        inner, around = around.results[around.yielded.index(inner)], around.parent_op()
