@@ -181,6 +181,7 @@ _CASTS = {
     ("arith.truncf", "f64", "f32"): "(float){0}",
     ("math_ext.high_part", "f32", "f32"): "__int_as_float(__float_as_int({0}) & ~0x1fff)",
     ("math_ext.low_part", "f32", "f32"): "low_part({0})",
+    ("math_ext.with_low_part", "f32", "f32"): "{0}",
     ("arith.bitcast", "f32", "i32"): "__float_as_int({0})",
     ("arith.bitcast", "i32", "f32"): "__int_as_float({0})",
     ("arith.bitcast", "f64", "i64"): "__double_as_longlong({0})",

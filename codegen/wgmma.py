@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
 
-from xdsl.dialects.builtin import i8
+from xdsl.dialects.builtin import f32, i8
 from xdsl.ir import Attribute
 
 from deplodock.analysis.access.matrix_tiles import tile_of
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel.wgmma import (
     FACTORS,
-    HELD,
     ROWS,
     Factor,
     WgmmaCommitOp,
@@ -51,6 +50,10 @@ def _name(columns: int, type: Attribute, left: str, right: bool) -> str:
     return f"wgmma_m{ROWS}n{columns}k{depth_of(type)}_{type}{left}{'_right_transposed' * right}"
 
 
+_HELD_REGISTERS = 4
+"""The registers of a left factor that threads hold."""
+
+
 class _Helpers(Mapping[str, str]):
     """The device functions by name; the text of a product is written when it is asked for."""
 
@@ -58,7 +61,7 @@ class _Helpers(Mapping[str, str]):
         _name(columns, type, left, right): (columns, type, left, right)
         for type in FACTORS
         for columns, left, right in product(columns_of(type), (_TILE, _TRANSPOSED, _HELD), (False, True))
-        if type != i8 or (left == _TILE and not right)
+        if type not in (f32, i8) or (not right and (left == _TILE or (left == _HELD and type == f32)))
     }
 
     def __getitem__(self, name: str) -> str:
@@ -73,9 +76,9 @@ class _Helpers(Mapping[str, str]):
 
 
 def _product(columns: int, type: Attribute, left: str, right: bool) -> str:
-    """The device function of a product; that of bytes has no factors of its own for signs, and no transposed tiles."""
+    """The device function of a product; that of bytes has no factors of its own for signs, nor has TF32 transposed tiles."""
     sums, is_held, is_bytes = columns // 2, left == _HELD, type == i8
-    registers = HELD // 2 if is_held else 1
+    registers = _HELD_REGISTERS if is_held else 1
     factor = ", ".join(f"%{sums + i}" for i in range(registers))
     held = ", ".join(f'"r"(held[{i}])' for i in range(registers))
     places = "\n".join(
@@ -88,7 +91,11 @@ def _product(columns: int, type: Attribute, left: str, right: bool) -> str:
     parameter = "const void* left" if is_held else "unsigned long long left"
     registers_of = "  const unsigned* const held = reinterpret_cast<const unsigned*>(left);\n" if is_held else ""
     transposed = f"{int(right)}" if is_held else f"{int(left == _TRANSPOSED)}, {int(right)}"
-    types, rest = ("s32.s8.s8", "1") if is_bytes else (f"f32.{type}.{type}", f"1, 1, 1, {transposed}")
+    types, rest = f"f32.{type}.{type}", f"1, 1, 1, {transposed}"
+    if is_bytes:
+        types, rest = "s32.s8.s8", "1"
+    elif type == f32:
+        types, rest = "f32.tf32.tf32", "1, 1, 1"
     return f"""\
 __device__ __forceinline__ void {name}({"int" if is_bytes else "float"}* sums, {parameter}, unsigned long long right) {{
 {registers_of}  asm volatile(

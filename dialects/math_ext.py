@@ -70,4 +70,24 @@ class LowPartOp(IRDLOperation):
         super().__init__(operands=[value], result_types=[f32])
 
 
-MathExt = Dialect("math_ext", [FmodOp, HighPartOp, LowPartOp])
+@op_definition
+class WithLowPartOp(IRDLOperation):
+    """An f32 whose low part is known: x, of which the other operand is `low_part(x)`.
+
+    So a low part that is stored in memory reaches the product of x: the engines of warpgroups read it there.
+
+    %y = math_ext.with_low_part %x, %l : f32
+    """
+
+    name = "math_ext.with_low_part"
+    value = operand_def(Float32Type)
+    low = operand_def(Float32Type)
+    result = result_def(Float32Type)
+    traits = traits_def(Pure())
+    assembly_format = "$value `,` $low attr-dict `:` type($value)"
+
+    def __init__(self, value: SSAValue, low: SSAValue):
+        super().__init__(operands=[value, low], result_types=[f32])
+
+
+MathExt = Dialect("math_ext", [FmodOp, HighPartOp, LowPartOp, WithLowPartOp])

@@ -391,6 +391,7 @@ TABLE: dict[type[Operation], Entry] = {
     math_ext.FmodOp: _plain(np.fmod),
     math_ext.HighPartOp: _plain(high_part),
     math_ext.LowPartOp: _plain(_low_part),
+    math_ext.WithLowPartOp: _plain(lambda value, low: value),
     math_dialect.FPowIOp: _plain(_fpowi),
     math_dialect.IPowIOp: _on_signed(_ipowi),
     math_dialect.LogOp: _elementary(np.log),

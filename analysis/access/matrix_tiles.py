@@ -56,8 +56,9 @@ def tile_of(factor: Factor, rows: int) -> MatrixTile | str:
         steps = {depth: 1, row: line}
         start = _Start(factor, _subscripts(factor, Linear.of(row), Linear.of(depth)), steps, DEPTH_BYTES)
         return start.reason() or MatrixTile(start.position, span, False, UNIT_BYTES, GROUP * span)
-    if size == 1:
-        return f"rows of bytes lie along k, not along the lines of {name}"
+    if size != 2:
+        kind = "bytes" if size == 1 else str(type.element_type)
+        return f"rows of {kind} lie along k, not along the lines of {name}"
     if rows > line and rows % line:
         return f"rows that walk the lines of {name} must fill them, {line} elements each; got {rows}"
     inner, outer = stand_in(min(rows, line)), stand_in(max(1, rows // line))

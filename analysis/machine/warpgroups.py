@@ -6,7 +6,7 @@ The factors are read from shared memory by the engine, so no thread holds them: 
     result  row = q * 16 + h * 8 + g        column = j * 8 + t * 2 + r        h, r, j: registers
 
 A left factor that is computed is held by threads, as a result is: its columns, j, t and r, are k, and the right factor
-is taken where an engine axis is at that k.
+is taken where an engine axis is at that k. Of f32 it is held by words: k = j * 4 + t.
 
 Source: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and "Register Fragments for Matrix A".
 """
@@ -14,8 +14,10 @@ Source: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and "Register
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms_of
@@ -41,7 +43,8 @@ class WarpgroupTile:
 
     left: loop.LoadOp | None
     """The read of the left factor; None where threads hold it."""
-    right: loop.LoadOp
+    rights: Sequence[loop.LoadOp]
+    """The reads of the right factors."""
     warps: SSAValue
     groups: SSAValue
     halves: SSAValue
@@ -52,8 +55,8 @@ class WarpgroupTile:
     """The engine axis of the right factor's columns."""
     depth: SSAValue
     """The engine axis of k, of the right factor at least."""
-    held: tuple[SSAValue, SSAValue] | None = None
-    """Where threads hold the left factor, the register axes of its blocks of 8 along k, and of pairs."""
+    held: tuple[SSAValue, SSAValue | None] | None = None
+    """Where threads hold the left factor, the register axes of its blocks along k, and of pairs, which f32 has not."""
 
     @property
     def columns(self) -> int:
@@ -63,7 +66,12 @@ class WarpgroupTile:
     @property
     def steps(self) -> int:
         """The products along k."""
-        return extent_or_one(self.depth) // depth_of(self.right.result.type)
+        return extent_or_one(self.depth) // self.step
+
+    @property
+    def step(self) -> int:
+        """The elements along k of a product."""
+        return depth_of(self.rights[0].result.type)
 
 
 def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> WarpgroupTile:
@@ -74,12 +82,10 @@ def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depen
     type = op.lhs[0].type
     if type != op.rhs[0].type or FACTORS.get(type) != op.result.type:
         raise NoAtomError(f"{NAME} does not multiply {type} by {op.rhs[0].type} to {op.result.type}")
-    if len(op.pairs) != 1:
-        raise NoAtomError(f"{NAME} adds one pair of factors, got {len(op.pairs)}")
     threads = math.prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
     if threads % WARPGROUP:
         raise NoAtomError(f"{NAME} takes whole warpgroups, and the launch has {threads} threads")
-    right, left = _load(launch, op.rhs[0]), _held_or_load(launch, op)
+    rights, left = [_load(launch, factor) for factor in op.rhs], _held_or_load(launch, op)
     depth, column = _depth(launch, op, is_held=left is None)
     if extent_or_one(depth) % depth_of(type):
         extent = extent_or_one(depth)
@@ -90,24 +96,24 @@ def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Depen
     blocks, pairs = _columns(launch, op, column)
     held = None
     if left is None:
-        along, near = _columns(launch, op, depth)
-        assert along is not None, "the elements along k of a product are several blocks"
-        held = along, near
+        held = _words(launch, op, depth) if type == f32 else _pairs_along(launch, op, depth)
     rows = without(dependence.of(op.lhs[0]), set(op.axes))
     warps, groups = (_thread(launch, digit, what) for digit, what in ((WARPS, "warps"), (GROUPS, "rows of a warp")))
     halves = next((axis for axis in reversed(launch.bound_to(Binding.REGISTER)) if axis in rows), None)
     if halves is None or extent_or_one(halves) != 2:
         raise NoAtomError("no register axis of 2 rows is the left factor's")
     for axis in (*launch.bound_to(Binding.THREAD), halves):
-        if axis in dependence.of(right.result) and extent_or_one(axis) > 1:
+        if axis in dependence.of(*op.rhs) and extent_or_one(axis) > 1:
             raise NoAtomError(f"the right factor varies along {label(axis)}, where a warpgroup reads one tile")
-    return WarpgroupTile(left, right, warps, groups, halves, blocks, pairs, column, depth, held)
+    return WarpgroupTile(left, rights, warps, groups, halves, blocks, pairs, column, depth, held)
 
 
 def _held_or_load(launch: tile.LaunchOp, op: tile.ContractOp) -> loop.LoadOp | None:
     """The read of the left factor, None where threads hold it: they have the columns of a result, as k."""
     if all(launch.binding(axis) is not Binding.ENGINE for axis in op.axes):
         return None
+    if len(op.pairs) != 1:
+        raise NoAtomError(f"{NAME} adds one pair of factors from slabs, got {len(op.pairs)}")
     return _load(launch, op.lhs[0])
 
 
@@ -159,6 +165,23 @@ def _thread(launch: tile.LaunchOp, wanted: Digit, what: str) -> SSAValue:
         if Digit(stride, extent_or_one(axis)) == wanted:
             return axis
     raise NoAtomError(f"no thread axis of {wanted.extent} {what} is {wanted.weight} threads apart")
+
+
+def _pairs_along(launch: tile.LaunchOp, op: tile.ContractOp, depth: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The register axes of blocks of 8 along k, and of pairs, where threads hold a left factor."""
+    along, near = _columns(launch, op, depth)
+    assert along is not None, "the elements along k of a product are several blocks"
+    return along, near
+
+
+def _words(launch: tile.LaunchOp, op: tile.ContractOp, depth: SSAValue) -> tuple[SSAValue, None]:
+    """The register axis of blocks of 4 along k, where threads hold a left factor of f32."""
+    place = list(op.moved).index(depth)
+    form, lanes = carried(launch, forms_of(op.places.data, op.place_axes)[place]), _thread(launch, LANES, "k")
+    for blocks in launch.bound_to(Binding.REGISTER):
+        if equal(form, Linear.of(lanes) + Linear.of(blocks, 4)) and 4 * extent_or_one(blocks) == extent_or_one(depth):
+            return blocks, None
+    raise NoAtomError(f"{label(depth)} must be taken at `block * 4 + thread`, block a register")
 
 
 def _columns(launch: tile.LaunchOp, op: tile.ContractOp, moved: SSAValue) -> tuple[SSAValue | None, SSAValue]:

@@ -21,6 +21,10 @@ WIDENING_CASTS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp, arith.SIToFPOp, ar
 """The operations that give a value in a type that can hold more; they take 0 to 0."""
 
 
+PARTS = (math_ext.HighPartOp, math_ext.LowPartOp, math_ext.WithLowPartOp)
+"""The operations that give an f32, or a part of it."""
+
+
 @dataclass(frozen=True)
 class Contraction:
     """A reduction of a product: `m` axes only the left factor varies along, `n` only the right one, `batch` both.
@@ -124,9 +128,15 @@ def summed_products(reduction: loop.ReduceOp) -> list[Product]:
 
 def read_of(factor: SSAValue) -> loop.LoadOp | None:
     """The read that gives a factor, as it is, in a wider type or a part of it; None where it is computed otherwise."""
-    while isinstance(factor.owner, (*WIDENING_CASTS, math_ext.HighPartOp, math_ext.LowPartOp)):
+    while isinstance(factor.owner, (*WIDENING_CASTS, *PARTS)):
         factor = factor.owner.operands[0]
     return factor.owner if isinstance(factor.owner, loop.LoadOp) else None
+
+
+def low_read_of(factor: SSAValue) -> loop.LoadOp | None:
+    """The read of the low part of a factor; None where that is not stored."""
+    low = factor.owner.low.owner if isinstance(factor.owner, math_ext.WithLowPartOp) else None
+    return low if isinstance(low, loop.LoadOp) else None
 
 
 def runs_through_windows(found: Contraction) -> bool:

@@ -103,16 +103,21 @@ DEPTH_BYTES = 32
 DEPTH = 16
 """The elements of 2 bytes that a product sums over."""
 
-HELD = ROWS * DEPTH // WARPGROUP
-"""The elements of a left factor in registers that a thread holds, two to a register."""
+FACTORS: dict[Attribute, Attribute] = {bf16: f32, f16: f32, f32: f32, i8: i32}
+"""The types of factors, and those of their sums; products are exact. Factors of f32 are read as TF32."""
 
-FACTORS: dict[Attribute, Attribute] = {bf16: f32, f16: f32, i8: i32}
-"""The types of factors, and those of their sums; products are exact."""
+_BYTES: dict[Attribute, int] = {f32: 4, i8: 1}
+"""The bytes of elements that have not two."""
 
 
 def depth_of(factor: Attribute) -> int:
     """The elements that a product of factors of a type sums over."""
-    return 2 * DEPTH if factor == i8 else DEPTH
+    return DEPTH_BYTES // _BYTES.get(factor, 2)
+
+
+def held_of(factor: Attribute) -> int:
+    """The elements of a left factor in registers that a thread holds, in four registers."""
+    return ROWS * depth_of(factor) // WARPGROUP
 
 
 def columns_of(factor: Attribute) -> Sequence[int]:
@@ -138,6 +143,11 @@ class Factor:
         """The elements along k of its tile."""
         return depth_of(memref_of(self.buffer).element_type)
 
+    @property
+    def held(self) -> int:
+        """The elements that a thread holds, where threads do."""
+        return held_of(memref_of(self.buffer).element_type)
+
     def verify(self) -> None:
         """Check that it is a tile in shared memory, or a part of a register buffer. Raises VerifyException."""
         type = memref_of(self.buffer)
@@ -147,8 +157,8 @@ class Factor:
             raise VerifyException(f"a factor of a product lies in #tile.memory<shared>, got {type}")
         if self.is_held and any(expr.used_dims() for expr in self.map.results):
             raise VerifyException(f"the subscripts of a factor in registers have no d0 and d1, got {self.map}")
-        if self.is_held and (not isinstance(type.layout, NoneAttr) or math.prod(type.get_shape()) < HELD):
-            raise VerifyException(f"a factor in registers is {HELD} neighbours in row-major order, got {type}")
+        if self.is_held and (not isinstance(type.layout, NoneAttr) or math.prod(type.get_shape()) < self.held):
+            raise VerifyException(f"a factor in registers is {self.held} neighbours in row-major order, got {type}")
         if (self.map.num_dims, self.map.num_symbols) != (2, len(self.indices)):
             raise VerifyException(
                 f"the subscripts of a factor are over d0, d1 and {len(self.indices)} operands, got {self.map}"
@@ -162,7 +172,7 @@ class Factor:
         operands = [AffineExpr.dimension(i) for i in range(len(self.indices))]
         start = self.map.replace_dims_and_symbols(coordinates, operands, len(self.indices), 0)
         if self.is_held:
-            box = last_elements(memref_of(self.buffer).get_shape(), HELD)
+            box = last_elements(memref_of(self.buffer).get_shape(), self.held)
             return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT)
         box = _box(self.map, rows, self.depth)
         return Access(op, self.buffer, False, start, self.indices, box, lands=Landing.PRODUCT, by_proxy=True)
@@ -194,10 +204,11 @@ class ProductShape(CustomDirective):
     def parse(self, parser: Parser, state: ParsingState) -> None:
         pos = parser.pos
         shape = parser.parse_identifier()
-        found = re.fullmatch(rf"m{ROWS}n(\d+)k({DEPTH}|{2 * DEPTH})", shape)
+        found = re.fullmatch(rf"m{ROWS}n(\d+)k({DEPTH // 2}|{DEPTH}|{2 * DEPTH})", shape)
         if found is None:
             parser.raise_error(
-                f"the shape of a product is m{ROWS}nNk{DEPTH}, or k{2 * DEPTH} of bytes, N its columns; got {shape}",
+                f"the shape of a product is m{ROWS}nNk{DEPTH}, k{DEPTH // 2} of f32 or k{2 * DEPTH} of bytes, N its "
+                f"columns; got {shape}",
                 pos,
             )
         self.columns.set(state, IntegerAttr(int(found[1]), i64))
@@ -216,7 +227,8 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
     Thread t of the warpgroup holds, from the first accumulator on, those of rows t / 32 * 16 + h * 8 + t mod 32 / 4 and
     columns j * 8 + t mod 4 * 2 + r, in the order of (j, h, r), h and r below 2. Its sums may be read, and what it reads
     overwritten, after a kernel.wgmma_wait for its group. A thread holds 8 elements of a left factor in registers, those
-    of the same rows and of k = j * 8 + t mod 4 * 2 + r: so sums become a left factor in place.
+    of the same rows and of k = j * 8 + t mod 4 * 2 + r: so sums become a left factor in place. Of f32 it holds 4, of
+    k = j * 4 + t mod 4, in the order of (j, h).
 
         kernel.wgmma m64n64k16 %xs[%w * 64 + d0, d1] * %ws[d1, d0] into %acc[0]
           : memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>

@@ -12,8 +12,6 @@ from xdsl.ir.affine import AffineExpr
 from deplodock.analysis.access.matrix_tiles import unreadable
 from deplodock.dialects.interfaces import Access, row
 from deplodock.dialects.kernel.wgmma import (
-    DEPTH,
-    HELD,
     ROWS,
     WARPGROUP,
     Factor,
@@ -29,7 +27,7 @@ from deplodock.interpreters.simulate.checks.unwritten import joined
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
 from deplodock.interpreters.simulate.machine import Handlers, Lockstep, Unit
 from deplodock.interpreters.simulate.memory import Buffer, Registers, Values, origin_at
-from deplodock.interpreters.simulate.mma import toward_zero
+from deplodock.interpreters.simulate.mma import read_by_engine, toward_zero
 from deplodock.interpreters.values import Array, poison
 
 
@@ -124,7 +122,8 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     left = _held(launch, op, frame) if op.left.is_held else _tile(launch, *tiles[0], (ROWS, depth))
     is_float = right.data.dtype.kind != "i"
     exact = np.float64 if is_float else np.int64
-    product = left.data.astype(exact) @ np.swapaxes(right.data.astype(exact), -1, -2)
+    one, other = (read_by_engine(factor.data).astype(exact) for factor in (left, right))
+    product = one @ np.swapaxes(other, -1, -2)
     sums, products = launch.buffers[op.accumulators], launch.unit(Products)
     assert isinstance(sums, Registers)
     element = _sums(launch, op, sums, frame)
@@ -166,16 +165,17 @@ def _tile(launch: Lockstep, touch: Touch, elements: Array, extents: tuple[int, i
 
 
 def _held(launch: Lockstep, op: WgmmaOp, frame: Frame) -> Values:
-    """The left factors that the threads of warpgroups hold, as [CTAs, warpgroups, 64, 16]."""
+    """The left factors that the threads of warpgroups hold, as [CTAs, warpgroups, 64, k]."""
     buffer = launch.buffers[op.left_buffer]
     assert isinstance(buffer, Registers)
     access, *_ = launch.accesses[op]
-    element = _registers(launch, op, access, HELD, buffer, frame)
+    held = op.left.held
+    element = _registers(launch, op, access, held, buffer, frame)
     data, origin = buffer.read(element), launch.memory.origin(op, buffer, element)
     origin = None if origin is None else np.where(all_lanes(frame), origin, 0)
-    rows, depth = _places(HELD)
-    shares = np.broadcast_to(data, (HELD, *frame.shape)).reshape(HELD, frame.shape[0], -1, WARPGROUP)
-    found = np.empty((*shares.shape[1:3], ROWS, DEPTH), data.dtype)
+    rows, depth = _places(held) if data.dtype.itemsize == 2 else _places_of_words(held)
+    shares = np.broadcast_to(data, (held, *frame.shape)).reshape(held, frame.shape[0], -1, WARPGROUP)
+    found = np.empty((*shares.shape[1:3], ROWS, op.left.depth), data.dtype)
     found[..., rows, depth] = np.moveaxis(shares, 0, -2)
     return Values(found, origin)
 
@@ -207,6 +207,12 @@ def _places(width: int) -> tuple[Array, Array]:
     number, thread = np.arange(width).reshape(-1, 1), np.arange(WARPGROUP)
     j, h, r = number // 4, number // 2 % 2, number % 2
     return thread // 32 * 16 + h * 8 + thread % 32 // 4, j * 8 + thread % 4 * 2 + r
+
+
+def _places_of_words(width: int) -> tuple[Array, Array]:
+    """The row and k of each element of f32 that each thread of a warpgroup holds, as [elements, threads]."""
+    number, thread = np.arange(width).reshape(-1, 1), np.arange(WARPGROUP)
+    return thread // 32 * 16 + number % 2 * 8 + thread % 32 // 4, number // 2 * 4 + thread % 4
 
 
 def _any_origin(*tiles: Values) -> Array | None:

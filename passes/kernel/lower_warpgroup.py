@@ -25,7 +25,7 @@ from deplodock.analysis.machine.atoms import NoAtomError
 from deplodock.analysis.machine.warpgroups import WarpgroupTile, warpgroup_tile
 from deplodock.analysis.shape.roles import in_place_with
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel.wgmma import ROWS, Factor, depth_of
+from deplodock.dialects.kernel.wgmma import ROWS, Factor
 from deplodock.dialects.tile import Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
@@ -43,7 +43,7 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
         raise failure(
             op, "the register axes of its blocks of columns, halves and pairs must be the last, in this order"
         )
-    for load in filter(None, (found.left, found.right)):
+    for load in filter(None, (found.left, *found.rights)):
         if tile.memory_of(load.source) is not Memory.SHARED:
             raise failure(op, f"{load.name} reads no slab in shared memory")
     block, known = emitter.block, dict(emitter.coordinates)
@@ -52,30 +52,44 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
         emitter.run(kernel.WgmmaFenceOp())
     first = Linear()
     if found.steps > 1:
-        first = Linear.of(emitter.enter_loop(found.steps, "step"), depth_of(op.rhs[0].type))
-    held = emitter.arrays.get(op.lhs[0])
+        first = Linear.of(emitter.enter_loop(found.steps, "step"), found.step)
     if found.held is not None:
-        _check_held(emitter, op, found, held)
-    with emitter.nest(outer):
-        emitter.run(_product(emitter, found, held, sums, first))
+        _check_held(emitter, op, found)
+    for left, right in zip(op.lhs, found.rights, strict=True):
+        with emitter.nest(outer):
+            emitter.run(_product(emitter, found, (emitter.arrays.get(left), right), sums, first))
     emitter.block, emitter.coordinates = block, known
     if op is together[-1]:
         emitter.run(kernel.WgmmaCommitOp())
         emitter.run(kernel.WgmmaWaitOp(0))
 
 
-def _check_held(emitter: Emitter, op: tile.ContractOp, found: WarpgroupTile, held: Array | None) -> None:
-    """Raises PassFailedException where threads do not hold the left factor in the order of the instruction."""
+def _check_held(emitter: Emitter, op: tile.ContractOp, found: WarpgroupTile) -> None:
+    """Raises PassFailedException where threads do not hold the left factors in the order of the instruction."""
+    own = _own(found)
+    for left in op.lhs:
+        held = emitter.arrays.get(left)
+        if held is None or list(held.axes[-len(own) :]) != own:
+            raise failure(op, "the register axes of the left factor's blocks along k, halves and pairs must be the last")
+
+
+def _own(found: WarpgroupTile) -> list[SSAValue]:
+    """The register axes of what a thread holds of a left factor for one product, in the order of the instruction."""
     assert found.held is not None
     blocks, pairs = found.held
-    own = [blocks, found.halves, pairs]
-    if held is None or list(held.axes[-3:]) != own:
-        raise failure(op, "the register axes of the left factor's blocks along k, halves and pairs must be the last")
+    return [axis for axis in (blocks, found.halves, pairs) if axis is not None]
 
 
-def _product(emitter: Emitter, found: WarpgroupTile, held: Array | None, sums: Array, first: Linear) -> kernel.WgmmaOp:
-    """The product of the elements of k from `first` on."""
-    depth, row = stand_in(depth_of(found.right.result.type)), stand_in(ROWS)
+def _product(
+    emitter: Emitter,
+    found: WarpgroupTile,
+    factors: tuple[Array | None, loop.LoadOp],
+    sums: Array,
+    first: Linear,
+) -> kernel.WgmmaOp:
+    """The product of the elements of k from `first` on, of a left factor that may be held and a right one."""
+    held, read = factors
+    depth, row = stand_in(found.step), stand_in(ROWS)
     column = stand_in(found.columns)
     k = first + Linear.of(depth)
     rows = {
@@ -87,7 +101,7 @@ def _product(emitter: Emitter, found: WarpgroupTile, held: Array | None, sums: A
         left = _factor(emitter, found.left, {**rows, found.depth: k}, (row, depth))
     else:
         left = _held(emitter, found, held, first)
-    right = _factor(emitter, found.right, {found.column: Linear.of(column), found.depth: k}, (column, depth))
+    right = _factor(emitter, read, {found.column: Linear.of(column), found.depth: k}, (column, depth))
     own = (found.blocks, found.halves, found.pairs)
     at = [Linear() if axis in own else axis for axis in sums.axes]
     return kernel.WgmmaOp(found.columns, left, right, (sums.buffer, *emitter.map(at)))
@@ -96,12 +110,9 @@ def _product(emitter: Emitter, found: WarpgroupTile, held: Array | None, sums: A
 def _held(emitter: Emitter, found: WarpgroupTile, held: Array | None, first: Linear) -> Factor:
     """The left factor that threads hold, from `first` along k on."""
     assert held is not None
-    assert found.held is not None
-    blocks, pairs = found.held
-    own = {blocks: first // 8, found.halves: Linear(), pairs: Linear()}
-    map, operands = emitter.map(
-        [own.get(axis, axis) for axis in held.axes], (stand_in(ROWS), stand_in(depth_of(found.right.result.type)))
-    )
+    blocks, *others = _own(found)
+    own = {blocks: first // (found.step // 2), **{axis: Linear() for axis in others}}
+    map, operands = emitter.map([own.get(axis, axis) for axis in held.axes], (stand_in(ROWS), stand_in(found.step)))
     return Factor(held.buffer, map, operands)
 
 

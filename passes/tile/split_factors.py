@@ -55,13 +55,21 @@ def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractO
     """Let a contract multiply parts; `low` has those of factors already split."""
     pairs: list[tuple[SSAValue, SSAValue]] = []
     for left, right in op.pairs:
-        pairs += [(_low(left, low), right), (left, _low(right, low)), (left, right)]
+        right, right_low = _parts(right, low)
+        pairs += [(_low(left, low), right), (left, right_low), (left, right)]
     made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
     made.location = op.location
     made.attributes = {name: value for name, value in op.attributes.items() if name != PRECISION}
     made.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, made)
     return made
+
+
+def _parts(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
+    """A factor, of which the engine reads the leading part, and its low part, which may be stored."""
+    if isinstance(known := factor.owner, math_ext.WithLowPartOp):
+        return known.value, known.low
+    return factor, _low(factor, low)
 
 
 def _low(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:

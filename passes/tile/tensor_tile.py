@@ -53,8 +53,15 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.footprint import register_footprint
 from deplodock.analysis.shape.padding import adds_zero
-from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of, is_part_of
-from deplodock.dialects import loop, tile
+from deplodock.analysis.shape.roles import (
+    Contraction,
+    accumulating_loops,
+    contraction_of,
+    is_part_of,
+    low_read_of,
+    read_of,
+)
+from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.engines import Engine, engine_names
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.tile import Binding, Memory
@@ -167,11 +174,14 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     pairs = [(one, other) if _is_along(one, m) else (other, one) for one, other in found]
     masks = _masks(roles)
     loads = [load for pair in pairs for load in pair]
+    known = ((read_of(factor), low_read_of(factor)) for factor in roles.operands)
+    low = {load: part for load, part in known if load is not None and part is not None}
+    loads += low.values()
     _check_body(roles.innermost, loads)
     for load in loads:
         if rule.engine == WGMMA or not walks_neighbours(load, roles.innermost.iv):
             _check_slab(load)
-    return WarpgroupMatch(m, n, roles.innermost, pairs, masks), row
+    return WarpgroupMatch(m, n, roles.innermost, pairs, masks, low), row
 
 
 def _is_along(load: loop.LoadOp, axis: SSAValue) -> bool:
@@ -242,7 +252,14 @@ def _check_body(inner: loop.ReduceOp, loads: Sequence[loop.LoadOp]) -> None:
     for op in inner.body.block.ops:
         is_part = op in loads or isinstance(
             op,
-            loop.IndexOp | loop.WhereOp | loop.YieldOp | arith.ExtFOp | arith.MulfOp | arith.ExtSIOp | arith.MuliOp,
+            loop.IndexOp
+            | loop.WhereOp
+            | loop.YieldOp
+            | arith.ExtFOp
+            | arith.MulfOp
+            | arith.ExtSIOp
+            | arith.MuliOp
+            | math_ext.WithLowPartOp,
         )
         if not is_part:
             raise Skip(f"the loop over {label(inner.iv)} holds {op.name} besides its product")
@@ -415,7 +432,7 @@ def _steps(
     contracts = contracts_of(
         match.engine.name,
         inner,
-        [(moved[left], moved[right]) for left, right in match.pairs],
+        [(moved[left].result, moved[right].result) for left, right in match.pairs],
         axes.folded,
         tile.Places([axes.moved], axes.place, axes.place_axes),
     )

@@ -10,7 +10,13 @@
         ..                                              %c = tile.contract wgmma %a * %b over (%k_e)
         loop.yield %p : f32                               at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
 
-The engine reads both slabs, so no thread holds a factor.
+The engine reads both slabs, so no thread holds a factor. Of FP32 factors that split-factors is to split, threads hold the
+left one, whose parts they compute, and the low part of the right one has a slab of its own:
+
+      %a = loop.load %ws[%n_c, %k] : ..
+      %b = loop.load %xs[%m_e, %k_e] : ..
+      %b_low = loop.load %xs_low[%m_e, %k_e] : ..
+      %c = tile.contract wgmma %a * %b_both over (%k_t, %k_q) at (%m_e = .., %k_e = %k_q * 4 + %k_t) {..}
 """
 
 from __future__ import annotations
@@ -29,13 +35,13 @@ from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of, to_map
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
-from deplodock.dialects import loop, tile
+from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
-from deplodock.dialects.precision import PRECISION, precision_of
+from deplodock.dialects.precision import HIGH, PRECISION, precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding
 from deplodock.passes.locations import location_of
-from deplodock.passes.tile.edits import Axis, Part, append_axis, drop_axis, read_at, recompute, reorder, total_of
+from deplodock.passes.tile.edits import Axis, Part, append_axis, append_lane, drop_axis, read_at, recompute, reorder, total_of
 from deplodock.passes.tile.rule import Skip
 
 
@@ -50,6 +56,13 @@ class WarpgroupMatch:
     """The factors of each product, the left one first."""
     masks: Sequence[loop.WhereOp]
     """The conditions on k, beyond which both factors are zero."""
+    low: Mapping[loop.LoadOp, loop.LoadOp]
+    """The reads of low parts, by those of the factors whose low parts are stored."""
+
+    @property
+    def holds_left(self) -> bool:
+        """Whether threads hold the left factors, since they compute their parts."""
+        return any(precision_of(value.owner) == HIGH for value in self.inner.yielded if isinstance(value.owner, Operation))
 
 
 def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
@@ -74,7 +87,10 @@ def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
         raise Skip("the sum of a chunk is used by something else than the sum of all")
     if (threads := m // rows * WARPGROUP) > 1024:
         raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
-    for load in {load: None for pair in match.pairs for load in pair}:
+    lefts, rights = zip(*match.pairs, strict=True)
+    if match.holds_left and (lacking := [load for load in rights if load not in match.low]):
+        raise Skip(f"{label(lacking[0].source)}: {NAME} reads the low parts of its right factor, and none are stored")
+    for load in dict.fromkeys((*rights, *match.low.values()) if match.holds_left else (*lefts, *rights)):
         if (reason := _unreadable(load, match.inner.iv)) is not None:
             raise Skip(reason)
 
@@ -85,8 +101,9 @@ def _unreadable(load: loop.LoadOp, depth: SSAValue) -> str | None:
     if not isinstance(stage, tile.StageOp):
         return f"{name} is filled by no tile.stage, and {NAME} reads slabs that come in boxes"
     size = element_bytes(type.element_type)
-    if size == 1 and not subscripts_of(load)[-1].depends_on(depth):
-        return f"{name}: {NAME} reads bytes along k, and the rows of its slab run along another axis"
+    if size != 2 and not subscripts_of(load)[-1].depends_on(depth):
+        kind = "bytes" if size == 1 else str(type.element_type)
+        return f"{name}: {NAME} reads {kind} along k, and the rows of its slab run along another axis"
     if isinstance(boxes := boxes_of(slab_of(stage)), str):
         return f"{name}: {NAME} reads slabs that come in boxes: {boxes}"
     if (row := type.get_shape()[-1] * size) % min(SPANS):
@@ -114,56 +131,68 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     blocks = some(extent_or_one(n) // 8, Binding.REGISTER, f"{n_name}_j")
     half = append_axis(launch, Axis(2, Binding.REGISTER, f"{m_name}_h"))
     pair = append_axis(launch, Axis(2, Binding.REGISTER, f"{n_name}_r"))
+    words = some(inner.trips // 4 * match.holds_left, Binding.REGISTER, f"{k_name}_q")
     depth = append_axis(launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
     column = append_axis(launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
+    along: list[Part] = [*((axis, 4) for axis in words), *((append_lane(launch, lane, f"{k_name}_t"), 1) for _ in words)]
     rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
     columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
-    forms = {load: subscripts_of(load) for pair in match.pairs for load in pair}
+    loads = (*(load for pair in match.pairs for load in pair), *match.low.values())
+    forms = {load: subscripts_of(load) for load in loads}
     places = recompute(m, rows_of, launch.body.block), recompute(n, columns_of, launch.body.block)
     for place, name in zip(places, names, strict=True):
         place.result.name_hint = f"{name}_c"
     for mask in match.masks:
         Rewriter.erase_op(mask)
-    _replace(match, forms, {m: places[0].result, n: column, inner.iv: depth}, _at(column, columns_of))
+    at = {column: columns_of, **({depth: along} if along else {})}
+    row_of = {m: Linear.of(places[0].result), inner.iv: total_of(along) if along else Linear.of(depth)}
+    _replace(match, forms, (row_of, {n: Linear.of(column), inner.iv: Linear.of(depth)}), at)
     for axis in (m, n):
         drop_axis(launch, axis)
-    reorder(launch, [*kept, *groups, warp, row, lane, *tiles, *blocks, half, pair, depth, column])
+    lanes = [axis for axis, _ in along if axis not in words]
+    reorder(launch, [*kept, *groups, warp, row, lane, *tiles, *words, *blocks, half, pair, *lanes, depth, column])
 
 
-def _at(column: SSAValue, parts: Sequence[Part]) -> tile.Places:
-    """That the right factor's columns are those of the result."""
-    map, axes = to_map([total_of(parts)])
-    return tile.Places([column], AffineMap(map.num_dims, 0, map.results), axes)
+def _places(at: Mapping[SSAValue, Sequence[Part]]) -> tile.Places:
+    """That engine axes have the coordinates of parts: the right factor's columns those of the result, for one."""
+    map, axes = to_map([total_of(parts) for parts in at.values()])
+    return tile.Places(list(at), AffineMap(map.num_dims, 0, map.results), axes)
 
 
 def _replace(
     match: WarpgroupMatch,
     forms: Mapping[loop.LoadOp, Sequence[Linear]],
-    places: Mapping[SSAValue, SSAValue],
-    at: tile.Places,
+    places: tuple[Mapping[SSAValue, Linear], Mapping[SSAValue, Linear]],
+    at: Mapping[SSAValue, Sequence[Part]],
 ) -> None:
-    """Put the loads of the engine and the contracts where the loop over the chunk stands."""
-    inner = match.inner
-    moved = {load: _moved(load, form, places) for load, form in forms.items()}
-    pairs = [(moved[left], moved[right]) for left, right in match.pairs]
-    contracts = contracts_of(NAME, inner, pairs, [places[inner.iv]], at)
+    """Put the loads and the contracts where the loop over the chunk stands, with the places of both factors."""
+    inner, lefts = match.inner, {left for left, _ in match.pairs}
+    moved = {load: _moved(load, form, places[load not in lefts]) for load, form in forms.items()}
+    whole: dict[loop.LoadOp, SSAValue] = {load: moved[load].result for load in forms}
+    joined = [math_ext.WithLowPartOp(whole[load], whole[low]) for load, low in match.low.items()]
+    for load, both in zip(match.low, joined, strict=True):
+        both.location, both.result.name_hint = load.location, load.result.name_hint
+        whole[load] = both.result
+    pairs = [(whole[left], whole[right]) for left, right in match.pairs]
+    folded = list(places[0][inner.iv].roots())
+    contracts = contracts_of(NAME, inner, pairs, folded, _places(at))
     for contract, total in zip(contracts, inner.results, strict=True):
         contract.result.name_hint = total.name_hint
-    Rewriter.insert_op(list(moved.values()), InsertPoint.before(inner))
+    Rewriter.insert_op([*moved.values(), *joined], InsertPoint.before(inner))
     Rewriter.replace_op(inner, contracts, [contract.result for contract in contracts])
 
 
 def contracts_of(
     engine: str,
     inner: loop.ReduceOp,
-    pairs: Sequence[tuple[loop.LoadOp, loop.LoadOp]],
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
     axes: Sequence[SSAValue],
     at: tile.Places,
 ) -> list[tile.ContractOp]:
     """The contracts of pairs of factors over some axes, for the products that a loop along k yields."""
     contracts: list[tile.ContractOp] = []
     for (left, right), product, total in zip(pairs, inner.yielded, inner.results, strict=True):
-        contract = tile.ContractOp(engine, [(left.result, right.result)], axes, at, total.type)
+        contract = tile.ContractOp(engine, [(left, right)], axes, at, total.type)
         contract.location = location_of(product)
         if isinstance(product.owner, Operation) and (precision := precision_of(product.owner)) is not None:
             contract.attributes[PRECISION] = StringAttr(precision)
@@ -171,11 +200,11 @@ def contracts_of(
     return contracts
 
 
-def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue, SSAValue]) -> loop.LoadOp:
+def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue, Linear]) -> loop.LoadOp:
     """The same read at other coordinates."""
     subscripts: list[Linear] = []
     for form in forms:
         for root, place in places.items():
-            form = form.substitute(root, Linear.of(place))
+            form = form.substitute(root, place)
         subscripts.append(form)
     return read_at(load, subscripts)
