@@ -10,8 +10,9 @@ for. docs/numerics.md says what each word promises.
 
 from __future__ import annotations
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.errors import InvalidInputError
@@ -46,3 +47,10 @@ def set_precision_of(op: Operation, word: str) -> None:
         op.attributes.pop(ATTRIBUTE, None)
     else:
         op.attributes[ATTRIBUTE] = StringAttr(word)
+
+
+def product_like(product: arith.MulfOp, lhs: SSAValue, rhs: SSAValue) -> arith.MulfOp:
+    """The product of other factors, with the flags and the precision of one."""
+    made = arith.MulfOp(lhs, rhs, product.fastmath)
+    set_precision_of(made, precision_of(product))
+    return made

@@ -9,13 +9,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.analysis.shape.roles import summed_products
+from deplodock.dialects import loop
 from deplodock.dialects.precision import precision_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.frontend.capture import export
 from deplodock.frontend.expression import read_expression
 from deplodock.frontend.precision import matmul_precision, pytorch_at
+from deplodock.passes.driver import Level, StageRun, lower, new_context
+from deplodock.runtime.lowering import read_text
 
+CONTEXT = new_context()
 X = torch.randn(4, 4)
 
 
@@ -83,3 +89,39 @@ def test_other_settings_of_pytorch_count() -> None:
 def test_the_statements_of_a_text_may_set_it() -> None:
     captured = read_expression("torch.set_float32_matmul_precision('medium')\ntorch.randn(2, 3) @ torch.randn(3, 2)")
     assert 'torch.aten.matmul %x, %y attributes {deplodock.precision = "medium"}' in str(captured.module)
+
+
+def attend(x: torch.Tensor) -> torch.Tensor:
+    heads = x.view(1, 2, 20, 8)
+    return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+
+
+@pytest.mark.parametrize(
+    ("program", "shape", "stream"),
+    [
+        (lambda x: F.silu(x @ x.T) * (x @ x), (16, 16), None),
+        (lambda x: x @ x[:1].T, (2, 4096), None),
+        (lambda x: F.linear(x[:2], x) @ x, (512, 512), None),
+        (lambda x: torch.einsum("bik,bkj,k->ij", x, x, x[0, 0]), (3, 32, 32), None),
+        (nn.LSTM(4, 4), (3, 2, 4), None),
+        (attend, (320,), "never"),
+        (attend, (320,), "always"),
+    ],
+)
+def test_no_pass_loses_it(program: Callable[..., Any], shape: tuple[int, ...], stream: str | None) -> None:
+    with pytorch_at("high"):
+        module = export(program, (torch.randn(shape),)).module
+    levels: dict[Level, str] = {}
+
+    def check(run: StageRun, changed: ModuleOp) -> None:
+        reductions = [op for op in changed.walk() if isinstance(op, loop.ReduceOp)]
+        found = [product for op in reductions for product in summed_products(op)]
+        assert {precision_of(product) for product in found} <= {"high"}, f"{run.stage.name}\n{changed}"
+        if run.level is not Level.KERNEL:
+            assert 'deplodock.precision = "high"' in str(changed), run.stage.name
+            levels[run.level] = str(changed)
+
+    lower(module, CONTEXT, Level.KERNEL, stream=stream, observer=check)
+    assert set(levels) >= {Level.TENSOR, Level.LOOP, Level.TILE}
+    for text in levels.values():
+        assert str(read_text(CONTEXT, text)) == text
