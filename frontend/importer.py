@@ -38,8 +38,10 @@ from deplodock.analysis.host.arguments import name_checks
 from deplodock.dialects.elements import FLOATS, WIDE, ui8
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.dialects.torch.aten import ALIASES, WIDE_NUMBERS
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.errors import Error, UnsupportedError
+from deplodock.frontend.precision import matmul_precision
 from deplodock.frontend.source import Position, Source
 
 _ELEMENTS: dict[torch.dtype, Attribute] = {
@@ -138,7 +140,8 @@ def import_graph(
 ) -> ModuleOp:
     """A module with one function `@main` of the given arguments (placeholder and name) that computes the graph.
 
-    Its last results are asserted, with the messages `checks`.
+    Its last results are asserted, with the messages `checks`. Its products of FP32 have the precision that PyTorch is
+    set to now.
 
     Raises:
         UnsupportedError: an operation, overload, argument or dtype is outside the torch dialect; the message has a part
@@ -158,6 +161,7 @@ def import_graph(
     module = ModuleOp([function])
     if block.first_op is not None:
         function.location = module.location = block.first_op.location
+    set_precision(module, matmul_precision())
     return module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -140,7 +141,10 @@ def _steps_of_attention(graph: fx.GraphModule) -> contextlib.AbstractContextMana
 
 
 class _ByShapes:
-    """A graph of AOTAutograd, compiled on the first call with each set of shapes, strides and numbers."""
+    """A graph of AOTAutograd, compiled on the first call with each set of shapes, strides and numbers.
+
+    It is compiled anew where PyTorch is set to another precision of products, which TorchDynamo does not tell apart.
+    """
 
     def __init__(self, graph: fx.GraphModule, report: GraphReport, options: BackendOptions, name: str) -> None:
         self._graph = graph
@@ -155,7 +159,7 @@ class _ByShapes:
 
     def __call__(self, *args: Any) -> Any:
         # TorchDynamo itself compiles anew for other arguments than those of a graph without symbols.
-        key = () if self._is_static else tuple(map(_key, args))
+        key = self._options.precision_now, *(() if self._is_static else map(_key, args))
         run = self._compiled.get(key)
         if run is None:
             with self._compiled.lock, compile_context(self._context):
@@ -168,12 +172,17 @@ class _ByShapes:
         if count:
             name = f"{name}_{count}"
             self._report.recompiles(self._name, self._last, key, count + 1)
-        graph = self._graph if self._is_static else at_shapes(self._graph, args)
+        graph = _copied(self._graph) if self._is_static else at_shapes(self._graph, args)
         runner = PartsRunner(graph, self._options, name)
         kept = self._compiled.add(key, runner)
         self._last = key
         self._report.compiled(name, runner, time.perf_counter() - start, kept)
         return runner
+
+
+def _copied(graph: fx.GraphModule) -> fx.GraphModule:
+    """A copy of a graph: what is compiled is changed."""
+    return fx.GraphModule(graph, copy.deepcopy(graph.graph))
 
 
 def _key(arg: Any) -> Any:

@@ -14,6 +14,8 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from deplodock.dialects.precision import check_precision
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.capture import Call, export
@@ -36,6 +38,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    precision: str | None = None,
 ) -> CompiledProgram: ...
 
 
@@ -48,6 +51,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    precision: str | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -60,6 +64,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    precision: str | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -74,6 +79,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    precision: str | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -98,6 +104,8 @@ def compile(
             stream. On `cpu` the simulator runs the kernels, or, above `LANE_STEP_LIMIT` lane steps, numpy the loop IR,
             which one warning of the logger `deplodock` says. Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
+        precision: how precisely products of FP32 matrices are computed: "highest", "high" or "medium", by default what
+            torch.get_float32_matmul_precision() says when the program is compiled.
         dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
             each call that brings others; the result is a `CompiledFunction`, also with examples.
         dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the
@@ -106,12 +114,14 @@ def compile(
             place. Four times as many may be compiled in all.
 
     Raises:
-        InvalidInputError: the program raises on the examples, or a device or target does not exist.
+        InvalidInputError: the program raises on the examples, or a device, target or precision does not exist.
         UnsupportedError: the program uses something that deplodock does not support, or the schedule does not fit.
         CompileError: the generated code does not compile.
     """
     check_max_shapes(max_shapes)
-    options = BackendOptions(target, schedule, max_shapes=max_shapes)
+    if precision is not None:
+        check_precision(precision)
+    options = BackendOptions(target, schedule, precision, max_shapes=max_shapes)
     symbols = SymbolicCapture(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:
         return lambda function: CompiledFunction(function, options, device, symbols)
@@ -178,7 +188,8 @@ class _Captured:
 class CompiledFunction:
     """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
 
-    It is compiled anew where autocast, or the training of a module, is another than before.
+    It is compiled anew where autocast, the training of a module, or, unless an option says it, the precision that
+    PyTorch is set to, is another than before.
     `programs` are what it is compiled into, those that were used last. With `symbols` it is captured for all shapes at
     once, of contiguous tensors; arguments that are not contiguous are copied.
     """
@@ -239,6 +250,7 @@ class CompiledFunction:
             program, refusal = export(self._function, *call, is_called=True), ""
         else:
             program, refusal = self._symbols.at(self._function, call)
+        set_precision(program.module, self._options.precision_now)
         return _Captured(call, program, refusal, time.perf_counter() - start)
 
     @property
@@ -268,7 +280,7 @@ class CompiledFunction:
     def _key(self, call: Call) -> Any:
         register_caches()
         leaves, form = pytree.tree_flatten(sorted_call(call))
-        return form, tuple(map(self._kind, leaves)), _modes(self._function)
+        return form, tuple(map(self._kind, leaves)), _modes(self._function), self._options.precision_now
 
     def _kind(self, leaf: Any) -> Any:
         """What a program is compiled for in an argument."""

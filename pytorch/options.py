@@ -11,7 +11,9 @@ from typing import Any
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.machine.targets import target
+from deplodock.dialects.precision import check_precision
 from deplodock.errors import InvalidInputError
+from deplodock.frontend.precision import matmul_precision
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.pytorch.shapes import MAX_SHAPES
 from deplodock.runtime.dump import make_folder
@@ -24,14 +26,20 @@ DUMP = "DEPLODOCK_DUMP"
 class BackendOptions:
     """How the programs of a call of `torch.compile` are compiled.
 
-    `target`, `schedule` and `max_shapes` are those of `deplodock.compile`; `dump` is a folder for what each graph
-    becomes, by default that of the environment variable `DEPLODOCK_DUMP`, if it is set.
+    `target`, `schedule`, `precision` and `max_shapes` are those of `deplodock.compile`; `dump` is a folder for what
+    each graph becomes, by default that of the environment variable `DEPLODOCK_DUMP`, if it is set.
     """
 
     target: str | None = None
     schedule: str | None = None
+    precision: str | None = None
     dump: str | None = None
     max_shapes: int = MAX_SHAPES
+
+    @property
+    def precision_now(self) -> str:
+        """The precision that a program has which is compiled now: by default what PyTorch is set to."""
+        return matmul_precision() if self.precision is None else self.precision
 
     @property
     def folder(self) -> Path | None:
@@ -62,6 +70,8 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Backend
     given = BackendOptions(**found)
     if given.target is not None:
         target(given.target)
+    if given.precision is not None:
+        check_precision(given.precision)
     if given.schedule is not None:
         try:
             read_schedule(given.schedule)

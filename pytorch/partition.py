@@ -22,6 +22,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.importer import has_operation, import_graph, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
@@ -193,6 +194,7 @@ class PartsRunner:
         """A part in operations of the dialect, and where it runs; None for one that is left to PyTorch."""
         try:
             lowered = _lowered(part)
+            set_precision(lowered.module, self._options.precision_now)
             device = device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *_results(part)])
             check_place(device)
         except Exception as error:

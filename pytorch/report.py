@@ -49,10 +49,10 @@ class GraphReport:
             warnings.warn_explicit(message, UserWarning, *place)
 
     def recompiles(self, name: str, old: Sequence[Any], new: Sequence[Any], count: int) -> None:
-        """Log that a graph is compiled once more, and which argument is why."""
+        """Log that a graph is compiled once more, and why: another precision, which comes first, or an argument."""
         changes = [
-            f"argument {number} is {_shown(value)}, was {_shown(other)}"
-            for number, (value, other) in enumerate(zip(new, old, strict=True))
+            f"{f'argument {number}' if number >= 0 else 'the precision'} is {_shown(value)}, was {_shown(other)}"
+            for number, (value, other) in enumerate(zip(new, old, strict=True), -1)
             if value != other
         ]
         message = f"deplodock: compiling {name}{self._place} again, for set {count} of shapes: {'; '.join(changes)}"

@@ -22,7 +22,7 @@ from deplodock.analysis.shape.streaming import StreamedProduct, approximates, we
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit, Engine, engine, engine_names
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.precision import precision_of
+from deplodock.dialects.precision import is_strict
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
 
@@ -153,7 +153,7 @@ def narrow_factors(found: Contraction, name: str) -> tuple[Engine, list[tuple[lo
     Raises NoAtomError for factors that are computed, of other types, or not read along k in one dimension.
     """
     k, pairs = found.innermost.iv, [(_read(left), _read(right)) for left, right in found.factors]
-    if any(load.result.type == f32 and precision_of(each) is None for each, (load, _) in zip(found.products, pairs)):
+    if any(load.result.type == f32 and is_strict(each) for each, (load, _) in zip(found.products, pairs, strict=True)):
         raise NoAtomError(f"{name} reads f32 as TF32, which the precision of the product does not allow")
     results = [result.type for result in found.reduction.results]
     row, *_ = (_row(name, pair, type) for pair, type in zip(pairs, results, strict=True))

@@ -28,6 +28,7 @@ from deplodock.analysis.shape.lanes import carried, thread_strides
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit
 from deplodock.dialects.kernel.wgmma import FACTORS, WARPGROUP, columns_of, depth_of
+from deplodock.dialects.math_ext import WithLowPartOp
 from deplodock.dialects.tile import Binding
 
 NAME = "wgmma"
@@ -139,7 +140,7 @@ def _depth(launch: tile.LaunchOp, op: tile.ContractOp, is_held: bool) -> tuple[S
 
 
 def _load(launch: tile.LaunchOp, factor: SSAValue) -> loop.LoadOp:
-    load = factor.owner
+    load = factor.owner.value.owner if isinstance(factor.owner, WithLowPartOp) else factor.owner
     if not isinstance(load, loop.LoadOp) or not launch.is_ancestor(load):
         raise NoAtomError(f"the factor {label(factor)} is computed, and {NAME} reads slabs")
     return load

@@ -33,7 +33,8 @@ def alike(a: SSAValue, b: SSAValue, variables: Mapping[SSAValue, SSAValue]) -> b
     if isinstance(one, loop.LoadOp) and isinstance(other, loop.LoadOp):
         same = one.source is other.source and one.padded == other.padded
         return same and alike_forms(subscripts_of(one), subscripts_of(other), variables)
-    same = one.properties == other.properties and len(one.operands) == len(other.operands)
+    same = (one.properties, one.attributes) == (other.properties, other.attributes)
+    same = same and len(one.operands) == len(other.operands)
     return same and all(alike(x, y, variables) for x, y in zip(one.operands, other.operands, strict=True))
 
 

@@ -15,6 +15,7 @@ from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_o
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import loop, tile
+from deplodock.dialects.math_ext import WithLowPartOp
 from deplodock.dialects.tile import Binding
 
 
@@ -87,7 +88,7 @@ def _is_unheld(root: BlockArgument) -> bool:
 def engine_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
     """The operations whose values vary along an engine axis, though a thread must hold them, in order.
 
-    A load of a slab may, where contracts alone use it, and an index, where such loads do.
+    A load of a slab may, where contracts alone use it, by itself or with its low part, and an index, where such loads do.
     """
     unheld = launch.bound_to(Binding.ENGINE)
     if not unheld:
@@ -97,7 +98,9 @@ def engine_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
         found = dependence.of(*op.operands, *op.results)
         axis = next((axis for axis in unheld if axis in found), None)
         users = [use.operation for result in op.results for use in result.uses]
-        is_read = isinstance(op, loop.LoadOp) and all(isinstance(user, tile.ContractOp) for user in users)
+        is_read = isinstance(op, loop.LoadOp | WithLowPartOp) and all(
+            isinstance(user, tile.ContractOp | WithLowPartOp) for user in users
+        )
         if axis is not None and not (is_read or isinstance(op, loop.IndexOp | tile.ContractOp) or op.regions):
             yield LaneFault(op, f"its values vary along {label(axis)}, whose coordinates no thread holds")
 

@@ -37,6 +37,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
     UnitAttr,
+    f32,
     f64,
     i1,
     i64,
@@ -50,8 +51,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.elements import listed
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
+from deplodock.dialects.precision import ATTRIBUTE, precision_of
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
-from deplodock.dialects.torch.aten import ANY, SCHEMAS
+from deplodock.dialects.torch.aten import ANY, PRODUCTS, SCHEMAS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.dialects.torch.shapes import result_shapes
 
@@ -112,6 +114,11 @@ class AtenOp(IRDLOperation):
         """Whether the overload has a parameter `name`."""
         return any(parameter.name == name for parameter in self.schema().parameters)
 
+    @property
+    def has_precision(self) -> bool:
+        """Whether there are products of FP32 whose precision the operation says."""
+        return self.schema().name in PRODUCTS and self.tensor_type.element_type == f32
+
     def tensor(self, name: str) -> SSAValue | None:
         """The operand for the tensor parameter `name`, or None if it is absent or a number."""
         given = [p.name for p in self._plain()]
@@ -148,6 +155,8 @@ class AtenOp(IRDLOperation):
             self._verify_attribute(parameter)
         self._verify_elements()
         self._verify_shapes()
+        if precision_of(self) != "highest" and not self.has_precision:
+            raise VerifyException(f"{ATTRIBUTE} is for products of matrices of f32; leave it out")
 
     def _verify_operands(self) -> None:
         for parameter in self.schema().tensors:

@@ -23,6 +23,12 @@ TRUTH = (i1, ui8)
 WIDE_NUMBERS = ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide")
 """Overloads whose second operand, a number or a tensor without dimensions, stays f32 beside half precision."""
 
+PRODUCTS = (
+    *("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "linear", "einsum"),
+    *("scaled_dot_product_attention", "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"),
+)
+"""Overloads that torch.set_float32_matmul_precision is about. Convolutions are not among them."""
+
 _MAKE = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 _LIKE = f"{_MAKE}, MemoryFormat? memory_format=None"
 _SDPA = (

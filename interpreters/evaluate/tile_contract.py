@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import f32
 
 from deplodock.dialects import tile
-from deplodock.dialects.precision import HIGH, precision_of
+from deplodock.dialects.precision import MEDIUM, precision_of
 from deplodock.interpreters.evaluate.contraction import sum_of_products
 from deplodock.interpreters.evaluate.machine import Machine, Space
 from deplodock.interpreters.scalars import high_part
@@ -34,7 +34,7 @@ def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
 
 def _factor(op: tile.ContractOp, value: Array) -> Array:
     """A factor as its engine reads it."""
-    is_narrowed = op.lhs[0].type == f32 and precision_of(op) != HIGH
+    is_narrowed = op.lhs[0].type == f32 and precision_of(op) == MEDIUM
     return high_part(value) if is_narrowed else value
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import AnyFloat
+from xdsl.dialects.builtin import AnyFloat, f32
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -22,6 +22,7 @@ from deplodock.analysis.machine.atoms import Atom, NoAtomError, atom_of
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, tile
+from deplodock.dialects.precision import MEDIUM, precision_of
 from deplodock.dialects.scalar_regions import identity
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
@@ -36,6 +37,8 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
 
     Raises PassFailedException where its engine cannot run it.
     """
+    if op.lhs[0].type == f32 and precision_of(op) != MEDIUM:
+        raise failure(op, f"{op.engine.data} reads f32 as TF32, and the factors count whole; run split-factors first")
     if op.engine.data == WGMMA:
         sums = accumulator or _zeros(emitter, op)
         lower_warpgroup(emitter, op, sums)

@@ -12,8 +12,8 @@
       %x2 = loop.load %x[%m, %l] : ..
       ..
 
-Their axes play the same roles, and their loops have the same bounds and no conditions; what several loops within each
-other sum up is joined in all of them. The sums stay apart: each is a
+Their axes play the same roles, their products have one precision, and their loops have the same bounds and no
+conditions; what several loops within each other sum up is joined in all of them. The sums stay apart: each is a
 result of the loop, in an order of its own, and all rules take such a loop as one contraction of several products.
 """
 
@@ -35,6 +35,7 @@ from deplodock.analysis.shape.fusion_index import substitute
 from deplodock.analysis.shape.nest import kernels, side_by_side
 from deplodock.analysis.shape.roles import Contraction, contractions, read_of, row_chain
 from deplodock.dialects import loop, scalar_regions
+from deplodock.dialects.precision import precision_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def _join_all(found: Sequence[Contraction]) -> None:
 
 
 def _fit(first: Contraction, second: Contraction) -> bool:
-    """Whether two contractions have the same axes, loops of the same bounds, and a factor in common."""
+    """Whether two contractions have the same axes, loops of the same bounds, products of one precision, and a factor in
+    common.
+    """
     one, other = row_chain(first.reduction), row_chain(second.reduction)
     indices = [op.iv for op in one]
     return (
@@ -75,6 +78,7 @@ def _fit(first: Contraction, second: Contraction) -> bool:
         and len(one) == len(other)
         and all(map(_are_alike, one, other))
         and not any(isinstance(inner, loop.LoopLike) for op in (one[-1], other[-1]) for inner in op.body.walk())
+        and len({precision_of(product) for found in (first, second) for product in found.products}) == 1
         and any(read in _reads(first, indices) for read in _reads(second, indices))
     )
 

@@ -15,6 +15,7 @@ from deplodock.analysis.shape.alike import alike
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects import loop
+from deplodock.dialects.precision import precision_of, set_precision_of
 
 LARGEST: Mapping[Attribute, float] = {
     f32: float.fromhex("0x1.fffffep127"),
@@ -81,7 +82,10 @@ def _weight(
 
 
 def streaming_combiner(sums: Sequence[Weighted], type: AnyFloat, limits: tuple[SSAValue, SSAValue]) -> Region:
-    """The combiner of a maximum and weighted sums; `limits` are the least and the greatest finite number."""
+    """The combiner of a maximum and weighted sums; `limits` are the least and the greatest finite number.
+
+    The precision of a sum's products is that of the products of its elements, not of those that scale the sum.
+    """
     count = len(sums) + 1
     block = Block(arg_types=[type] * (2 * count))
     scores = block.args[0], block.args[count]
@@ -102,6 +106,8 @@ def streaming_combiner(sums: Sequence[Weighted], type: AnyFloat, limits: tuple[S
         flags = arith.FastMathFlagsAttr("none") if total.product is None else total.product.fastmath
         mine = arith.MulfOp(block.args[place], weights[0], flags)
         other = arith.MulfOp(block.args[count + place], weights[1], flags)
+        if total.product is not None:
+            set_precision_of(other, precision_of(total.product))
         added = arith.AddfOp(mine, other)
         block.add_ops([mine, other, added])
         results.append(added.result)

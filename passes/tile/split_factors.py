@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.dialects import loop, math_ext, tile
-from deplodock.dialects.precision import HIGH, PRECISION, precision_of
+from deplodock.dialects.precision import HIGH, MEDIUM, precision_of, set_precision_of
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import CHAIN
@@ -59,7 +59,8 @@ def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractO
         pairs += [(_low(left, low), right), (left, right_low), (left, right)]
     made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
     made.location = op.location
-    made.attributes = {name: value for name, value in op.attributes.items() if name != PRECISION}
+    made.attributes = dict(op.attributes)
+    set_precision_of(made, MEDIUM)
     made.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, made)
     return made

@@ -33,6 +33,7 @@ from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.footprint import register_footprint, shared_footprint
 from deplodock.analysis.shape.streaming import StreamedProduct, limits, weighing, weight_of
 from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.precision import product_like
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.passes.copying import erase_dead
@@ -292,7 +293,7 @@ class StreamTiling(ABC):
                 yielded.append(self.product(held, value, by, key, place))
             else:
                 is_one = isinstance(value.owner, arith.ConstantOp) and value.owner.value == one
-                yielded.append(fold(weight if is_one else add(arith.MulfOp(value, weight, by.fastmath)), arith.AddfOp))
+                yielded.append(fold(weight if is_one else add(product_like(by, value, weight)), arith.AddfOp))
         Rewriter.replace_op(terminator, loop.YieldOp(*yielded))
         erase_dead(body)
 

@@ -53,6 +53,7 @@ from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel.wgmma import ROWS
+from deplodock.dialects.precision import product_like
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.passes.copying import copied
@@ -310,7 +311,7 @@ class _ThreadTiling(StreamTiling):
         body.add_ops([index, weight])
         assert key.parent is not None
         other = copied(value, key.parent, {key.result: index.result}, InsertPoint.at_end(body))
-        product = arith.MulfOp(weight.result, other, by.fastmath)
+        product = product_like(by, weight.result, other)
         body.add_ops([product, loop.YieldOp(product.result)])
         made = loop.ReduceOp(self.n, Region(body), *scalar_regions.short_form(arith.AddfOp, value.type, loop.YieldOp))
         made.location = by.location

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -37,7 +36,7 @@ from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
-from deplodock.dialects.precision import HIGH, PRECISION, precision_of
+from deplodock.dialects.precision import HIGH, precision_of, set_precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding
 from deplodock.passes.locations import location_of
@@ -194,8 +193,8 @@ def contracts_of(
     for (left, right), product, total in zip(pairs, inner.yielded, inner.results, strict=True):
         contract = tile.ContractOp(engine, [(left, right)], axes, at, total.type)
         contract.location = location_of(product)
-        if isinstance(product.owner, Operation) and (precision := precision_of(product.owner)) is not None:
-            contract.attributes[PRECISION] = StringAttr(precision)
+        assert isinstance(product.owner, Operation)
+        set_precision_of(contract, precision_of(product.owner))
         contracts.append(contract)
     return contracts
 

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects.elements import FLOATS, INTEGERS, WIDE
+from deplodock.dialects.precision import precision_of
 from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.dialects.torch.aten import WIDE_NUMBERS
@@ -87,7 +88,8 @@ def lower(op: AtenOp) -> None:
     lowering = LOWERINGS[op.schema().name]
     element = op.tensor_type.element_type
     rewriter = PatternRewriter(op)
-    build = TensorBuilder(rewriter, op.location, element if element in WIDE and element in FLOATS else None)
+    narrow = element if element in WIDE and element in FLOATS else None
+    build = TensorBuilder(rewriter, op.location, narrow, precision=precision_of(op))
     is_narrow = any(element_of(value) in WIDE for value in (*op.tensors, *op.outputs))
     wide = _widened(op, build) if lowering.widens and is_narrow else op
     try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
+from xdsl.dialects import arith
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.einsum import einsum_labels
+from deplodock.dialects.precision import set_precision_of
 from deplodock.dialects.shapes import broadcast_shape
+from deplodock.dialects.tensor import ElementwiseOp
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import filling
 from deplodock.passes.torch.tensors import Tensor
@@ -75,9 +78,12 @@ def einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
         ]
         return x.read(sources, space)
 
-    factors = (factor(x, labels) for x, labels in zip(tensors, inputs, strict=True))
-    value = reduce(lambda value, factor: (value * factor).named("product"), factors)
-    return value.sum(range(len(output), len(order)), None)
+    summed = range(len(output), len(order))
+    *before, last = (factor(x, labels) for x, labels in zip(tensors, inputs, strict=True))
+    if not before:
+        return last.sum(summed, None)
+    value = reduce(lambda value, factor: (value * factor).named("product"), before)
+    return multiplied(value, last).sum(summed, None) if summed else (value * last).named("product")
 
 
 def product(a: Tensor, b: Tensor, *, skips_zeros: bool = False) -> Tensor:
@@ -92,10 +98,20 @@ def product(a: Tensor, b: Tensor, *, skips_zeros: bool = False) -> Tensor:
 
 def contract(a: Tensor, b: Tensor, *, skips_zeros: bool = False) -> Tensor:
     """The sum over the last dimension of a * b; `skips_zeros` allows that a factor 0 leaves out the other, NaN too."""
-    value = (a * b).named("product")
+    value = multiplied(a, b)
     if skips_zeros:
         value = value.allowing(*SKIPS_ZEROS)
     return value.sum([value.rank - 1], None)
+
+
+def multiplied(a: Tensor, b: Tensor) -> Tensor:
+    """`a * b`, which is summed up; of FP32 in the precision that the operation says."""
+    value = (a * b).named("product")
+    if isinstance(op := value.ssa.owner, ElementwiseOp):
+        for scalar in op.body.block.ops:
+            if isinstance(scalar, arith.MulfOp):
+                set_precision_of(scalar, value.build.precision)
+    return value
 
 
 def _sources(shape: Sequence[int], space: Sequence[int], batch: int, matrix: Sequence[int]) -> list[AffineExpr]:

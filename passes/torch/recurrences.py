@@ -23,7 +23,7 @@ from deplodock.passes.names import Symbols
 from deplodock.passes.tensor.group import FUSE
 from deplodock.passes.torch.activations import sigmoid
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.matmul import contract
+from deplodock.passes.torch.matmul import contract, multiplied
 from deplodock.passes.torch.tensors import Tensor, TensorBuilder, concat, maximum, tanh, where
 
 MOST_TOGETHER = 1 << 26
@@ -321,7 +321,7 @@ def _gates_of_layers(h: Tensor, weights: Tensor, sums: int) -> list[Tensor]:
     found: list[Tensor] = []
     for number in range(sums):
         rows = weights.read([((n * 2 + below) * sums + number) * hidden + j, k], space)
-        found.append((state * rows).named("product").sum([3, 4], None))
+        found.append(multiplied(state, rows).sum([3, 4], None))
     return _together(found)
 
 
@@ -367,7 +367,7 @@ def _recurrence(
     types: list[Attribute] = [TensorType(x.element, shape) for x, shape in zip(operands, shapes, strict=True)]
     block = Block([ReturnOp()], arg_types=types)
     assert block.last_op is not None
-    inside = TensorBuilder(PatternRewriter(block.last_op), build.location)
+    inside = TensorBuilder(PatternRewriter(block.last_op), build.location, precision=build.precision)
     arguments = [Tensor(value, inside) for value in block.args]
     for argument, operand in zip(arguments, operands, strict=True):
         argument.named(operand.ssa.name_hint or "x")

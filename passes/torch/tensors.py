@@ -23,6 +23,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tensor
 from deplodock.dialects.elements import WIDE
+from deplodock.dialects.precision import PRECISIONS
 from deplodock.dialects.shapes import broadcast_shape
 from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.passes.torch.index_maps import broadcast_map, dim_map, reshape_map
@@ -39,13 +40,15 @@ class TensorBuilder:
     """Inserts operations before the one that a pattern rewrites, with its location.
 
     `narrow` is the half precision of the operation, computed in its wide type and rounded at the end. A builder that
-    `rounds_steps` rounds each sum, product and quotient on the way, too.
+    `rounds_steps` rounds each sum, product and quotient on the way, too. `precision` is that of the products of factors
+    (`matmul.multiplied`).
     """
 
     rewriter: PatternRewriter
     location: LocationAttr
     narrow: Attribute | None = None
     rounds_steps: bool = False
+    precision: str = PRECISIONS[0]
 
     def insert(self, op: Operation) -> list[Tensor]:
         """Insert an operation; returns its results. It and all in its regions get the location of what is rewritten."""

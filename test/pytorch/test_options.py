@@ -98,7 +98,7 @@ def test_the_default_mode() -> None:
     [
         ("max-autotune", None, "deplodock has no mode 'max-autotune'; leave mode out"),
         ("reduce-overhead", None, "deplodock has no mode 'reduce-overhead'"),
-        (None, {"precision": "tf32"}, "deplodock has no option 'precision'; there are target, schedule, dump"),
+        (None, {"engine": "tf32"}, "deplodock has no option 'engine'; there are target, schedule, precision, dump"),
         (None, {"tuned": "x"}, "deplodock has no option 'tuned'"),
         (None, {"target": "sm_1"}, "unknown target 'sm_1'"),
         (None, {"target": 90}, "the option target must be text, got 90"),

@@ -62,6 +62,14 @@ Stream = Annotated[
     Literal["never", "cheaper", "always"] | None,
     typer.Option(help="where attention is one kernel, which stores no scores  [default: cheaper]"),
 ]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="how precisely products of FP32 matrices are computed: highest, high or medium  [default: as PyTorch is "
+        "set, or the text says]",
+    ),
+]
 Verbose = Annotated[
     int,
     typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
@@ -132,6 +140,7 @@ def compile_command(
     target: Target = None,
     schedule: Schedule = None,
     stream: Stream = None,
+    precision: Precision = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
@@ -150,7 +159,7 @@ def compile_command(
     if schedule is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
         raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {level}")
     options = Options(
-        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
+        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, precision
     )
     session = _session(context, options)
     program = _read(session, file, expression, weights="none")
@@ -183,6 +192,7 @@ def export_command(
     target: Target = None,
     schedule: Schedule = None,
     stream: Stream = None,
+    precision: Precision = None,
     verbosity: Verbose = 0,
     seed: Seed = 0,
     layer: Layer = None,
@@ -193,7 +203,9 @@ def export_command(
     They are its CUDA, a launcher in C with its header, one in Python, the plan as JSON, a Makefile, and the machine
     code if there is a compiler of CUDA.
     """
-    options = Options(target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream)
+    options = Options(
+        target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream, precision=precision
+    )
     session = _session(context, options)
     module = _read(session, file, expression, weights="none").module
     session.lower(module, Level.KERNEL)
@@ -232,6 +244,7 @@ def run_command(
     target: TargetOfRun = None,
     schedule: Schedule = None,
     stream: Stream = None,
+    precision: Precision = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
     print_op_generic: Generic = False,
@@ -249,7 +262,7 @@ def run_command(
     ("not run") if no CTA of some kernel could run.
     """
     given = Options(
-        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
+        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, precision
     )
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)

@@ -53,6 +53,8 @@ class ModelStore:
             return None
         # Operations have locations in the files of transformers, and in this Python's.
         facts = [sources, *versions, found.origin, sys.version, config.read_text(encoding="utf-8"), sizes]
+        # PyTorch starts with TF32 allowed where it is set, which products then have as their precision.
+        facts.append(os.environ.get("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"))
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def read(self, key: str) -> tuple[ModuleOp, str] | None:

@@ -21,6 +21,8 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.machine.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
+from deplodock.dialects.precision import check_precision
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
 from deplodock.passes.trace import Trace
@@ -67,6 +69,7 @@ class Options:
     layer: int | None = None
     seq_len: int | None = None
     stream: str | None = None
+    precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,9 @@ class Session:
     """
 
     def __init__(self, options: Options, clock: Clock) -> None:
+        """Raises InvalidInputError for a precision that there is not."""
+        if options.precision is not None:
+            check_precision(options.precision)
         self.options = options
         self.clock = clock
         self.writer = Writer(options.color)
@@ -141,7 +147,13 @@ class Session:
             Error, ParseError, VerifyException: it holds no program.
         """
         if not name.endswith(".py"):
-            return self._begin(Program(self.read_module(name)))
+            module = self.read_module(name)
+            level = level_of(module)
+            if self.options.precision is not None and level is not Level.TORCH:
+                raise InvalidInputError(
+                    f"--precision is for programs at torch level; {name} is at {level} level, where products say it"
+                )
+            return self._begin(Program(module))
         with self._imported():
             from deplodock.frontend import expression
         with self.clock.part("torch.export"):
@@ -234,8 +246,10 @@ class Session:
             print("\n".join(self.clock.report(FOREIGN)), file=sys.stderr)
 
     def _begin(self, program: Program) -> Program:
-        """Set the target, dump the input, and collect garbage again, but for what was imported."""
+        """Set the target and the precision, dump the input, and collect garbage again, but for what was imported."""
         set_target(program.module, self.options.target)
+        if self.options.precision is not None:
+            set_precision(program.module, self.options.precision)
         if self._dump is not None:
             self._dump.module(f"input_{level_of(program.module)}", self.text(program.module, Level.KERNEL))
         gc.freeze()

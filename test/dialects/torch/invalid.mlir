@@ -142,3 +142,27 @@ func.func @gaps(%x: tensor<4x4xf32>, %i: tensor<2xi64>) {
   %0 = "torch.aten.index.Tensor"(%x, %i) <{indices = array<i64: 1, -1>}> : (tensor<4x4xf32>, tensor<2xi64>) -> tensor<4x2xf32>
   func.return
 }
+
+// -----
+
+// CHECK: deplodock.precision must be "high" or "medium", got "tf32"; leave it out for "highest"
+func.func @precision(%x: tensor<4x4xf32>) {
+  %0 = torch.aten.mm %x, %x attributes {deplodock.precision = "tf32"} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: torch.aten.mm: deplodock.precision is for products of matrices of f32; leave it out
+func.func @half(%x: tensor<4x4xf16>) {
+  %0 = torch.aten.mm %x, %x attributes {deplodock.precision = "high"} : tensor<4x4xf16>, tensor<4x4xf16> -> tensor<4x4xf16>
+  func.return
+}
+
+// -----
+
+// CHECK: torch.aten.exp: deplodock.precision is for products of matrices of f32; leave it out
+func.func @no_product(%x: tensor<4xf32>) {
+  %0 = torch.aten.exp %x attributes {deplodock.precision = "high"} : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}

@@ -166,3 +166,32 @@ func.func @nested(%x: memref<8x2x16xf32>, %wg: memref<4x2x16xf32>, %wu: memref<4
   }
   func.return
 }
+
+// -----
+
+// Products of two precisions.
+// CHECK-LABEL: func.func @precisions
+// CHECK:         %g = loop.reduce {arith.addf} %k = 0 to 16 : f32
+// CHECK:           arith.mulf %{{.*}}, %{{.*}} {deplodock.precision = "high"} : f32
+// CHECK:         %u = loop.reduce {arith.addf} %l = 0 to 16 : f32
+func.func @precisions(%x: memref<8x16xf32>, %wg: memref<4x16xf32>, %wu: memref<4x16xf32>, %out: memref<8x4xf32>) {
+  loop.for %m = 0 to 8 {
+    loop.for %n = 0 to 4 {
+      %g = loop.reduce {arith.addf} %k = 0 to 16 : f32 {
+        %a = loop.load %x[%m, %k] : memref<8x16xf32>
+        %b = loop.load %wg[%n, %k] : memref<4x16xf32>
+        %p = arith.mulf %a, %b {deplodock.precision = "high"} : f32
+        loop.yield %p : f32
+      }
+      %u = loop.reduce {arith.addf} %l = 0 to 16 : f32 {
+        %c = loop.load %x[%m, %l] : memref<8x16xf32>
+        %d = loop.load %wu[%n, %l] : memref<4x16xf32>
+        %q = arith.mulf %c, %d : f32
+        loop.yield %q : f32
+      }
+      %y = arith.mulf %g, %u : f32
+      loop.store %y, %out[%m, %n] : memref<8x4xf32>
+    }
+  }
+  func.return
+}

@@ -4,12 +4,13 @@
 // RUN: not deplodock compile %s --ir nope 2>&1 | filecheck %s --check-prefix=LEVEL
 // RUN: not deplodock compile -c 'torch.randn(64, 4096).sum(-1)' --schedule 'tileify,cooperative-reduce{threads=2048},blockify-launch{threads=2048}' 2>&1 | filecheck %s --check-prefix=LARGE
 // RUN: not deplodock run %s --from %s 2>&1 | filecheck %s --check-prefix=PARSE
+// RUN: not deplodock compile %s --precision tf32 2>&1 | filecheck %s --check-prefix=PRECISION
 
 func.func @unknown_op() {
   loop.nope
 }
 
-// PARSE:      errors.mlir:9:3: error: operation loop.nope is not registered
+// PARSE:      errors.mlir:10:3: error: operation loop.nope is not registered
 // PARSE-NEXT:   loop.nope
 // PARSE-NEXT:   ^
 // PARSE-NOT:  {{.}}
@@ -23,3 +24,5 @@ func.func @unknown_op() {
 
 // USAGE: give a program: either -c EXPR or a FILE
 // LEVEL: 'nope' is not one of
+
+// PRECISION: deplodock: error: there is no precision 'tf32'; there are highest, high, medium

@@ -1,0 +1,31 @@
+"""PyTorch's setting of how precisely products of FP32 matrices are computed, which belongs to the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def matmul_precision() -> str:
+    """What torch.get_float32_matmul_precision() gives.
+
+    It raises where `torch.backends.cuda.matmul.fp32_precision` was set on its own: to TF32 is `high` then, as
+    `allow_tf32` is, else `highest`.
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+
+
+@contextmanager
+def pytorch_at(precision: str) -> Iterator[None]:
+    """While it lasts, PyTorch itself computes products of FP32 matrices at a precision: `high` is TF32 on a GPU."""
+    before = matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
