@@ -75,6 +75,12 @@ class WarpgroupTile:
         return depth_of(self.rights[0].result.type)
 
 
+def column_axis(op: tile.ContractOp) -> SSAValue:
+    """The engine axis of a contract's right factor that is a column of the result: its place is over no folded axis."""
+    places = zip(op.moved, forms_of(op.places.data, op.place_axes), strict=True)
+    return next(axis for axis, form in places if not set(form.roots()) & set(op.axes))
+
+
 def warpgroup_tile(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> WarpgroupTile:
     """The axes that a product of a contract runs.
 

@@ -42,6 +42,7 @@ from deplodock.analysis.machine.occupancy import start_registers
 from deplodock.analysis.machine.resources import buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES, PRODUCT_REGISTERS, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
+from deplodock.analysis.machine.warpgroups import column_axis
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
@@ -237,7 +238,7 @@ def _product_registers(op: Operation) -> int:
     """The registers with which a thread must start, for what an operation multiplies in a warpgroup, and at least."""
     if not isinstance(op, tile.ContractOp) or op.engine.data != WARPGROUPS:
         return 1
-    return known_points(op.moved) // 2 + PRODUCT_REGISTERS
+    return known_points([column_axis(op)]) // 2 + PRODUCT_REGISTERS
 
 
 def _fewest_steps(reduction: loop.ReduceOp) -> int:

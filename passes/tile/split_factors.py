@@ -62,7 +62,11 @@ def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractO
     made.attributes = dict(op.attributes)
     set_precision_of(made, MEDIUM)
     made.result.name_hint = op.result.name_hint
+    known = {factor.owner: None for factor in op.rhs}
     Rewriter.replace_op(op, made)
+    for both in known:
+        if isinstance(both, math_ext.WithLowPartOp) and not both.result.uses:
+            Rewriter.erase_op(both)
     return made
 
 
