@@ -88,7 +88,7 @@ RULES = _listed(
 
 STAGES = (
     *_listed("d", "torch", "decompose"),
-    *_listed("o", "tensor", "split-variances", "split-reductions", "form-kernels"),
+    *_listed("o", "tensor", "split-variances", "split-reductions", "store-low-parts", "form-kernels"),
     *_listed(
         "l",
         "loop",

@@ -18,14 +18,12 @@ from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import memory_of
+from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
-from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
+from deplodock.schedule.choose.tensor_parts import parts_options
+from deplodock.schedule.choose.tensor_tiles import CHUNKS, LINE_WORDS, RASTER, TensorGrid, best_grid
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
-
-RASTER = 16
-"""Row tiles that follow each other, as for other contractions."""
-
 
 PERSISTENT_WAVES = 2
 """In more waves of tiles than these, CTAs take several tiles."""
@@ -37,15 +35,18 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
         return None
     has_boxes = has_feature(target, Feature.BOXES)
     has_warpgroups = has_boxes and has_feature(target, Feature.WARPGROUPS)
-    if (few := few_rows_options(found, row, has_warpgroups, target)) is not None:
-        return few
+    is_split = any(precision_of(product) == HIGH for product in found.products)
+    if (few := few_rows_options(found, row, has_warpgroups and not is_split, target)) is not None:
+        return _split(few) if is_split else few
     if (sides := _sides(found, row)) is None:
         return None
+    if is_split:
+        return parts_options(found, sides, has_boxes, target) if (found.reduction.trips or 0) >= LINE_WORDS else None
     trips = found.reduction.trips
     assert trips is not None
     chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
     steps = -(-trips // chunk)
-    has_lines = takes_boxes(found) if row.adds_integers else fills_lines(found)
+    has_lines = fills_lines(found) if row.packed == 2 else takes_boxes(found)
     has_warpgroups = has_warpgroups and steps > 1 and has_lines
     grid = best_grid(found, sides, has_warpgroups, chunk, target)
     is_boxed = has_boxes and (grid.engine != WARPS or takes_boxes(found))
@@ -71,6 +72,16 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
         rules |= _persistent(grid, nest, (m, n), target)
     return rules
+
+
+def _split(rules: dict[str, dict[str, int | str]]) -> dict[str, dict[str, int | str]]:
+    """The rules with one more behind tensor-tile, which splits factors."""
+    split: dict[str, dict[str, int | str]] = {"split-factors": {}}
+    return {
+        each: options
+        for name, own in rules.items()
+        for each, options in ({name: own, **split} if name == "tensor-tile" else {name: own}).items()
+    }
 
 
 def _persistent(

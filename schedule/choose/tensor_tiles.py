@@ -26,15 +26,25 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import CLUSTER_CTAS, GPC_SMS, RESERVED, TPC_SMS
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.roles import Contraction, read_of
+from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
 
 CHUNKS = (128, 64, 32)
 """Bytes of k in a slab: rows of 128 are those that swizzles and boxes take whole; fewer where k is short."""
+
+RASTER = 16
+"""Row tiles that follow each other, as for other contractions."""
+
+LINE_WORDS = 32
+"""Elements of f32 of a line of a swizzled slab."""
+
+FEWEST_OUTPUTS = 64
+"""The fewest rows and columns of a product of FP32 parts that warpgroups take: fewer are read once, by warps."""
 
 LINE = 64
 """Elements of a line of a swizzled slab, 128 bytes."""
@@ -127,6 +137,21 @@ TILES = {
 }
 """The tiles of each engine."""
 
+PART_TILES = {
+    WARPS: (
+        TensorTile(128, 128, (64, 32), occupancy=1, depth=4, alone=3000, shared=3000),
+        TensorTile(128, 64, (64, 32), occupancy=2, depth=3, alone=2000, shared=3000),
+        TensorTile(64, 64, (32, 32), occupancy=3, depth=4, alone=1200, shared=2250),
+        TensorTile(32, 64, (32, 16), occupancy=3, depth=5, alone=700, shared=1150),
+    ),
+    WARPGROUPS: (
+        TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=1250, shared=1250),
+        TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=850, shared=850),
+        TensorTile(128, 64, (64, 64), occupancy=1, depth=6, alone=800, shared=800),
+    ),
+}
+"""The tiles of products of FP32 parts: m is the side of the instruction's rows."""
+
 
 @dataclass(frozen=True)
 class TensorGrid:
@@ -156,9 +181,14 @@ def best_grid(
     The steps along k have `chunk` elements of the factors.
     """
     problem = TensorProblem.of(found, chunk, target)
+    return best_of(problem, list(_tiles(sides, has_warpgroups, problem)))
+
+
+def best_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) -> TensorGrid:
+    """The grid of one of these tiles, each of an engine, that ends first, as `best_grid`."""
     grids = [
         grid
-        for engine, wide in _tiles(sides, has_warpgroups, problem)
+        for engine, wide in tiles
         for parts in problem.parts()
         for over in problem.ways(engine, parts)
         for tile in problem.narrowed(engine, wide, parts, over)
@@ -181,7 +211,7 @@ def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem)
 
 def _reads(found: Contraction) -> list[tuple[loop.LoadOp, bool]]:
     dependence = Dependence()
-    loads = [read_of(factor) for factor in found.operands]
+    loads = [read for factor in found.operands for read in (read_of(factor), low_read_of(factor))]
     return [(load, any(axis in found.m for axis in dependence.of(load.result))) for load in loads if load is not None]
 
 
@@ -219,9 +249,13 @@ class TensorProblem:
     def columns(self) -> int:
         """What the columns of warpgroups are a multiple of: where they walk memory, they fill the lines of slabs.
 
-        Those of bytes are a multiple of 16 (`columns_of`).
+        Those of bytes are a multiple of 16 (`columns_of`). Where the low part of the left factor is stored, they are
+        the rows of the instruction.
         """
         k = self.found.innermost.iv
+        low = {low_read_of(factor) for factor in self.found.operands}
+        if any(is_left and load in low for load, is_left in self.reads):
+            return ROWS
         if self.size == 1:
             return 2 * COLUMNS
         return COLUMNS if all(is_left or walks_neighbours(load, k) for load, is_left in self.reads) else LINE

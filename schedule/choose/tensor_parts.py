@@ -1,0 +1,95 @@
+"""The heuristic schedule of a product of FP32 factors in parts: the tile of warpgroups, or of warps.
+
+Warpgroups take it where the low part of one factor is stored (`passes/tensor/store_low_parts.py`): that factor's slabs
+are the right ones, and the other factor is held by the threads that compute its parts, 64 rows of a warpgroup. So the
+orientation follows from the program, and the tile from whose grid ends first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
+from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.roles import Contraction, low_read_of
+from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.wgmma import ROWS
+from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.tensor_tiles import (
+    LINE_WORDS,
+    PART_TILES,
+    RASTER,
+    TensorGrid,
+    TensorProblem,
+    TensorTile,
+    best_of,
+)
+from deplodock.schedule.choose.tiling import boxes_take, takes_boxes
+
+Rules = dict[str, dict[str, int | str]]
+
+
+def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, target: TargetAttr) -> Rules:
+    """The rules for a product in parts of at most so many rows and columns of whole instructions, and their options."""
+    right = _right_side(found) if has_boxes else None
+    problem = TensorProblem.of(found, LINE_WORDS, target)
+    tiles = _warpgroup_tiles(sides, right) if right is not None else []
+    if not tiles:
+        right = None
+        tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
+    grid = best_of(problem, tiles)
+    m, n = min(grid.tile.m, sides[0]), min(grid.tile.n, sides[1])
+    part = grid.tile.part if right != "m" else grid.tile.part[::-1]
+    is_boxed = right is not None or (has_boxes and takes_boxes(found))
+    rules: Rules = {"tileify": {}, "chunk-matmul-k": {"bk": LINE_WORDS, "kv": 1}}
+    if grid.parts > 1:
+        rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
+    rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
+    if known_points(found.m) > m:
+        rules["blockify-launch"] |= {"raster": RASTER}
+    rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
+    rules["tensor-tile"] = {"engine": grid.engine, "m": min(part[0], m), "n": min(part[1], n)}
+    if right == "m":
+        rules["tensor-tile"] |= {"rows": "n"}
+    rules["split-factors"] = {}
+    if grid.depth > 1:
+        boxes: Rules = {"tma-copy": {}, "split-inner-for-swizzle": {}}
+        rules |= {"double-buffer": {"depth": grid.depth}, **(boxes if is_boxed else {})}
+    rules |= {"async-copy": {}, "pad-smem": {}}
+    if grid.depth > 1:
+        rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
+    return {**rules, "mark-unroll": {}}
+
+
+def _pipeline(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:
+    """How far copies run ahead of products, or that a producer makes them."""
+    if is_boxed and grid.engine == WARPGROUPS and grid.occupancy == 1:
+        return {"distance": PRODUCER}
+    if is_boxed and grid.depth > grid.tile.behind:
+        return {"distance": grid.depth - grid.tile.behind, "barrier": "mbarrier"}
+    return {"distance": grid.depth - 1}
+
+
+def _right_side(found: Contraction) -> str | None:
+    """Which axis of the output, m or n, the factors with stored low parts vary along; None where warps multiply."""
+    dependence, sides = Dependence(), set[str]()
+    for left, right in found.factors:
+        known = [factor for factor in (left, right) if low_read_of(factor) is not None]
+        if len(known) != 1 or not boxes_take(known[0], found.innermost.iv):
+            return None
+        sides.add("m" if any(axis in found.m for axis in dependence.of(known[0])) else "n")
+    return sides.pop() if len(sides) == 1 and len(found.products) == 1 else None
+
+
+def _warpgroup_tiles(sides: tuple[int, int], right: str) -> list[tuple[str, TensorTile]]:
+    """The tiles of warpgroups whose columns run along this side of the output."""
+    found: list[tuple[str, TensorTile]] = []
+    for tile in PART_TILES[WARPGROUPS]:
+        rows, columns = sides if right == "n" else sides[::-1]
+        if tile.m > rows:
+            continue
+        narrow = replace(tile, n=min(tile.n, columns), part=(ROWS, min(tile.n, columns)))
+        found.append((WARPGROUPS, narrow if right == "n" else replace(narrow, m=narrow.n, n=narrow.m)))
+    return found
+
