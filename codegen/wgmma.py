@@ -45,9 +45,9 @@ _TILE, _TRANSPOSED, _HELD = "", "_left_transposed", "_held"
 """How a left factor is given, as names say it."""
 
 
-def _name(columns: int, type: Attribute, left: str, right: bool) -> str:
-    """The device function of a product, whose tiles may be transposed, and whose left factor be held."""
-    return f"wgmma_m{ROWS}n{columns}k{depth_of(type)}_{type}{left}{'_right_transposed' * right}"
+def _name(columns: int, type: Attribute, left: str, right: bool, anew: bool) -> str:
+    """The device function of a product, whose tiles may be transposed, whose left factor be held, and sums start at 0."""
+    return f"wgmma_m{ROWS}n{columns}k{depth_of(type)}_{type}{left}{'_right_transposed' * right}{'_anew' * anew}"
 
 
 _HELD_REGISTERS = 4
@@ -58,9 +58,11 @@ class _Helpers(Mapping[str, str]):
     """The device functions by name; the text of a product is written when it is asked for."""
 
     _PRODUCTS: ClassVar = {
-        _name(columns, type, left, right): (columns, type, left, right)
+        _name(columns, type, left, right, anew): (columns, type, left, right, anew)
         for type in FACTORS
-        for columns, left, right in product(columns_of(type), (_TILE, _TRANSPOSED, _HELD), (False, True))
+        for columns, left, right, anew in product(
+            columns_of(type), (_TILE, _TRANSPOSED, _HELD), (False, True), (False, True)
+        )
         if type not in (f32, i8) or (not right and (left == _TILE or (left == _HELD and type == f32)))
     }
 
@@ -75,7 +77,7 @@ class _Helpers(Mapping[str, str]):
         return 1 + len(self._PRODUCTS)
 
 
-def _product(columns: int, type: Attribute, left: str, right: bool) -> str:
+def _product(columns: int, type: Attribute, left: str, right: bool, anew: bool) -> str:
     """The device function of a product; that of bytes has no factors of its own for signs, nor has TF32 transposed tiles."""
     sums, is_held, is_bytes = columns // 2, left == _HELD, type == i8
     registers = _HELD_REGISTERS if is_held else 1
@@ -85,17 +87,17 @@ def _product(columns: int, type: Attribute, left: str, right: bool) -> str:
         f'      "{", ".join(f"%{i}" for i in range(first, min(first + 16, sums)))}{"," if first + 16 < sums else ""}"'
         for first in range(0, sums, 16)
     )
-    in_out = [f'"+{"r" if is_bytes else "f"}"(sums[{i}])' for i in range(sums)]
+    in_out = [f'"{"=" if anew else "+"}{"r" if is_bytes else "f"}"(sums[{i}])' for i in range(sums)]
     operands = ",\n        ".join(", ".join(in_out[first : first + 4]) for first in range(0, sums, 4))
-    name = _name(columns, type, left, right)
+    name = _name(columns, type, left, right, anew)
     parameter = "const void* left" if is_held else "unsigned long long left"
     registers_of = "  const unsigned* const held = reinterpret_cast<const unsigned*>(left);\n" if is_held else ""
     transposed = f"{int(right)}" if is_held else f"{int(left == _TRANSPOSED)}, {int(right)}"
-    types, rest = f"f32.{type}.{type}", f"1, 1, 1, {transposed}"
+    types, rest = f"f32.{type}.{type}", f"{int(not anew)}, 1, 1, {transposed}"
     if is_bytes:
-        types, rest = "s32.s8.s8", "1"
+        types, rest = "s32.s8.s8", f"{int(not anew)}"
     elif type == f32:
-        types, rest = "f32.tf32.tf32", "1, 1, 1"
+        types, rest = "f32.tf32.tf32", f"{int(not anew)}, 1, 1"
     return f"""\
 __device__ __forceinline__ void {name}({"int" if is_bytes else "float"}* sums, {parameter}, unsigned long long right) {{
 {registers_of}  asm volatile(
@@ -122,7 +124,7 @@ def _multiply(to: KernelWriter, op: WgmmaOp) -> None:
         left, is_left_transposed = _descriptor(to, op.left, ROWS)
         kind = _TRANSPOSED if is_left_transposed else _TILE
     sums = to.element(op.accumulators, op.map.data, op.indices)
-    to.line(f"{_name(op.extent, type, kind, is_transposed)}(&{sums}, {left}, {right});")
+    to.line(f"{_name(op.extent, type, kind, is_transposed, bool(op.anew))}(&{sums}, {left}, {right});")
 
 
 def _descriptor(to: KernelWriter, factor: Factor, rows: int) -> tuple[str, bool]:

@@ -34,6 +34,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     NoneAttr,
+    UnitAttr,
     bf16,
     f16,
     f32,
@@ -47,6 +48,7 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     operand_def,
+    opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
@@ -222,7 +224,7 @@ class ProductShape(CustomDirective):
 
 @op_definition
 class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
-    """Starts to add the product of two tiles to accumulators in registers, as a warpgroup.
+    """Starts to add the product of two tiles to accumulators in registers, as a warpgroup; `anew` to 0 in their place.
 
     Thread t of the warpgroup holds, from the first accumulator on, those of rows t / 32 * 16 + h * 8 + t mod 32 / 4 and
     columns j * 8 + t mod 4 * 2 + r, in the order of (j, h, r), h and r below 2. Its sums may be read, and what it reads
@@ -248,18 +250,27 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
     left_map = prop_def(AffineMapAttr)
     right_map = prop_def(AffineMapAttr)
     map = prop_def(AffineMapAttr)
+    anew = opt_prop_def(UnitAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(AccessEffects(), OrdersSharedMemory(), Collective())
     custom_directives = (ProductShape,)
     assembly_format = (
         "custom<ProductShape>($columns, $depth) $left_buffer custom<MatrixSubscripts>($left_indices, $left_map)"
         " `*` $right_buffer custom<MatrixSubscripts>($right_indices, $right_map)"
-        " `into` $accumulators custom<Subscripts>($indices, $map) attr-dict"
+        " `into` $accumulators custom<Subscripts>($indices, $map) (`anew` $anew^)? attr-dict"
         " `:` custom<Memref>(type($left_buffer)) `*` custom<Memref>(type($right_buffer))"
         " `into` custom<Memref>(type($accumulators))"
     )
 
-    def __init__(self, columns: int, left: Factor, right: Factor, into: tuple[SSAValue, AffineMap, Sequence[SSAValue]]):
+    def __init__(
+        self,
+        columns: int,
+        left: Factor,
+        right: Factor,
+        into: tuple[SSAValue, AffineMap, Sequence[SSAValue]],
+        *,
+        anew: bool = False,
+    ):
         super().__init__(
             operands=[left.buffer, right.buffer, into[0], left.indices, right.indices, into[2]],
             properties={
@@ -268,6 +279,7 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
                 "left_map": AffineMapAttr(left.map),
                 "right_map": AffineMapAttr(right.map),
                 "map": AffineMapAttr(into[1]),
+                "anew": UnitAttr() if anew else None,
             },
         )
 
@@ -286,13 +298,16 @@ class WgmmaOp(IRDLOperation, TouchesMemory, ReadsTiles, NeedsFeature):
         return [*([] if self.left.is_held else [(self.left, ROWS)]), (self.right, self.extent)]
 
     def accesses(self) -> list[Access]:
-        """It reads tiles by the proxy, and adds to the accumulators, until its group is waited for."""
+        """It reads tiles by the proxy, and adds to the accumulators or writes them, until its group is waited for."""
         sums = memref_of(self.accumulators).get_shape()
         box = last_elements(sums, self.width)
         into = (self, self.accumulators), (self.map.data, self.indices, box)
         return [
             *(factor.read(self, rows) for factor, rows in ((self.left, ROWS), (self.right, self.extent))),
-            *(Access(*into[0], writes, *into[1], lands=Landing.PRODUCT) for writes in (False, True)),
+            *(
+                Access(*into[0], writes, *into[1], lands=Landing.PRODUCT)
+                for writes in ((True,) if self.anew else (False, True))
+            ),
         ]
 
     def needs(self) -> Feature:

@@ -128,6 +128,8 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
     assert isinstance(sums, Registers)
     element = _sums(launch, op, sums, frame)
     held = products.before(sums, element, Values(sums.read(element), sums.origin(element)), frame)
+    if op.anew:
+        held = Values(np.zeros_like(held.data), None)
     origin = held.origin
     if origin is not None:
         origin = np.where(origin < 0, origin_at(launch.memory.numbers[op], element), origin)

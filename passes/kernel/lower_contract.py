@@ -40,8 +40,8 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
     if op.lhs[0].type == f32 and precision_of(op) != MEDIUM:
         raise failure(op, f"{op.engine.data} reads f32 as TF32, and the factors count whole; run split-factors first")
     if op.engine.data == WGMMA:
-        sums = accumulator or _zeros(emitter, op)
-        lower_warpgroup(emitter, op, sums)
+        sums = accumulator or emitter.register(op.result.type, emitter.axes_of([op.result]), op.result.name_hint)
+        lower_warpgroup(emitter, op, sums, anew=accumulator is None)
         return sums
     try:
         atom = atom_of(emitter.launch, op, emitter.dependence)

@@ -31,8 +31,8 @@ from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
 
 
-def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
-    """Emit the products of a contract into accumulators. Raises PassFailedException where its engine cannot run it."""
+def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array, *, anew: bool) -> None:
+    """Emit the products of a contract into accumulators, or into sums that start `anew`. Raises PassFailedException where its engine cannot run it."""
     try:
         found = warpgroup_tile(emitter.launch, op, emitter.dependence)
     except NoAtomError as error:
@@ -50,14 +50,21 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
     together = in_place_with(op) or [op]
     if op is together[0]:
         emitter.run(kernel.WgmmaFenceOp())
-    first = Linear()
-    if found.steps > 1:
-        first = Linear.of(emitter.enter_loop(found.steps, "step"), found.step)
     if found.held is not None:
         _check_held(emitter, op, found)
-    for left, right in zip(op.lhs, found.rights, strict=True):
-        with emitter.nest(outer):
-            emitter.run(_product(emitter, found, (emitter.arrays.get(left), right), sums, first))
+
+    def emit(first: Linear, anew: bool) -> None:
+        for number, (left, right) in enumerate(zip(op.lhs, found.rights, strict=True)):
+            with emitter.nest(outer):
+                factors = emitter.arrays.get(left), right
+                emitter.run(_product(emitter, found, factors, sums, first, anew=anew and not number))
+
+    if anew:
+        emit(Linear(), True)
+    rest = found.steps - anew
+    if rest:
+        step = Linear.of(emitter.enter_loop(rest, "step"), found.step) if rest > 1 else Linear()
+        emit(step + found.step * anew, False)
     emitter.block, emitter.coordinates = block, known
     if op is together[-1]:
         emitter.run(kernel.WgmmaCommitOp())
@@ -86,6 +93,8 @@ def _product(
     factors: tuple[Array | None, loop.LoadOp],
     sums: Array,
     first: Linear,
+    *,
+    anew: bool,
 ) -> kernel.WgmmaOp:
     """The product of the elements of k from `first` on, of a left factor that may be held and a right one."""
     held, read = factors
@@ -104,7 +113,7 @@ def _product(
     right = _factor(emitter, read, {found.column: Linear.of(column), found.depth: k}, (column, depth))
     own = (found.blocks, found.halves, found.pairs)
     at = [Linear() if axis in own else axis for axis in sums.axes]
-    return kernel.WgmmaOp(found.columns, left, right, (sums.buffer, *emitter.map(at)))
+    return kernel.WgmmaOp(found.columns, left, right, (sums.buffer, *emitter.map(at)), anew=anew)
 
 
 def _held(emitter: Emitter, found: WarpgroupTile, held: Array | None, first: Linear) -> Factor:
