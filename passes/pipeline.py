@@ -116,6 +116,7 @@ STAGES = (
         "snake-register-tile",
         "merge-products",
         "overlap-products",
+        "take-turns",
         "verify-barriers",
         "verify-resources",
     ),
