@@ -20,7 +20,8 @@
 A step of such a warpgroup is its products and what it does before and behind them, as to compute the parts of a factor
 or to add up sums. If both came to their products at once, tensor cores would do nothing while both do the rest, and
 nothing parts them again: on an H200 512x3584x3584 in parts takes 133 us so, and 106 where they are apart. So each waits
-until the other has issued its products. Each has a role of its own then, which a phase can order.
+until the other has issued its products. Each has a role of its own then, which a phase can order, and where CTAs add
+their parts, tickets of its own: a thread adds what the same thread of other CTAs left.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import AffineMapAttr, FunctionType, MemRefType, ModuleOp, i32
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.buffers import Memory
+from deplodock.dialects.buffers import Memory, memref_of
 from deplodock.dialects.interfaces import Collective, Landing, Place, accesses_of
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 
@@ -56,7 +58,7 @@ class TakeTurnsPass(ModulePass):
         for function in kernel.functions(op):
             for role in [each for each in function.body.walk() if isinstance(each, kernel.RoleOp)]:
                 if role.num_threads == TEAMS * WARPGROUP and _can_take_turns(role):
-                    _take_turns(role)
+                    _take_turns(function, role)
 
 
 def _can_take_turns(role: kernel.RoleOp) -> bool:
@@ -69,13 +71,13 @@ def _can_take_turns(role: kernel.RoleOp) -> bool:
     steps = commits[0].parent_op() if len(commits) == 1 else None
     if not isinstance(steps, loop.ForOp) or steps.parent_op() is not role or (steps.trips or 0) < TEAMS:
         return False
-    meets = any(op.has_trait(Collective) and not isinstance(op, _OF_WARPGROUPS) for op in ops)
+    meets = any(op.has_trait(Collective) and not isinstance(op, (*_OF_WARPGROUPS, kernel.TicketOp)) for op in ops)
     shares = any(access.writes and access.memory is Memory.SHARED for op in ops for access in accesses_of(op))
     works = any(access.lands is not Landing.PRODUCT for op in steps.body.walk() for access in accesses_of(op))
     return works and not meets and not shares
 
 
-def _take_turns(role: kernel.RoleOp) -> None:
+def _take_turns(function: kernel.FuncOp, role: kernel.RoleOp) -> None:
     """Split a role into one for each warpgroup, of which each waits for the products of the other."""
     roles = role.parent_op()
     assert isinstance(roles, kernel.RolesOp)
@@ -84,6 +86,8 @@ def _take_turns(role: kernel.RoleOp) -> None:
     turns.result.name_hint = "turns"
     last = [op for op in roles.parent.ops if isinstance(op, kernel.MbarrierOp)][-1]
     Rewriter.insert_op(turns, InsertPoint.after(last))
+    for counter in dict.fromkeys(op.counter for op in role.body.walk() if isinstance(op, kernel.TicketOp)):
+        _count_teams(function, counter)
     made = [_team(role, number, turns) for number in range(TEAMS)]
     Rewriter.insert_op(made, InsertPoint.before(role))
     Rewriter.erase_op(role)
@@ -108,9 +112,32 @@ def _team(role: kernel.RoleOp, number: int, turns: kernel.MbarrierOp) -> kernel.
     assert isinstance(steps, loop.ForOp)
     parity = AffineMap(1, 0, ((AffineExpr.dimension(0) + 1 - number) % 2,))
     Rewriter.insert_op(kernel.WaitPhaseOp(turns.result, _slot(number), (parity, [steps.iv])), InsertPoint.before(fence))
+    for ticket in [op for op in team.body.walk() if isinstance(op, kernel.TicketOp)]:
+        (place,) = ticket.map.data.results
+        map = AffineMap(ticket.map.data.num_dims, 0, (place * TEAMS + number,))
+        ticket.properties["map"] = AffineMapAttr(map)
     other = kernel.ArriveOp(turns.result, _slot(1 - number), is_warp=True)
     Rewriter.insert_op(other, InsertPoint.after(commit))
     return team
+
+
+def _count_teams(function: kernel.FuncOp, counter: SSAValue) -> None:
+    """Let a kernel have counters for each warpgroup, where it has them for all threads of a CTA."""
+    for value in (counter, *_given(function, counter)):
+        (count,) = memref_of(value).get_shape()
+        Rewriter.replace_value_with_new_type(value, MemRefType(i32, [count * TEAMS]))
+    types = [parameter.type for parameter in function.parameters]
+    function.properties["function_type"] = FunctionType.from_lists(types, [])
+
+
+def _given(function: kernel.FuncOp, counter: SSAValue) -> dict[SSAValue, None]:
+    """The counters that launches of a kernel give it."""
+    assert isinstance(counter, BlockArgument)
+    module = function.parent_op()
+    assert module is not None
+    launches = [op for op in module.walk() if isinstance(op, kernel.LaunchOp)]
+    own = [op for op in launches if op.callee.string_value() == function.sym_name.data]
+    return dict.fromkeys(op.arguments[counter.index] for op in own)
 
 
 def _slot(number: int) -> Place:

@@ -25,9 +25,13 @@ from deplodock.schedule.choose.tensor_tiles import (
     TensorTile,
     best_of,
 )
-from deplodock.schedule.choose.tiling import boxes_take, takes_boxes
+from deplodock.schedule.choose.tiling import TOLERANCE, boxes_take, takes_boxes
 
 Rules = dict[str, dict[str, int | str]]
+
+STREAM_NS = 3000.0
+"""What CTAs that share the steps of all tiles take for their parts, besides moving them: one ends a tile of its own and
+one that another began."""
 
 
 def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, target: TargetAttr) -> Rules:
@@ -39,6 +43,8 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
         right = None
         tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
     grid = best_of(problem, tiles)
+    streamed = _streamed(problem, tiles[0][1], grid) if right is not None else None
+    grid = streamed or grid
     m, n = min(grid.tile.m, sides[0]), min(grid.tile.n, sides[1])
     part = grid.tile.part if right != "m" else grid.tile.part[::-1]
     is_boxed = right is not None or (has_boxes and takes_boxes(found))
@@ -59,7 +65,23 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     rules |= {"async-copy": {}, "pad-smem": {}}
     if grid.depth > 1:
         rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
-    return {**rules, "mark-unroll": {}}
+    rules["mark-unroll"] = {}
+    if streamed is not None:
+        rules["stream-matmul-k"] = {"ctas": problem.rates.sms}
+    return rules
+
+
+def _streamed(problem: TensorProblem, tile: TensorTile, best: TensorGrid) -> TensorGrid | None:
+    """The grid whose CTAs share the steps of all tiles, if that ends before the best one; None if it does not."""
+    tiles, sms = problem.ctas(tile, 1), problem.rates.sms
+    length = -(-tiles * problem.steps // sms)
+    if length < 2 * tile.depth:
+        return None
+    parts = 2 * sms * tile.m * tile.n * 4
+    time = length * tile.step(1, tile.depth) + STREAM_NS + problem.rates.moving_ns(2 * parts)
+    if time >= best.time / TOLERANCE:
+        return None
+    return replace(best, tile=tile, parts=1, occupancy=1, depth=tile.depth, time=time)
 
 
 def _pipeline(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:

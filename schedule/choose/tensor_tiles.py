@@ -145,9 +145,9 @@ PART_TILES = {
         TensorTile(32, 64, (32, 16), occupancy=3, depth=5, alone=700, shared=1150),
     ),
     WARPGROUPS: (
-        TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=1250, shared=1250),
-        TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=850, shared=850),
-        TensorTile(128, 64, (64, 64), occupancy=1, depth=6, alone=800, shared=800),
+        TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=960, shared=960),
+        TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=750, shared=750),
+        TensorTile(128, 64, (64, 64), occupancy=1, depth=6, alone=610, shared=610),
     ),
 }
 """The tiles of products of FP32 parts: m is the side of the instruction's rows."""
