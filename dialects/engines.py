@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deplodock.dialects.precision import HIGHEST
+
 
 @dataclass(frozen=True)
 class Digit:
@@ -119,8 +121,10 @@ ENGINES = (
 """Every instruction that contracts are lowered to."""
 
 
-def engine(name: str, factor: str) -> Engine | None:
-    """The instruction of an engine for factors of an element type."""
+def engine(name: str, factor: str, precision: str = HIGHEST) -> Engine | None:
+    """The instruction of an engine for factors of an element type; None also for f32 in products that must be exact."""
+    if factor == "f32" and precision == HIGHEST:
+        return None
     return next((row for row in ENGINES if row.name == name and factor in row.factors), None)
 
 

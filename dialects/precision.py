@@ -41,11 +41,6 @@ def precision_of(op: Operation) -> str:
     return written.data
 
 
-def is_strict(op: Operation) -> bool:
-    """Whether a product is to be rounded once. Raises VerifyException as `precision_of`."""
-    return precision_of(op) == HIGHEST
-
-
 def set_precision_of(op: Operation, word: str) -> None:
     """Write the precision of a product, one of `PRECISIONS`."""
     if word == PRECISIONS[0]:

@@ -22,7 +22,7 @@ from deplodock.analysis.shape.streaming import StreamedProduct, approximates, we
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit, Engine, engine, engine_names
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.precision import is_strict
+from deplodock.dialects.precision import HIGHEST, precision_of
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
 
@@ -153,17 +153,17 @@ def narrow_factors(found: Contraction, name: str) -> tuple[Engine, list[tuple[lo
     Raises NoAtomError for factors that are computed, of other types, or not read along k in one dimension.
     """
     k, pairs = found.innermost.iv, [(_read(left), _read(right)) for left, right in found.factors]
-    if any(load.result.type == f32 and is_strict(each) for each, (load, _) in zip(found.products, pairs, strict=True)):
-        raise NoAtomError(f"{name} reads f32 as TF32, which the precision of the product does not allow")
-    results = [result.type for result in found.reduction.results]
-    row, *_ = (_row(name, pair, type) for pair, type in zip(pairs, results, strict=True))
+    rows = [
+        _row(name, pair, result.type, precision_of(product))
+        for pair, result, product in zip(pairs, found.reduction.results, found.products, strict=True)
+    ]
     for load in (load for pair in pairs for load in pair):
         if load.parent is not found.innermost.body.block:
             raise NoAtomError(f"{label(load.result)} is read outside the loop over {label(k)}")
         along = [form.coefficient(k) for form in subscripts_of(load) if form.depends_on(k)]
         if along != [1]:
             raise NoAtomError(f"{label(k)} does not walk {label(load.source)} along one dimension")
-    return row, pairs
+    return rows[0], pairs
 
 
 def streamed_engine(found: StreamedProduct, name: str) -> Engine:
@@ -173,7 +173,8 @@ def streamed_engine(found: StreamedProduct, name: str) -> Engine:
     type of what they weigh.
     """
     (product,) = summed_products(found.scores)
-    row = _row(name, [_read(factor) for factor in factors_of(product)[0]], found.scores.results[0].type)
+    reads, precision = [_read(factor) for factor in factors_of(product)[0]], precision_of(product)
+    row = _row(name, reads, found.scores.results[0].type, precision)
     dependence = Dependence()
     for value, by in weighing(found.reduction):
         if found.columns not in dependence.of(value):
@@ -181,7 +182,9 @@ def streamed_engine(found: StreamedProduct, name: str) -> Engine:
         type = memref_of(_read(value).source).element_type
         if not isinstance(type, AnyFloat) or type.name not in row.factors or value.type != found.scores.results[0].type:
             raise NoAtomError(f"{name} does not multiply weights by {type}")
-        if not approximates(by.rhs.owner):
+        if type == f32 and precision_of(by) != precision:
+            raise NoAtomError(f"{name} takes weights and scores of one precision, not {precision_of(by)} and {precision}")
+        if type != f32 and not approximates(by.rhs.owner):
             raise NoAtomError(f"the exponentials are not fastmath<afn>, so weights may not be rounded to {type}")
     return row
 
@@ -193,10 +196,12 @@ def _read(factor: SSAValue) -> loop.LoadOp:
     return read
 
 
-def _row(name: str, loads: Sequence[loop.LoadOp], result: Attribute) -> Engine:
+def _row(name: str, loads: Sequence[loop.LoadOp], result: Attribute, precision: str) -> Engine:
     """The instruction of an engine for factors that are read. Raises NoAtomError where there is none."""
     left, right = (memref_of(load.source).element_type for load in loads)
-    found = engine(name, left.name if isinstance(left, AnyFloat) else str(left))
+    found = engine(name, left.name if isinstance(left, AnyFloat) else str(left), precision)
+    if found is None and left == right == f32 and precision == HIGHEST:
+        raise NoAtomError(f"{name} reads f32 as TF32, which the precision of the product does not allow")
     if found is None or left != right or str(result) != found.result:
         raise NoAtomError(f"{name} does not multiply {left} by {right} to {result}")
     return found
@@ -218,7 +223,7 @@ def _engine(op: tile.ContractOp) -> Engine:
     if name not in engine_names():
         raise NoAtomError(f"there is no engine {name}; there are {', '.join(engine_names())}")
     left, right, result = (type.name if isinstance(type, AnyFloat) else str(type) for type in types)
-    found = engine(name, left)
+    found = engine(name, left, precision_of(op))
     if found is None or left != right or found.result != result:
         raise NoAtomError(f"{name} does not multiply {left} by {right} to {result}")
     return found

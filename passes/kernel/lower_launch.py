@@ -372,7 +372,7 @@ def _add_scaled(emitter: Emitter, op: loop.YieldOp, fold: Fold) -> None:
 
 def _scaled_place(op: tile.ContractOp, fold: Fold | None) -> int | None:
     """The accumulator to which a contract in a streaming reduction adds in place; None where it does not."""
-    if fold is None or fold.scaled_at is None or not op.result.has_one_use():
+    if fold is None or fold.scaled_at is None or fold.reduction.apart or not op.result.has_one_use():
         return None
     (use,) = op.result.uses
     return use.index if use.operation is fold.reduction.body.block.last_op else None

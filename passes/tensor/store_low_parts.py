@@ -27,16 +27,27 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import has_feature, target_of
+from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.shape.fusion_index import Index, compose, new_loop
+from deplodock.analysis.shape.streaming import folds
 from deplodock.dialects import math_ext
 from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, YieldOp, shape_of
 from deplodock.passes.tensor.group import FUSE
 from deplodock.schedule.choose.tensor_tiles import FEWEST_OUTPUTS, LINE_WORDS
+
+
+MOST_SHARE = 0.15
+"""The most of a product's time that storing a low part may take."""
+
+PARTS_SHARE = 1.8
+"""Products in parts of warpgroups, for each of the FP32 units: 120 TFLOPS of 67 on an H200."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +62,15 @@ class StoreLowPartsPass(ModulePass):
             return
         for function in op.walk():
             if isinstance(function, func.FuncOp) and len(function.body.blocks) == 1:
-                _store_in(function.body.block)
+                _store_in(function.body.block, target)
 
 
-def _store_in(block: Block) -> None:
+def _store_in(block: Block, target: TargetAttr) -> None:
     """Store the low parts of factors of a block, each once."""
     low: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
         if isinstance(op, ReduceOp) and (product := _product_of(op)) is not None:
-            if (right := _right_factor(product)) is not None:
+            if not _gives_scores(op) and (right := _right_factor(product, Rates.of(target))) is not None:
                 _give_low_part(product, right, low)
 
 
@@ -93,9 +104,9 @@ class _Factor:
         return _Factor(place, tuple(maps), value)
 
     @property
-    def elements(self) -> int:
-        """The elements in memory."""
-        return prod(shape_of(self.source))
+    def bytes(self) -> int:
+        """What is moved to store the low part: it, and the factor, unless a kernel computes that."""
+        return prod(shape_of(self.source)) * 4 * (1 if isinstance(self.source.owner, Operation) else 2)
 
     def lies_along_k(self) -> bool:
         """Whether k, the last dimension of the product, walks neighbours in memory, in whole lines of rows for boxes."""
@@ -109,7 +120,19 @@ class _Factor:
         return index[-1] == k or (shape[-1] % LINE_WORDS == 0 and index[-1] == k % shape[-1])
 
 
-def _right_factor(product: ElementwiseOp) -> _Factor | None:
+def _gives_scores(op: ReduceOp) -> bool:
+    """Whether sums are scores of a softmax whose shares weigh a further sum: attention, which warps compute at once."""
+
+    def users(one: Operation) -> list[Operation]:
+        return [user for user in users_of(one) if isinstance(user, ElementwiseOp | IndexMapOp | ReduceOp)]
+
+    behind = reached([op], users)
+    maxima = [one for one in behind if isinstance(one, ReduceOp) and folds(one, "maximumf")]
+    products = [one for one in behind if isinstance(one, ReduceOp) and one is not op and _product_of(one) is not None]
+    return bool(maxima and products) and any(one in reached(maxima, users) for one in products)
+
+
+def _right_factor(product: ElementwiseOp, rates: Rates) -> _Factor | None:
     """The factor whose low part is to be stored; None where warps are to multiply, or none lies along k."""
     *points, k = shape_of(product.outputs[0])
     factors = [_Factor.of(product, place) for place in range(2)]
@@ -117,8 +140,9 @@ def _right_factor(product: ElementwiseOp) -> _Factor | None:
     own = [prod(points[dim] for dim in sides[i] - sides[1 - i]) for i in range(2)]
     if min(own) < FEWEST_OUTPUTS or k < LINE_WORDS:
         return None
-    found = [factor for factor in factors if factor.lies_along_k()]
-    return min(found, key=lambda factor: factor.elements, default=None)
+    most = MOST_SHARE * prod(points) * k / (PARTS_SHARE * rates.instructions)
+    found = [factor for factor in factors if factor.lies_along_k() and rates.moving_ns(factor.bytes) < most]
+    return min(found, key=lambda factor: factor.bytes, default=None)
 
 
 def _varies_along(factor: _Factor, rank: int) -> set[int]:

@@ -13,6 +13,7 @@ from math import prod
 from typing import Literal
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -24,6 +25,7 @@ from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_a
 from deplodock.analysis.shape.fusion_index import Index, new_loop
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects.engines import engine
+from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, InMemory, ReduceOp, element_of, shape_of
 from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import STREAM_LANES, WARPS
@@ -73,7 +75,7 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
         total, *others = _groups_of(softmax, left, positions)
         chain = [total, *others]
         refusal, stored = _refusal(softmax, chain, left), _stored_factors(softmax, chain, demand)
-        is_narrow = _is_narrow(softmax, stored, rates)
+        is_narrow = _is_narrow(softmax, stored, rates) or _is_split(softmax, stored, chain, rates)
         is_alone = len(stored) == _STORED and _rows(softmax) == 1 and _stays_on_chip(softmax, stored, rates)
         is_large = bytes_of(softmax.scores) > LARGEST_SCORES
         if refusal is None and streams != "always" and not is_large:
@@ -227,6 +229,20 @@ def _is_narrow(softmax: _Softmax, stored: Sequence[SSAValue], rates: Rates) -> b
     if not rates.multiplies_narrow or _rows(softmax) == 1 or not any(map(approximates, exponentials)):
         return False
     return len(stored) == _STORED and all(engine(WARPS, str(element_of(value))) is not None for value in stored)
+
+
+def _is_split(softmax: _Softmax, stored: Sequence[SSAValue], chain: Sequence[Group], rates: Rates) -> bool:
+    """Whether tensor cores take both products of several rows as sums of products of FP32 parts."""
+    if not rates.multiplies_narrow or _rows(softmax) == 1 or len(stored) != _STORED:
+        return False
+    products = [
+        op.body.block.first_op
+        for group in chain
+        for op in group.indices
+        if isinstance(op, ElementwiseOp) and isinstance(op.body.block.first_op, arith.MulfOp)
+    ]
+    split = [product for product in products if product is not None and precision_of(product) == HIGH]
+    return len(split) == 2 and all(element_of(value) == f32 for value in stored)
 
 
 def _stays_on_chip(softmax: _Softmax, stored: Sequence[SSAValue], rates: Rates) -> bool:

@@ -30,6 +30,7 @@ from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.precision import HIGH, MEDIUM, precision_of, set_precision_of
 from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import CHAIN
 
@@ -94,8 +95,14 @@ def _promote(op: tile.ContractOp, chain: int) -> None:
     around = op.parent_op()
     inner: SSAValue = op.result
     while isinstance(around, loop.ReduceOp) and inner in around.yielded:
-        length *= around.trips or chain
-        if length > chain:
+        trips, place = around.trips, list(around.yielded).index(inner)
+        if trips is None or length * trips > chain:
+            parts = [steps for steps in range(2, chain // length + 1) if trips is not None and trips % steps == 0]
+            if parts and trips != parts[-1]:
+                is_unrolled = around.unroll
+                around, _ = split_loop(around, parts[-1])
+                around.unroll = is_unrolled
             around.apart = UnitAttr()
             return
-        inner, around = around.results[around.yielded.index(inner)], around.parent_op()
+        length *= trips
+        inner, around = around.results[place], around.parent_op()

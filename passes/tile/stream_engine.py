@@ -68,7 +68,9 @@ class EngineTiling(StreamTiling, ABC):
     def held(self, weight: SSAValue, place: InsertPoint) -> SSAValue:
         """The weights as factors of the second product."""
         wide = next(value for (value, _), is_wide in zip(self.weights, self.is_wide, strict=True) if is_wide)
-        rounded = arith.TruncFOp(weight, factor_read(wide).result.type)
+        if (type := factor_read(wide).result.type) == weight.type:
+            return weight
+        rounded = arith.TruncFOp(weight, type)
         rounded.result.name_hint = weight.name_hint
         Rewriter.insert_op(rounded, place)
         return rounded.result

@@ -40,6 +40,7 @@ from deplodock.analysis.shape.roles import factors_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Engine
+from deplodock.dialects.precision import precision_of, set_precision_of
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import append_lane, total_of
 from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
@@ -122,6 +123,7 @@ class WarpTiling(EngineTiling):
         axes = [self.lane, self.unit, self.near]
         contract = tile.ContractOp(engine.name, [pair], axes, at, scores.results[0].type)
         contract.location = scores.location
+        set_precision_of(contract, precision_of(product))
         body.add_ops([*loads, contract, loop.YieldOp(contract.result)])
         assert scores.trips is not None
         made = loop.ReduceOp(-(-scores.trips // engine.k), Region(body), scores.identities, scores.combiner.clone())
@@ -141,6 +143,7 @@ class WarpTiling(EngineTiling):
         axes = [self.key_lane, keys, self.key_pair]
         contract = tile.ContractOp(self.engine.name, [(weights, load.result)], axes, at, value.type)
         contract.location = by.location
+        set_precision_of(contract, precision_of(by))
         Rewriter.insert_op([load, contract], place)
         return contract.result
 

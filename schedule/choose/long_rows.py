@@ -143,12 +143,12 @@ def _share(target: TargetAttr) -> int:
 
 
 def _is_narrow(found: StreamedProduct, target: TargetAttr) -> bool:
-    """Whether tensor cores take both products."""
+    """Whether tensor cores take both products, of half precision."""
     try:
-        streamed_engine(found, WARPS)
+        row = streamed_engine(found, WARPS)
     except NoAtomError:
         return False
-    return has_feature(target, Feature.MMA)
+    return has_feature(target, Feature.MMA) and row.packed > 1
 
 
 def _tiles(found: StreamedProduct, nest: Nest, tile_rows: int) -> int:

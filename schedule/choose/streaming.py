@@ -42,6 +42,9 @@ rows, 100 with 192."""
 WARPGROUP_KEYS = ((128, 128), (256, 64))
 """Elements of a step of warpgroups, by the most columns: more would spill (nvcc 13.0, sm_90a)."""
 
+PART_KEYS = ((64, 64), (128, 32), (256, 16))
+"""The same for warps of 16 rows that multiply FP32 factors in parts."""
+
 RING_SLOTS = 2
 """Steps of warps on chip: one is read while the next one lands."""
 
@@ -115,8 +118,10 @@ def _warpgroup_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -
 def _takes_boxes(found: StreamedProduct) -> bool:
     """Whether tensor cores take the factors of both products, and boxes all that the products read."""
     try:
-        streamed_engine(found, WARPS)
+        row = streamed_engine(found, WARPS)
     except NoAtomError:
+        return False
+    if row.packed == 1:
         return False
     (product,) = summed_products(found.scores)
     values = [value for value, _ in weighing(found.reduction) if found.columns in Dependence().of(value)]
@@ -146,9 +151,11 @@ def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dic
     if not has_feature(target, Feature.MMA) or found.rows is None:
         return None
     try:
-        streamed_engine(found, WARPS)
+        row = streamed_engine(found, WARPS)
     except NoAtomError:
         return None
+    if row.packed == 1:
+        return _parts_options(found, target)
     ctas = known_points(nest.axes) // outputs // rows * -(-rows // WIDE_ROWS)
     is_large, widest = ctas >= SHARING * target.fact("sms"), max(outputs, found.scores.trips or 0)
     m = WIDE_ROWS if is_large else min(STREAM_ROWS, -(-rows // STREAM_WARP) * STREAM_WARP)
@@ -163,6 +170,24 @@ def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dic
     return {
         "tileify": {},
         "stream-tile": {"m": m, "n": keys, "warp": warp, "engine": WARPS},
+        "double-buffer": {"depth": RING_SLOTS},
+        "async-copy": {},
+        "pipeline-k-outer": {},
+        "mark-unroll": {},
+    }
+
+
+def _parts_options(found: StreamedProduct, target: TargetAttr) -> dict[str, Options] | None:
+    """The rules and options for products of FP32 factors in parts by warps of 16 rows; None where no tile fits."""
+    rows, widest = rows_of(found), max(extent_or_one(found.columns), found.scores.trips or 0)
+    m = min(STREAM_ROWS, -(-rows // STREAM_WARP) * STREAM_WARP)
+    keys = next((keys for most, keys in PART_KEYS if widest <= most), 0)
+    if not keys or stream_bytes(found, m, keys, WARPS, RING_SLOTS) > target.fact("shared_per_block"):
+        return None
+    return {
+        "tileify": {},
+        "stream-tile": {"m": m, "n": keys, "warp": STREAM_WARP, "engine": WARPS},
+        "split-factors": {},
         "double-buffer": {"depth": RING_SLOTS},
         "async-copy": {},
         "pipeline-k-outer": {},
