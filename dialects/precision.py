@@ -11,7 +11,7 @@ for. docs/numerics.md says what each word promises.
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -47,6 +47,11 @@ def set_precision_of(op: Operation, word: str) -> None:
         op.attributes.pop(ATTRIBUTE, None)
     else:
         op.attributes[ATTRIBUTE] = StringAttr(word)
+
+
+def coarsest_precision(module: ModuleOp) -> str:
+    """The least precise one of all products of a module."""
+    return max((precision_of(op) for op in module.walk()), key=PRECISIONS.index)
 
 
 def product_like(product: arith.MulfOp, lhs: SSAValue, rhs: SSAValue) -> arith.MulfOp:

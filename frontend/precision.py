@@ -22,10 +22,18 @@ def matmul_precision() -> str:
 
 @contextmanager
 def pytorch_at(precision: str) -> Iterator[None]:
-    """While it lasts, PyTorch itself computes products of FP32 matrices at a precision: `high` is TF32 on a GPU."""
-    before = matmul_precision()
-    torch.set_float32_matmul_precision(precision)
+    """While it lasts, PyTorch itself computes products and convolutions of FP32 at a precision.
+
+    At `highest` it is strict, at the others a GPU uses TF32.
+    """
+    products, convolutions = matmul_precision(), torch.backends.cudnn.allow_tf32
+    _set(precision, precision != "highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        _set(products, convolutions)
+
+
+def _set(products: str, convolutions: bool) -> None:
+    torch.set_float32_matmul_precision(products)
+    torch.backends.cudnn.allow_tf32 = convolutions
