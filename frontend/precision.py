@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -32,6 +32,14 @@ def pytorch_at(precision: str) -> Iterator[None]:
         yield
     finally:
         _set(products, convolutions)
+
+
+def pytorch_beside(precision: str) -> AbstractContextManager[None]:
+    """While it lasts, PyTorch computes as what is measured beside ours of a precision: strictly, or in TF32.
+
+    It has no other products of `high`'s error than strict ones.
+    """
+    return pytorch_at("high" if precision == "medium" else "highest")
 
 
 def _set(products: str, convolutions: bool) -> None:
