@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
+
+_BACKENDS: Any = torch.backends
+
+_PLACES: Sequence[Any] = (
+    *(_BACKENDS.cuda.matmul, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn),
+    _BACKENDS.mkldnn.matmul,
+)
+"""Where PyTorch keeps a setting for each kind of operation, which the two older settings of all of them change."""
 
 
 def matmul_precision() -> str:
@@ -17,7 +26,7 @@ def matmul_precision() -> str:
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
-        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+        return "high" if _BACKENDS.cuda.matmul.fp32_precision == "tf32" else "highest"
 
 
 @contextmanager
@@ -26,12 +35,17 @@ def pytorch_at(precision: str) -> Iterator[None]:
 
     At `highest` it is strict, at the others a GPU uses TF32.
     """
-    products, convolutions = matmul_precision(), torch.backends.cudnn.allow_tf32
-    _set(precision, precision != "highest")
+    word, convolutions = matmul_precision(), _BACKENDS.cudnn.conv.fp32_precision
+    settings = [place.fp32_precision for place in _PLACES]
+    torch.set_float32_matmul_precision(precision)
+    _BACKENDS.cudnn.allow_tf32 = precision != "highest"
     try:
         yield
     finally:
-        _set(products, convolutions)
+        torch.set_float32_matmul_precision(word)
+        _BACKENDS.cudnn.allow_tf32 = convolutions == "tf32"
+        for place, setting in zip(_PLACES, settings, strict=True):
+            place.fp32_precision = setting
 
 
 def pytorch_beside(precision: str) -> AbstractContextManager[None]:
@@ -40,8 +54,3 @@ def pytorch_beside(precision: str) -> AbstractContextManager[None]:
     It has no other products of `high`'s error than strict ones.
     """
     return pytorch_at("high" if precision == "medium" else "highest")
-
-
-def _set(products: str, convolutions: bool) -> None:
-    torch.set_float32_matmul_precision(products)
-    torch.backends.cudnn.allow_tf32 = convolutions

@@ -93,6 +93,16 @@ def test_other_settings_of_pytorch_count() -> None:
     assert precisions(lambda x: x @ x, X) == {"matmul": "high"}
 
 
+def test_settings_of_single_operations_are_restored() -> None:
+    backends: Any = torch.backends
+    backends.cudnn.conv.fp32_precision, backends.cuda.matmul.fp32_precision = "ieee", "tf32"
+    with pytorch_at("highest"):
+        assert matmul_precision() == "highest"
+        assert not backends.cudnn.allow_tf32
+    assert (backends.cudnn.conv.fp32_precision, backends.cuda.matmul.fp32_precision) == ("ieee", "tf32")
+    assert matmul_precision() == "high"
+
+
 def test_the_statements_of_a_text_may_set_it() -> None:
     captured = read_expression("torch.set_float32_matmul_precision('medium')\ntorch.randn(2, 3) @ torch.randn(3, 2)")
     assert 'torch.aten.matmul %x, %y attributes {deplodock.precision = "medium"}' in str(captured.module)
