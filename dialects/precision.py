@@ -11,7 +11,7 @@ for. docs/numerics.md says what each word promises.
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -41,12 +41,23 @@ def precision_of(op: Operation) -> str:
     return written.data
 
 
+def verify_precision(op: Operation) -> None:
+    """Raise VerifyException where a scalar operation has another word for its precision, or is none of FP32."""
+    if ATTRIBUTE in op.attributes and precision_of(op) and any(result.type != f32 for result in op.results):
+        raise VerifyException(f"{ATTRIBUTE} is for products of f32, not of {op.results[0].type}; leave it out")
+
+
 def set_precision_of(op: Operation, word: str) -> None:
     """Write the precision of a product, one of `PRECISIONS`."""
     if word == PRECISIONS[0]:
         op.attributes.pop(ATTRIBUTE, None)
     else:
         op.attributes[ATTRIBUTE] = StringAttr(word)
+
+
+def coarsest_precision(module: ModuleOp) -> str:
+    """The least precise one of all products of a module."""
+    return max((precision_of(op) for op in module.walk()), key=PRECISIONS.index)
 
 
 def product_like(product: arith.MulfOp, lhs: SSAValue, rhs: SSAValue) -> arith.MulfOp:

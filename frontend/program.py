@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.frontend.importer import is_whole, memory_of
+from deplodock.frontend.precision import pytorch_at
 from deplodock.frontend.retrace import call_key
 
 RMS_NORM = torch.ops.aten.rms_norm.default
@@ -132,8 +133,12 @@ class CapturedProgram(CapturedGraph):
     as_written: Callable[[], CapturedGraph]
 
     def eager(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
-        """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`)."""
-        return self._run(fx.Interpreter, self.inputs if inputs is None else inputs)
+        """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`).
+
+        Products of FP32 are strict, whatever precision the program asks for.
+        """
+        with pytorch_at("highest"):
+            return self._run(fx.Interpreter, self.inputs if inputs is None else inputs)
 
     def reference(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs of the same program in float64 on arguments of `@main` (default: `inputs`).

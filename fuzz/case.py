@@ -21,8 +21,10 @@ from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.precision import coarsest_precision
 from deplodock.dialects.tensor import ScanOp
 from deplodock.dialects.torch import AtenOp
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import CompileError
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.expression import read_expression
@@ -73,7 +75,8 @@ class FaultKind(Enum):
 class Case:
     """A program as text, the seed of its inputs, that of its decisions of fusion, the schedules of kinds of kernels.
 
-    Without a seed of fusion, and without schedules, the heuristics choose. `compiles`: whether nvcc takes the text, and
+    Without a seed of fusion, and without schedules, the heuristics choose. `precision` is that of the products of FP32,
+    `compiles`: whether nvcc takes the text, and
     a GPU runs it where there is one. `runs_on_host`: whether the host runs the text.
     """
 
@@ -83,6 +86,7 @@ class Case:
     schedules: Mapping[Kind, Schedule] | None = None
     compiles: bool = False
     runs_on_host: bool = False
+    precision: str = "highest"
 
 
 class Failure(Exception):
@@ -129,6 +133,7 @@ class Checker:
         self.kinds: set[Kind] = set()
         self._every_pass = every_pass
         self._extent = 1
+        self._precision = "highest"
         self.results = Results([], [], [])
         self._captured: CapturedProgram | None = None
 
@@ -151,8 +156,12 @@ class Checker:
 
     def _run(self) -> None:
         captured = self._captured = read_expression(self.case.text, seed=self.case.seed)
-        self.results = _results(captured)
         self.module = captured.module
+        set_precision(self.module, self.case.precision)
+        self.results = _results(captured)
+        self._precision = coarsest_precision(self.module)
+        if self._precision != "highest":
+            self.facts.reached.add("precision")
         self._note_program()
         self._doing = "decompose"
         DecomposePass().apply(CONTEXT, self.module)
@@ -244,7 +253,8 @@ class Checker:
             if np.asarray(got).dtype != own.dtype:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
                 raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"dtype after {self._done}")
-            verdict = compare(np.asarray(got), wanted, own, self._extent, lambda at=position: self._sensitivity[at])
+            extent, moved = self._extent, lambda at=position: self._sensitivity[at]
+            verdict = compare(np.asarray(got), wanted, own, extent, moved, precision=self._precision)
             if not verdict.passed:
                 message = f"output {position}: {verdict}"
                 raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"value after {self._done}")

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from deplodock.dialects.precision import PRECISIONS
 from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.fuzz.case import Case, Failure, NotDrawn, check
 from deplodock.fuzz.drawing import DTYPES
@@ -22,6 +23,9 @@ LEAST_SHARE = 0.05
 PRODUCTS = 0.25
 """The share of the cases that are products or attention for tensor cores."""
 
+COARSER = 0.5
+"""The share of the cases whose products of FP32, where they have any, are of less than the highest precision."""
+
 COUNTED = 200
 """From how many cases on shares are demanded: fewer say nothing about them."""
 
@@ -35,6 +39,7 @@ REACHES = {
     "tensor cores of bytes": "bytes",
     "roles": "roles",
     "scanned": "scans",
+    "high or medium": "precision",
     "run on the host": "host",
 }
 """What a case may reach, and the stage that says so, or what the kernels hold."""
@@ -110,7 +115,8 @@ def draw_case(number: int, *, compile_every: int, host_every: int = 0) -> tuple[
         schedules = {**schedules, kind: engine}
     compiles = compile_every > 0 and number % compile_every == 0
     runs_on_host = host_every > 0 and (number + 1) % host_every == 0
-    return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host)
+    precision = draw.choice(PRECISIONS[1:]) if draw.random() < COARSER else PRECISIONS[0]
+    return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host, precision)
 
 
 def fuzz(

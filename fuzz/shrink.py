@@ -54,6 +54,7 @@ class Shrinker:
 
     def _decisions(self) -> None:
         """Leave decisions to the heuristics, all of them, else one rule and one option at a time."""
+        self._fails(replace(self.case, precision="highest"))
         self._fails(replace(self.case, schedules=None, fusion=None))
         self._fails(replace(self.case, fusion=None))
         self._fails(replace(self.case, schedules=None))

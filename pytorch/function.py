@@ -14,7 +14,6 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from deplodock.dialects.precision import check_precision
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.caches import register_caches
@@ -104,8 +103,7 @@ def compile(
             stream. On `cpu` the simulator runs the kernels, or, above `LANE_STEP_LIMIT` lane steps, numpy the loop IR,
             which one warning of the logger `deplodock` says. Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
-        precision: how precisely products of FP32 matrices are computed: "highest", "high" or "medium", by default what
-            torch.get_float32_matmul_precision() says when the program is compiled.
+        precision: that of products of FP32 matrices; by default what torch.get_float32_matmul_precision() says then.
         dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
             each call that brings others; the result is a `CompiledFunction`, also with examples.
         dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the
@@ -119,8 +117,6 @@ def compile(
         CompileError: the generated code does not compile.
     """
     check_max_shapes(max_shapes)
-    if precision is not None:
-        check_precision(precision)
     options = BackendOptions(target, schedule, precision, max_shapes=max_shapes)
     symbols = SymbolicCapture(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:

@@ -36,6 +36,11 @@ class BackendOptions:
     dump: str | None = None
     max_shapes: int = MAX_SHAPES
 
+    def __post_init__(self) -> None:
+        """Raises InvalidInputError for a precision that there is not."""
+        if self.precision is not None:
+            check_precision(self.precision)
+
     @property
     def precision_now(self) -> str:
         """The precision that a program has which is compiled now: by default what PyTorch is set to."""
@@ -70,8 +75,6 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Backend
     given = BackendOptions(**found)
     if given.target is not None:
         target(given.target)
-    if given.precision is not None:
-        check_precision(given.precision)
     if given.schedule is not None:
         try:
             read_schedule(given.schedule)

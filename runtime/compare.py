@@ -19,6 +19,10 @@ _EAGER = 4.0
 _ROUNDINGS = 8.0
 """Roundings, in units of half an ulp, that every program may make besides those of its sums."""
 
+_ROUNDOFFS = {"highest": 0.0, "high": 0.0, "medium": 2.0**-11}
+"""The unit roundoff of factors of products, by their precision: that of TF32, which has 11 bits; 0 where it is the
+type's own."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -52,14 +56,17 @@ def compare(
     reduction_extent: int,
     sensitivity: Callable[[], Array] | None = None,
     where: Array | None = None,
+    *,
+    precision: str = "highest",
 ) -> Verdict:
     """Compare an output with the same program in float64.
 
-    With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), K =
-    `reduction_extent` and s = `sensitivity`, the output is right if ||got - reference|| is at most
-    u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each element is within 16 times that bar
-    of it, in units of the reference's root mean square. NaN and infinities must be where the reference, rounded to the
-    output's type, or eager has them; they count in no norm. Integers and booleans must be equal.
+    With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), or 2^-11 if
+    that is larger and a product is of `medium` precision, K = `reduction_extent` and s = `sensitivity`, the output is
+    right if ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and
+    each element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities
+    must be where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and
+    booleans must be equal.
 
     Args:
         got: the output.
@@ -69,6 +76,7 @@ def compare(
         sensitivity: how far relative errors of size 1 in each input and result would move the output; called where
             the output would be wrong without, None if that is not known.
         where: which elements count, and make up the norms; None: all.
+        precision: the coarsest one of the products of FP32 on the way to the output.
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
@@ -81,27 +89,28 @@ def compare(
             position = np.flatnonzero(_other_specials(got, expected[0], counts))[0]
             return _wrong(_difference(got, expected[0], int(position)))
         finite = np.isfinite(got) & np.isfinite(reference) & counts.reshape(got.shape)
-        verdict = _within(got, reference, eager, reduction_extent, None, finite)
+        # In float64 the reference makes roundings, too.
+        roundoff = max(epsilon(got.dtype) / (1 if got.dtype == np.float64 else 2), _ROUNDOFFS[precision])
+        bar = roundoff * (_ROUNDINGS + math.sqrt(reduction_extent))
+        verdict = _within(got, reference, eager, bar, None, finite)
         if verdict.passed or sensitivity is None:
             return verdict
-        return _within(got, reference, eager, reduction_extent, sensitivity(), finite)
+        return _within(got, reference, eager, bar, sensitivity(), finite)
 
 
 def _within(
     got: Array,
     reference: Array,
     eager: Array | None,
-    reduction_extent: int,
+    bar: float,
     sensitivity: Array | None,
     finite: Array,
 ) -> Verdict:
     truth = reference[finite].astype(np.float64)
     differences = np.abs(got[finite] - truth)
     size, root = _norm(truth), math.sqrt(max(1, truth.size))
-    # In float64 the reference makes roundings, too.
-    half_ulp = epsilon(got.dtype) / (1 if got.dtype == np.float64 else 2)
     moved = 0.0 if sensitivity is None else _norm(sensitivity[finite])
-    allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * max(size, moved)
+    allowed = bar * max(size, moved)
     if eager is not None and np.isfinite(eager[finite]).all():
         allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))
     distance, largest = _norm(differences), float(differences.max(initial=0.0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +20,7 @@ from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.host.program import HostProgram, Step, host_program
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel
+from deplodock.dialects.precision import coarsest_precision
 from deplodock.errors import Error
 from deplodock.interpreters.evaluate import BufferState, call
 from deplodock.interpreters.simulate import Finding
@@ -153,7 +155,7 @@ def sample_functions(
     Raises Error as `evaluate`, and where `module` is not what `loops` was lowered to.
     """
     start = time.perf_counter()
-    functions = kernels(loops)
+    functions, precision = kernels(loops), coarsest_precision(loops)
     high, low, samples = host_program(loops, functions), host_program(module), _Samples(module, seed)
     pairs = _Pairs(high, low, counts)
     memory: dict[int, BufferState | None] = {
@@ -168,7 +170,8 @@ def sample_functions(
         segment = pairs.segments[place]
         if any(launch.function.sym_name.data not in samples.runs for launch in segment):
             exact = call(function, before, "float64", EVALUATOR_STEP_LIMIT)
-            _compare_function(samples, pairs, step, segment, before, (after, exact), extent)
+            bar = partial(compare, reduction_extent=extent, precision=precision)
+            _compare_function(samples, pairs, step, segment, before, (after, exact), bar)
         for number, role, held in zip(step.buffers, argument_roles(function), after, strict=True):
             if role is not Role.IN:
                 memory[number] = _merged(memory.get(number), held)
@@ -185,9 +188,12 @@ def _compare_function(
     segment: Sequence[Step],
     before: Sequence[BufferState | None],
     after: tuple[Sequence[BufferState], Sequence[BufferState]],
-    extent: int,
+    bar: Callable[..., Verdict],
 ) -> None:
-    """Sample the launches of one function of loop level, called on memory `before`, and compare with `after`."""
+    """Sample the launches of one function of loop level, called on memory `before`, and compare with `after`.
+
+    `bar` is `compare` without the facts of the program.
+    """
     given = {pairs.low_of[number]: held for number, held in zip(step.buffers, before, strict=True)}
     native, exact = (
         {pairs.low_of[number]: held for number, held in zip(step.buffers, values, strict=True)} for values in after
@@ -208,7 +214,7 @@ def _compare_function(
             samples.report_missing(writer, number, buffers[number].layout, wanted & ~written.by_any)
         shape = own.data.shape
         mask = written.mask & wanted
-        return compare(written.data.reshape(shape), truth.data, own.data, extent, where=mask.reshape(shape))
+        return bar(written.data.reshape(shape), truth.data, own.data, where=mask.reshape(shape))
 
     reported: set[int] = set()
     samples.take(segment, buffers, verdict, outputs)

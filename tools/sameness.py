@@ -28,6 +28,8 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects.precision import PRECISIONS
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import Error
 from deplodock.frontend.expression import read_expression
 from deplodock.fuzz.fusion import draw_overrides, override
@@ -48,23 +50,24 @@ _FORK = multiprocessing.get_context("fork")
 def draw(folder: Path, fuzzed: int, seed: int) -> None:
     """Write all programs into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = [(f"table.{row.name.replace('/', '.')}", row.text, "") for row in read_rows()]
+    texts = [(f"table.{row.name.replace('/', '.')}", row.text, "", row.precision) for row in read_rows()]
     with _FORK.Pool() as pool:
         pool.starmap(partial(_write_text, folder), [*texts, *_kinds()], chunksize=1)
         pool.map(partial(_write_case, folder), range(seed, seed + fuzzed), chunksize=4)
 
 
-def _kinds() -> Iterator[tuple[str, str, str]]:
+def _kinds() -> Iterator[tuple[str, str, str, str]]:
     table = tomllib.loads(_KINDS.read_text(encoding="utf-8"))
     for name, text in table.pop("programs").items():
-        yield f"kind.{name}", text, ""
+        yield f"kind.{name}", text, "", PRECISIONS[0]
     for of, form in table.items():
         for name, schedule in form["schedules"].items():
-            yield f"kind.{of}.{name}", form["text"], schedule
+            yield f"kind.{of}.{name}", form["text"], schedule, PRECISIONS[0]
 
 
-def _write_text(folder: Path, name: str, text: str, schedule: str) -> None:
+def _write_text(folder: Path, name: str, text: str, schedule: str, precision: str) -> None:
     module = read_expression(text, seed=0).module
+    set_precision(module, precision)
     head = f"{_SCHEDULE}{schedule}\n" if schedule else ""
     (folder / f"{name}.mlir").write_text(f"{head}{module!s}\n", encoding="utf-8")
 
@@ -76,6 +79,7 @@ def _write_case(folder: Path, number: int) -> None:
     try:
         with torch.random.fork_rng(devices=[]):
             module = read_expression(case.text, seed=case.seed).module
+        set_precision(module, case.precision)
         (folder / f"fuzz.{number}.torch.mlir").write_text(f"{module!s}\n", encoding="utf-8")
         DecomposePass().apply(context, module)
         if case.fusion is not None:

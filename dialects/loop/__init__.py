@@ -56,6 +56,7 @@ from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, verify_subscripts
 from deplodock.dialects.loop.folds import ScanOp, YieldOp
 from deplodock.dialects.loop.steps import PartOp, RepeatOp, whole
+from deplodock.dialects.precision import verify_precision
 
 __all__ = [
     "ForOp",
@@ -275,6 +276,7 @@ class ReduceOp(LoopLike):
             effects = () if inner.regions else get_effects(inner) or ()
             if any(effect.kind is MemoryEffectKind.WRITE and not _is_on_chip(effect) for effect in effects):
                 raise VerifyException(f"the body of a reduction only reads; move {inner.name} out of it")
+            verify_precision(inner)
 
     def print(self, printer: Printer) -> None:
         with scalar_regions.print_combiner(printer, self.combiner, self.identities):

@@ -41,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
+from deplodock.dialects.precision import verify_precision
 from deplodock.dialects.tensor.folds import ReduceOp, ScanOp, YieldOp, element_types
 from deplodock.dialects.tensor.indexing import (
     ConcatOp,
@@ -99,6 +100,8 @@ class ElementwiseOp(IRDLOperation):
         if [arg.type for arg in self.body.block.args] != [element_of(value) for value in self.inputs]:
             raise VerifyException("the body must take one scalar for each operand, of the operand's element type")
         _verify_yield(self.body, [element_of(value) for value in self.outputs])
+        for op in self.body.block.ops:
+            verify_precision(op)
 
     def print(self, printer: Printer) -> None:
         op = scalar_regions.mapped_op(self.body) if len(self.outputs) == 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,6 +79,14 @@ def test_text_of_operators_and_of_what_is_used_twice() -> None:
 def test_what_cannot_be_compared_is_not_drawn(text: str, reason: str) -> None:
     with pytest.raises(NotDrawn, match=f"^[^\n]*{reason}[^\n]*$"):
         check(Case(text, 0))
+
+
+def test_roundings_to_tf32_may_flip_what_others_do_not() -> None:
+    case = Case("x = torch.ones(8, 4); x @ x.T > 3.99", 0)
+    assert "precision" not in check(case).reached
+    assert "precision" in check(replace(case, precision="high")).reached
+    with pytest.raises(NotDrawn, match="flip"):
+        check(replace(case, precision="medium"))
 
 
 def test_large_kernels_are_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:

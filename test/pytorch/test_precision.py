@@ -61,6 +61,14 @@ def test_an_option_says_it_once(taken: list[str]) -> None:
     assert taken == ["high", "highest"]
 
 
+def test_a_program_for_examples_keeps_its_precision(taken: list[str]) -> None:
+    torch.set_float32_matmul_precision("high")
+    step = deplodock.compile(lambda x: x @ x, (X,))
+    torch.set_float32_matmul_precision("highest")
+    step(X)
+    assert taken == ["high"]
+
+
 def test_a_graph_is_compiled_for_each_precision(
     taken: list[str], runners: list[PartsRunner], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.context import Context
@@ -41,6 +42,14 @@ def test_in_float64_the_reference_is_rounded_too() -> None:
 
 def test_the_bar_grows_with_the_root_of_the_reduction() -> None:
     assert compare(f32(REFERENCE), REFERENCE, None, 100).bar == pytest.approx(18 * HALF_ULP)
+
+
+def test_the_bar_of_high_is_that_of_highest_and_medium_has_that_of_tf32() -> None:
+    narrow = REFERENCE.astype(ml_dtypes.bfloat16)
+    for got, medium in ((f32(REFERENCE), 2.0**-11), (narrow, 2.0**-8), (REFERENCE, 2.0**-11)):
+        highest = compare(got, REFERENCE, None, 1).bar
+        assert compare(got, REFERENCE, None, 1, precision="high").bar == highest
+        assert compare(got, REFERENCE, None, 1, precision="medium").bar == pytest.approx(9 * medium)
 
 
 @pytest.mark.parametrize(("factor", "passed"), [(0.99, True), (1.01, False)])

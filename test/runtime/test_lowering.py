@@ -56,6 +56,8 @@ def test_what_a_program_is_found_by(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert lower_once(read(), CTX, Level.TILE, schedule="tileify,blockify-launch", folder=tmp_path)
     assert lower_once(read(), CTX, Level.TILE, stream="never", folder=tmp_path)
     assert lower_once(read(PROGRAM.replace("%z", "%name")), CTX, Level.TILE, folder=tmp_path)
+    high = PROGRAM.replace("%x, %w :", '%x, %w attributes {deplodock.precision = "high"} :')
+    assert lower_once(read(high), CTX, Level.TILE, folder=tmp_path)
     monkeypatch.setattr(lowering, "compiler_identity", lambda: "another compiler")
     assert lower_once(read(), CTX, Level.TILE, folder=tmp_path)
     monkeypatch.setattr(lowering, "compiler_identity", lambda: None)

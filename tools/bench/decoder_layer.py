@@ -18,8 +18,11 @@ from typing import Any
 import torch
 
 import deplodock
+from deplodock.dialects.precision import PRECISIONS
+from deplodock.frontend.precision import pytorch_beside
 from deplodock.pytorch.runners import CudaRunner
 from deplodock.tools.bench.layers import layer_and_inputs
+from deplodock.tools.bench.report import products_of_pytorch
 from deplodock.tools.bench.rows import read_models
 
 Tensor = torch.Tensor
@@ -29,14 +32,22 @@ WIDTHS = ("hidden", "inner", "kv", "head", "bias")
 _RUNS = 50
 
 
-def measure(model: str, s: int, type: torch.dtype) -> dict[str, Any]:
-    """Errors, launches and times of a layer at a sequence length, in a type of its weights and inputs."""
+def measure(model: str, s: int, type: torch.dtype, precision: str) -> dict[str, Any]:
+    """Errors, launches and times of a layer at a sequence length, in a type of its weights and inputs.
+
+    `precision` is that of our products of FP32; PyTorch's are strict, but beside `medium` ones in TF32.
+    """
+    with pytorch_beside(precision):
+        return _measured(model, s, type, precision)
+
+
+def _measured(model: str, s: int, type: torch.dtype, precision: str) -> dict[str, Any]:
     sizes = read_models()[model]
     torch.manual_seed(0)
     layer, *inputs = layer_and_inputs(s, **{name: sizes[name] for name in WIDTHS}, type=type)
     layer, args = layer.cuda(), tuple(value.cuda() for value in inputs)
-    compiled = deplodock.compile(layer, args)
-    backend = torch.compile(layer, backend="deplodock")
+    compiled = deplodock.compile(layer, args, precision=precision)
+    backend = torch.compile(layer, backend="deplodock", options={"precision": precision})
     inductor = torch.compile(layer)
     contestants = {"eager": layer, "torch.compile": inductor, "deplodock": compiled, "backend": backend}
     results = {name: run(*args) for name, run in contestants.items()}
@@ -47,6 +58,8 @@ def measure(model: str, s: int, type: torch.dtype) -> dict[str, Any]:
         "model": model,
         "s": s,
         "type": str(type).removeprefix("torch."),
+        "precision": precision,
+        "pytorch": products_of_pytorch(precision),
         "card": torch.cuda.get_device_name(),
         "launches": len(compiled.runner.executable.plan.launches),
         "errors": errors,
@@ -83,9 +96,11 @@ def main() -> None:
     parser.add_argument("--model", choices=("tinyllama", "qwen2_5_7b"), default="tinyllama")
     parser.add_argument("-s", type=int, default=128, help="tokens of the sequence")
     parser.add_argument("--type", choices=("float32", "bfloat16", "float16"), default="float32")
+    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0], help="of our products of FP32")
     options = parser.parse_args()
     with torch.no_grad():
-        print(json.dumps(measure(options.model, options.s, getattr(torch, options.type)), indent=1))
+        found = measure(options.model, options.s, getattr(torch, options.type), options.precision)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

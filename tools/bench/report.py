@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deplodock.dialects.precision import PRECISIONS
+
 OWN, EAGER, COMPILED = "deplodock", "PyTorch, graph", "torch.compile, graph"
 OWN_LOOP, EAGER_LOOP, COMPILED_LOOP = "deplodock, loop", "PyTorch, loop", "torch.compile, loop"
 AUTOTUNED = "torch.compile, max-autotune"
@@ -39,6 +41,11 @@ class Result:
     conditions: dict[str, str]
 
     @property
+    def precision(self) -> str:
+        """The precision of our products of FP32."""
+        return "highest" if self.bench is None else self.bench.get("precision", "highest")
+
+    @property
     def passed(self) -> bool:
         """Whether the row is right and measured."""
         return not self.error and self.bench is not None
@@ -64,6 +71,11 @@ class Result:
         return None if own is None or other is None else other / own
 
 
+def products_of_pytorch(precision: str) -> str:
+    """How PyTorch computes products of FP32 where ours are measured at a precision."""
+    return "TF32" if precision == "medium" else "strict"
+
+
 def read_results(folder: Path) -> dict[str, Result]:
     """The results in a folder by name; none if there is no file."""
     path = folder / "results.jsonl"
@@ -87,11 +99,12 @@ def markdown(results: Sequence[Result]) -> str:
     head = [
         "Microseconds of a run, in CUDA graphs; ratios are PyTorch's time by ours, so above 1 we are faster.",
         "Times of max-autotune are measured once for each card and version of PyTorch.",
+        "Products of FP32 are of our precision that the table names, PyTorch's strict, or in TF32.",
         "",
         *[line for contestant in _PEERS for line in _means(results, contestant)],
         "",
-        f"| row | deplodock | {' | ratio | '.join(_PEERS)} | ratio | share of the floor |",
-        "|---" * (3 + 2 * len(_PEERS)) + "|",
+        f"| row | deplodock | {' | ratio | '.join(_PEERS)} | ratio | share of the floor | products of FP32 |",
+        "|---" * (4 + 2 * len(_PEERS)) + "|",
     ]
     return "\n".join([*head, *map(_line, results), "", *measured(results)]) + "\n"
 
@@ -113,7 +126,9 @@ def mean(ratios: Sequence[float]) -> float:
 
 
 def _means(results: Sequence[Result], contestant: str) -> list[str]:
-    groups = {"all rows": results, "without sdpa": [result for result in results if not result.kind.startswith("sdpa")]}
+    strict, *others = ([result for result in results if result.precision == word] for word in PRECISIONS)
+    without = [result for result in strict if not result.kind.startswith("sdpa")]
+    groups = {"all rows": strict, "without sdpa": without, **dict(zip(PRECISIONS[1:], others, strict=True))}
     lines: list[str] = []
     for name, group in groups.items():
         ratios = [ratio for result in group if (ratio := result.ratio(contestant)) is not None]
@@ -127,13 +142,14 @@ def _means(results: Sequence[Result], contestant: str) -> list[str]:
 
 def _line(result: Result) -> str:
     if result.bench is None or result.error:
-        return f"| {result.name} | **{result.error.replace('|', '/')}** {'| ' * (1 + 2 * len(_PEERS))}|"
+        return f"| {result.name} | **{result.error.replace('|', '/')}** {'| ' * (2 + 2 * len(_PEERS))}|"
     own = result.microseconds(OWN)
     cells = [number(own, 1)]
     for contestant in _PEERS:
         cells += [number(result.microseconds(contestant), 1), number(result.ratio(contestant), 3)]
     share = None if own is None else result.bench["floor"] / own
-    return f"| {result.name} | {' | '.join([*cells, number(share, 3)])} |"
+    products = f"{result.precision}, PyTorch's {products_of_pytorch(result.precision)}"
+    return f"| {result.name} | {' | '.join([*cells, number(share, 3), products])} |"
 
 
 def number(value: float | None, digits: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import deplodock
+from deplodock.dialects.precision import PRECISIONS
 from deplodock.errors import InvalidInputError
 
 _TABLE = Path(deplodock.__file__).parent / "bench" / "table.toml"
@@ -17,13 +18,17 @@ _TABLE = Path(deplodock.__file__).parent / "bench" / "table.toml"
 
 @dataclass(frozen=True)
 class Row:
-    """A program to measure: the text that `-c` takes, and the kind, model and sequence length that it stands for."""
+    """A program to measure: the text that `-c` takes, and the kind, model and sequence length that it stands for.
+
+    `precision` is that of its products of FP32.
+    """
 
     name: str
     kind: str
     model: str
     s: int | None
     text: str
+    precision: str = PRECISIONS[0]
 
 
 def read_models() -> dict[str, dict[str, int]]:
@@ -34,8 +39,7 @@ def read_models() -> dict[str, dict[str, int]]:
 def read_rows() -> list[Row]:
     """All rows, in the order of the table."""
     table = _table()
-    alone = [Row(name, name, "", None, text) for name, text in table["rows"].items()]
-    return [*_of_models(table), *alone]
+    return [*_of_models(table), *_alone(table)]
 
 
 def chosen(
@@ -44,11 +48,12 @@ def chosen(
     models: Sequence[str],
     lengths: Sequence[int],
     listed: Container[str] | None = None,
+    precision: str | None = None,
 ) -> list[Row]:
     """The rows that one of `names` is part of, or is a glob of, of these models and sequence lengths.
 
-    An empty list allows all; `listed`, if given, has the names of all that count. Raises InvalidInputError if no row is
-    left.
+    An empty list allows all; `listed`, if given, has the names of all that count, `precision` is theirs. Raises
+    InvalidInputError if no row is left.
     """
     found = [
         row
@@ -57,6 +62,7 @@ def chosen(
         and (not models or row.model in models)
         and (not lengths or row.s in lengths)
         and (listed is None or row.name in listed)
+        and (precision is None or row.precision == precision)
     ]
     if not found:
         raise InvalidInputError("no row of the benchmark is like that; `deplodock bench --list` shows them")
@@ -84,6 +90,21 @@ def _table() -> dict[str, Any]:
 
 def _of_models(table: dict[str, Any]) -> Iterator[Row]:
     for model, sizes in table["models"].items():
-        for kind, template in {**table["kinds"], **table["kinds_of"][model]}.items():
+        kinds = {**table["kinds"], **table["kinds_of"][model]}
+        for precision, kind, template in _at_precisions(kinds, {**kinds, **table["products"]}, table["precisions"]):
             for s in table["s_of"].get(kind, table["s"]):
-                yield Row(f"{model}/{kind}/{s}", kind, model, s, template.format(s=s, **sizes))
+                yield Row(f"{model}/{kind}/{s}", kind, model, s, template.format(s=s, **sizes), precision)
+
+
+def _alone(table: dict[str, Any]) -> Iterator[Row]:
+    for precision, name, text in _at_precisions(table["rows"], table["rows"], table["precisions"]):
+        yield Row(name, name, "", None, text, precision)
+
+
+def _at_precisions(
+    highest: dict[str, str], known: dict[str, str], precisions: dict[str, list[str]]
+) -> Iterator[tuple[str, str, str]]:
+    """The precision, the name and the text of what is measured at the highest precision, then of what is at others."""
+    yield from ((PRECISIONS[0], name, text) for name, text in highest.items())
+    for precision, names in precisions.items():
+        yield from ((precision, f"{precision}/{name}", known[name]) for name in names if name in known)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 import deplodock
+from deplodock.dialects.precision import PRECISIONS, check_precision
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.tools.bench import rows as bench_rows
@@ -68,6 +69,14 @@ Precision = Annotated[
         metavar="WORD",
         help="how precisely products of FP32 matrices are computed: highest, high or medium  [default: as PyTorch is "
         "set, or the text says]",
+    ),
+]
+PrecisionOfRows = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="rows whose products of FP32 have this precision: highest, high or medium; of a suite, at which all run  "
+        "[default: all rows, of a suite at highest]",
     ),
 ]
 Verbose = Annotated[
@@ -340,15 +349,18 @@ def bench_command(
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
     target: TargetOfRows = None,
+    precision: PrecisionOfRows = None,
 ) -> None:
     """Measure the benchmark on the GPU beside PyTorch.
 
     It has a row for each program. The results, JSON lines and Markdown, are written after each row. The exit code is 1
     if a row is wrong, below the floor of its time, or not measured.
     """
-    rows = bench_rows.read_rows() if suite is None else read_suite(suite)
+    if precision is not None:
+        check_precision(precision)
+    rows = bench_rows.read_rows() if suite is None else read_suite(suite, precision or PRECISIONS[0])
     listed = None if names is None else bench_rows.read_names(names, rows)
-    rows = bench_rows.chosen(rows, name or [], model or [], s or [], listed)
+    rows = bench_rows.chosen(rows, name or [], model or [], s or [], listed, precision)
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return

@@ -17,10 +17,11 @@ from torch.utils import _pytree as pytree
 
 from deplodock.analysis.machine.cost import Rates
 from deplodock.errors import Error
+from deplodock.frontend.precision import pytorch_beside
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import Executable, device_name
-from deplodock.tools.bench.report import EAGER, MODES, OWN
+from deplodock.tools.bench.report import EAGER, MODES, OWN, products_of_pytorch
 from deplodock.tools.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 
 Check = Callable[[Sequence[Array]], str]
@@ -42,7 +43,10 @@ _EAGER_CALLS = 20
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a program costs: its timings, the bytes it must move, its operations, and the least time for both."""
+    """What a program costs: its timings, the bytes it must move, its operations, and the least time for both.
+
+    `precision` is the coarsest one of its products of FP32, `pytorch` how PyTorch computes these.
+    """
 
     card: str
     timings: tuple[Timing, ...]
@@ -51,6 +55,8 @@ class Benchmark:
     floor: float
     sets: int
     compiled: int
+    precision: str
+    pytorch: str
 
     def of(self, name: str) -> float:
         """The microseconds of a contestant."""
@@ -67,7 +73,8 @@ class Benchmark:
             f"{timing.name:22} {timing.microseconds:10.1f} us  x{timing.microseconds / own:5.2f}  {self._rate(timing)}"
             for timing in self.timings
         ]
-        return [f"{self.card}, {self.sets} sets of inputs, floor {self.floor:.1f} us", *rows]
+        products = f"products of FP32: ours {self.precision}, PyTorch's {self.pytorch}"
+        return [f"{self.card}, {self.sets} sets of inputs, floor {self.floor:.1f} us, {products}", *rows]
 
     def _rate(self, timing: Timing) -> str:
         seconds = timing.microseconds * 1e-6
@@ -78,15 +85,21 @@ class Benchmark:
 
 
 def bench(
-    program: CapturedProgram, executable: Executable, check: Check, rates: Rates, *, modes: Sequence[str] = ("default",)
+    program: CapturedProgram,
+    executable: Executable,
+    check: Check,
+    rates: Rates,
+    *,
+    modes: Sequence[str] = ("default",),
+    precision: str = "highest",
 ) -> Benchmark:
     """Time a program on the GPU.
 
     The floor is the card's roofline: the longest of the bytes of inputs and outputs at the bandwidth of DRAM and of the
-    operations that PyTorch counts at the FP32 rate; those on floats of 16 bits, which tensor cores may do, count
-    nothing. Programs whose sets of inputs do not fill 160 MB may find them
-    in L2, so for them the bytes count at the most that the SMs can take from L2. Inputs of which perhaps a part is
-    read, such as tables, count nothing.
+    operations that PyTorch counts at the FP32 rate; those on floats of 16 bits, and at a precision below the highest,
+    which tensor cores may do, count nothing. Programs whose sets of inputs do not fill 160 MB may find them in L2, so
+    for them the bytes count at the most that the SMs can take from L2. Inputs of which perhaps a part is read, such as
+    tables, count nothing. PyTorch computes products of FP32 strictly, but beside `medium` ones in TF32.
 
     Args:
         program: the program on the GPU.
@@ -94,6 +107,7 @@ def bench(
         check: judges the outputs of timed runs.
         rates: what the card can do, for the floor.
         modes: the modes in which torch.compile takes part, of `MODES`; max-autotune can take minutes.
+        precision: the coarsest one of the program's products of FP32.
 
     Raises:
         Error: a timed run is wrong, or a time is below the floor, so that it cannot be one of the whole program.
@@ -108,15 +122,16 @@ def bench(
     del results, written
     stream = torch.cuda.Stream()
     own = OwnRuns(executable, sets, stream)
-    contestants = {**_peers(program, sets, modes), OWN: own.run}
-    timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), stream, own.poison)]
+    with pytorch_beside(precision):
+        contestants = {**_peers(program, sets, modes), OWN: own.run}
+        timings = [_eager_loop(program, sets), *time_graphs(contestants, len(sets), stream, own.poison)]
     for number in sorted({0, len(sets) - 1}):
         if wrong := check(own.outputs(number)):
             raise Error(f"the timed runs are wrong on set {number} of the inputs: {wrong}")
-    operations, cached = 0 if is_narrow else flops, len(sets) * moved <= ROTATED_BYTES
-    floor = rates.floor_ns(moved, operations, cached=cached) * 1e-3
-    new = int(executable.cubin.is_new)
-    found = Benchmark(device_name(), tuple(timings), moved, flops, floor, len(sets), new)
+    operations = 0 if is_narrow or precision != "highest" else flops
+    floor = rates.floor_ns(moved, operations, cached=len(sets) * moved <= ROTATED_BYTES) * 1e-3
+    new, pytorch = int(executable.cubin.is_new), products_of_pytorch(precision)
+    found = Benchmark(device_name(), tuple(timings), moved, flops, floor, len(sets), new, precision, pytorch)
     if (time := found.of(OWN)) < floor:
         raise Error(f"{time:.1f} us are below the floor of {floor:.1f} us: the measurement is wrong")
     return found

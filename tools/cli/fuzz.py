@@ -63,4 +63,6 @@ def _command(case: Case, kinds: set[Kind]) -> str:
     words = ["deplodock", "run", "--device", "sim", "-c", case.text, "--seed", str(case.seed)]
     if case.schedules is not None and len(kinds) == 1:
         words += ["--schedule", format_schedule(case.schedules[next(iter(kinds))])]
+    if case.precision != "highest":
+        words += ["--precision", case.precision]
     return shlex.join(words)

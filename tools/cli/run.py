@@ -218,7 +218,8 @@ def _bench(program: Program, module: ModuleOp, task: Task, executable: Executabl
 
     from deplodock.tools.cli.bench import bench
 
-    return bench(program.captured.on("cuda"), executable, wrong, Rates.of(target_of(module)), modes=modes)
+    captured, rates = program.captured.on("cuda"), Rates.of(target_of(module))
+    return bench(captured, executable, wrong, rates, modes=modes, precision=task.precision)
 
 
 def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[dict[str, dict[str, float]], str]:

@@ -172,7 +172,7 @@ def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
     output, log = StringIO(), StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
-            session = Session(Options(target=target), Clock())
+            session = Session(Options(target=target, precision=row.precision), Clock())
             program = session.read_expression(row.text)
             how = RunOptions("cuda", bench=True, modes=options.modes, json=True)
             outcome = run(session, program, None, options.replacement, how)
@@ -224,7 +224,7 @@ def compile_table(rows: Sequence[Row], target: str | None) -> bool:
 
 def _compile(row: Row, target: str) -> str:
     try:
-        session = Session(Options(target=target), Clock())
+        session = Session(Options(target=target, precision=row.precision), Clock())
         module = session.read_expression(row.text).module
         session.lower(module, Level.KERNEL)
         cubins([session.text(module, Level.CUDA)], nvcc_arch(target_of(module).arch.data))

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from deplodock.analysis.host.arguments import entry_function
 from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.dialects.precision import coarsest_precision
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
@@ -37,7 +38,8 @@ class Task:
     `reference` holds the outputs in float64 and `eager` those of another run in the program's own types, both from
     `source`; neither exists for a program at kernel level. `sensitivity` gives how far errors would move each output,
     where PyTorch can say. `source_on` gives the reference and the other run on other inputs, or says why there is none.
-    `module` is the program that it was given as, lowered to tensor level at most.
+    `module` is the program that it was given as, lowered to tensor level at most, and `precision` the coarsest one of
+    its products.
     """
 
     inputs: list[Array]
@@ -48,6 +50,7 @@ class Task:
     sensitivity: Callable[[], list[Array]] | None = None
     source_on: Callable[[list[Array]], tuple[list[Array], list[Array]] | str] | None = None
     module: ModuleOp | None = None
+    precision: str = "highest"
 
     def on(self, inputs: list[Array]) -> Task | str:
         """The same program on other inputs, or why it cannot be compared there.
@@ -60,7 +63,7 @@ class Task:
             return found
         reference, eager = found
         for own, wanted in zip(eager, reference, strict=True):
-            if not compare(own, wanted, None, self.reduction_extent).passed:
+            if not self._compared(own, wanted, None).passed:
                 return "roundings or overflows decide the result"
         if self.captured_differs(inputs, reference, eager):
             return "the program that was captured differs from PyTorch there, too"
@@ -74,7 +77,7 @@ class Task:
         except Error:
             return True
         pairs = zip(outputs, reference, eager, strict=True)
-        return not all(compare(got, wanted, own, self.reduction_extent).passed for got, wanted, own in pairs)
+        return not all(self._compared(got, wanted, own).passed for got, wanted, own in pairs)
 
     def verdicts(self, outputs: Sequence[Array]) -> list[Verdict]:
         """How each output compares with the reference; none at kernel level, where there is no reference."""
@@ -90,7 +93,19 @@ class Task:
         assert self.eager is not None
         known = self.sensitivity
         sensitivity = None if known is None else lambda: known()[position]
-        return compare(got, self.reference[position], self.eager[position], self.reduction_extent, sensitivity, where)
+        return self._compared(got, self.reference[position], self.eager[position], sensitivity, where)
+
+    def _compared(
+        self,
+        got: Array,
+        reference: Array,
+        eager: Array | None,
+        sensitivity: Callable[[], Array] | None = None,
+        where: Array | None = None,
+    ) -> Verdict:
+        """`compare` by the bar of the program."""
+        extent = self.reduction_extent
+        return compare(got, reference, eager, extent, sensitivity, where, precision=self.precision)
 
 
 def make_task(session: Session, program: Program, device: str) -> Task:
@@ -120,9 +135,8 @@ def _captured_task(session: Session, program: Program, device: str) -> Task:
 
     extent = longest_reduction(module)
     source_on = partial(_pytorch_on, on_device)
-    return Task(
-        inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, _evaluable(session, module)
-    )
+    given, precision = _evaluable(session, module), coarsest_precision(module)
+    return Task(inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, given, precision)
 
 
 def _evaluable(session: Session, module: ModuleOp) -> ModuleOp:
@@ -174,4 +188,5 @@ def _text_task(session: Session, module: ModuleOp) -> Task:
     with session.clock.part("evaluator's result"):
         reference, eager = evaluated(inputs)
     extent = longest_reduction(module)
-    return Task(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given)
+    precision = coarsest_precision(module)
+    return Task(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given, precision)

@@ -17,6 +17,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from deplodock.dialects.precision import PRECISIONS
+from deplodock.frontend.precision import pytorch_beside
 from deplodock.frontend.recurrences import without_cells
 from deplodock.pytorch.compiled import place_of
 from deplodock.pytorch.loading import loaded
@@ -53,7 +55,7 @@ class Subject:
     args: Sequence[Any]
 
 
-def subject(path: Path, program: ProgramFile | None, device: str) -> Subject:
+def subject(path: Path, program: ProgramFile | None, device: str, precision: str = PRECISIONS[0]) -> Subject:
     """A problem on a device. A program that could not be compiled as a whole is one of our backend of torch.compile.
 
     Ours takes the weights of PyTorch's module; only that backend has a module of its own.
@@ -62,7 +64,8 @@ def subject(path: Path, program: ProgramFile | None, device: str) -> Subject:
     if program is not None:
         return Subject(path, device, module, loaded(str(path), program, module, place_of(device)), module, args)
     own, _ = built(path, device)
-    return Subject(path, device, module, torch.compile(own, backend="deplodock"), own, args)
+    compiled = torch.compile(own, backend="deplodock", options={"precision": precision})
+    return Subject(path, device, module, compiled, own, args)
 
 
 @dataclass(frozen=True)
@@ -159,16 +162,18 @@ def _versions(args: Sequence[Any]) -> list[int]:
     return [value._version for value in pytree.tree_leaves(list(args)) if isinstance(value, torch.Tensor)]
 
 
-def measure(path: Path, program: ProgramFile | None, refusal: str, *, compiled: bool) -> dict[str, Any]:
+def measure(
+    path: Path, program: ProgramFile | None, refusal: str, *, compiled: bool, precision: str = PRECISIONS[0]
+) -> dict[str, Any]:
     """Check and time a problem on the GPU: what a row of the results has, or {"error": why}.
 
-    TF32 is off. A problem that is no program as a whole, because of the refusal, runs in the parts that we compile and
-    those left to PyTorch, which may be all of it. `compiled` says whether torch.compile takes part.
+    PyTorch's TF32 is off, unless our products of FP32 are of the precision `medium`. A problem that is no program as a
+    whole, because of the refusal, runs in the parts that we compile and those left to PyTorch, which may be all of it.
+    `compiled` says whether torch.compile takes part.
     """
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     start = time.perf_counter()
-    with torch.no_grad():
-        given = subject(path, program, "cuda")
+    with torch.no_grad(), pytorch_beside(precision):
+        given = subject(path, program, "cuda", precision)
         checked = check(given)
         if checked.reason:
             return {"error": f"wrong: {checked.reason}"}

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from deplodock.dialects.precision import PRECISIONS
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedProgram
@@ -32,24 +34,26 @@ _SOURCES = (
 """The folders of our package that a compiled problem depends on, beside this file and `building`."""
 
 
-def prepared(path: Path, target: str) -> ProgramFile:
+def prepared(path: Path, target: str, precision: str = PRECISIONS[0]) -> ProgramFile:
     """A problem compiled for a target, or what came of that before. What the file imports counts as it was then.
+
+    `precision` is that of its products of FP32.
 
     Raises:
         OSError, InvalidInputError: as `built`, or the program raises.
         UnsupportedError: it cannot be captured as a whole, or a part of it is not supported.
         CompileError: the compiler of CUDA rejects its kernels.
     """
-    store, key = Store(cache_folder()), _key(path, target)
+    store, key = Store(cache_folder()), _key(path, target, precision)
     if key is not None and (kept := store.read(key)) is not None:
         return unpacked(kept)
-    program = _compiled(path, target)
+    program = _compiled(path, target, precision)
     if key is not None:
         store.write(key, packed(program))
     return program
 
 
-def _key(path: Path, target: str) -> str | None:
+def _key(path: Path, target: str, precision: str) -> str | None:
     """What a problem is kept under; None if it is not kept."""
     sources = sources_identity(_SOURCES)
     if sources is None or os.environ.get(ALWAYS):
@@ -57,12 +61,13 @@ def _key(path: Path, target: str) -> str | None:
     # Builds of a release of PyTorch, for a CPU or for a GPU, capture alike.
     release = str(torch.__version__).partition("+")[0]
     own = [Path(file).read_text(encoding="utf-8") for file in (__file__, building.__file__)]
-    facts = [sources, *own, release, sys.version_info[:2], target, path.read_text(encoding="utf-8")]
+    facts = [sources, *own, release, sys.version_info[:2], target, precision, path.read_text(encoding="utf-8")]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _compiled(path: Path, target: str) -> ProgramFile:
+def _compiled(path: Path, target: str, precision: str) -> ProgramFile:
     captured, signature = _captured(path)
+    set_precision(captured.module, precision)
     module, context, levels = captured.module, new_context(), dict[Level, str]()
     for level in (Level.TENSOR, Level.LOOP, Level.KERNEL):
         lower(module, context, level, target=target)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from deplodock.dialects.precision import PRECISIONS
 from deplodock.errors import InvalidInputError
 from deplodock.tools.bench.rows import Row
 
 _NUMBERED = re.compile(r"(\d+)_.*\.py")
 
 
-def read_suite(folder: Path) -> list[Row]:
+def read_suite(folder: Path, precision: str = PRECISIONS[0]) -> list[Row]:
     """The problems of a suite as rows, by level and number: the kind is the level, the text the path of the file.
 
-    A suite without folders is one level, whose name is its own. Raises InvalidInputError where there is no problem.
+    `precision` is that of their products of FP32. A suite without folders is one level, whose name is its own. Raises
+    InvalidInputError where there is no problem.
     """
     levels = [*sorted(path for path in folder.glob("*") if path.is_dir()), folder]
     numbered = [
@@ -32,4 +34,4 @@ def read_suite(folder: Path) -> list[Row]:
             f"{folder}: error: there is no problem: a suite is a folder of files NUMBER_NAME.py, or of folders of them"
         )
     in_order = sorted(numbered, key=lambda found: (levels.index(found[2].parent), found[1], found[2].name))
-    return [Row(f"{level}/{path.stem}", level, "", None, str(path)) for level, _, path in in_order]
+    return [Row(f"{level}/{path.stem}", level, "", None, str(path), precision) for level, _, path in in_order]

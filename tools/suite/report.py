@@ -24,10 +24,10 @@ _WAYS = (("loop", *_LOOPS), ("graph", *_GRAPHS))
 """How calls are made: the names of ours, PyTorch's and torch.compile's."""
 
 _HEAD = """\
-Microseconds of a call, in training mode and TF32 off, the L2 overwritten before each, events around it: from Python,
-one after the other (loop, as KernelBench measures), and as a CUDA graph (graph). Ratios are PyTorch's time by ours in
-the same way, so above 1 we are faster. fast_p is the share of all problems that are right and more than p times as fast
-as PyTorch (https://github.com/ScalingIntelligence/KernelBench).
+Microseconds of a call, in training mode, TF32 as the last lines say, the L2 overwritten before each, events around it:
+from Python, one after the other (loop, as KernelBench measures), and as a CUDA graph (graph). Ratios are PyTorch's time
+by ours in the same way, so above 1 we are faster. fast_p is the share of all problems that are right and more than p
+times as fast as PyTorch (https://github.com/ScalingIntelligence/KernelBench).
 """
 
 

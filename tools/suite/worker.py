@@ -40,7 +40,7 @@ def _compile(row: Row, options: SuiteOptions) -> dict[str, Any]:
     assert options.target is not None
     start, refusal = time.perf_counter(), ""
     try:
-        prepared(Path(row.text), options.target)
+        prepared(Path(row.text), options.target, row.precision)
     except UnsupportedError as error:
         if not options.measures:
             raise
@@ -51,11 +51,11 @@ def _compile(row: Row, options: SuiteOptions) -> dict[str, Any]:
 def _measure(connection: Connection, row: Row, options: SuiteOptions, refusal: str) -> dict[str, Any]:
     """Read what was compiled, ask for the GPU, and measure the problem when it is this one's turn."""
     assert options.target is not None
-    program = None if refusal else prepared(Path(row.text), options.target)
+    program = None if refusal else prepared(Path(row.text), options.target, row.precision)
     _begin()
     connection.send(READY)
     connection.recv()
-    return measure(Path(row.text), program, refusal, compiled=options.compiled)
+    return measure(Path(row.text), program, refusal, compiled=options.compiled, precision=row.precision)
 
 
 def _begin() -> None:

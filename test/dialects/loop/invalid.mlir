@@ -723,3 +723,18 @@ func.func @f(%v: f32) {
   }
   func.return
 }
+
+// -----
+
+// CHECK: deplodock.precision must be "high" or "medium", got "tf32"; leave it out for "highest"
+func.func @precision(%x: memref<4xf32>, %out: memref<1xf32>) {
+  loop.for %m = 0 to 1 {
+    %s = loop.reduce {arith.addf} %k = 0 to 4 : f32 {
+      %a = loop.load %x[%k] : memref<4xf32>
+      %p = arith.mulf %a, %a {deplodock.precision = "tf32"} : f32
+      loop.yield %p : f32
+    }
+    loop.store %s, %out[%m] : memref<1xf32>
+  }
+  func.return
+}

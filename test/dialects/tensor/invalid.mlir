@@ -520,3 +520,14 @@ func.func @f(%x: tensor<4xf32>) {
   %0 = tensor_ext.scan {arith.subf} %x dim 0 : tensor<4xf32>
   func.return
 }
+
+// -----
+
+// CHECK: deplodock.precision is for products of f32, not of f16; leave it out
+func.func @precision(%x: tensor<4xf16>) {
+  %0 = tensor_ext.elementwise %x, %x : tensor<4xf16>, tensor<4xf16> -> tensor<4xf16> (%a: f16, %b: f16) {
+    %c = arith.mulf %a, %b {deplodock.precision = "high"} : f16
+    tensor_ext.yield %c : f16
+  }
+  func.return
+}

@@ -9,12 +9,14 @@ from typer.testing import CliRunner
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.expression import read_expression
 from deplodock.tools.bench.report import Result, markdown, read_results
-from deplodock.tools.bench.rows import Row, chosen, read_rows
+from deplodock.tools.bench.rows import Row, _table, chosen, read_rows
 from deplodock.tools.cli.app import app
 from deplodock.tools.cli.bench import read_inputs
 from deplodock.tools.cli.table import Process, run_table
 
 ROWS = [Row("a", "sdpa", "m", 32, "1"), Row("b", "linear", "m", 32, "2")]
+
+TINYLLAMA = chosen(read_rows(), [], ["tinyllama"], [32])
 
 
 def measured(own: float, eager: float) -> dict[str, Any]:
@@ -36,24 +38,52 @@ def test_the_table_has_the_rows_of_both_models() -> None:
     rows = read_rows()
     assert len({row.name for row in rows}) == len(rows)
     of_models = [row for row in rows if row.model]
-    assert len([row for row in of_models if not row.kind.startswith("bf16/")]) == 72
-    assert len([row for row in of_models if row.kind in ("sdpa", "sdpa_repeated", "softmax")]) == 24
+    strict = [row for row in of_models if row.precision == "highest"]
+    assert len([row for row in strict if not row.kind.startswith("bf16/")]) == 72
+    assert len([row for row in strict if row.kind in ("sdpa", "sdpa_repeated", "softmax")]) == 24
     linears = [row for row in of_models if row.kind in ("bf16/o", "bf16/gate", "bf16/down")]
     assert [row.s for row in linears] == [1, 8, 32, 128, 512, 2048] * 6
     assert [row.s for row in of_models if row.kind == "bf16/layer"] == [1, 32, 128, 512, 2048] * 2
+
+
+def test_rows_of_other_precisions_are_named_after_them() -> None:
+    for precision, names in _table()["precisions"].items():
+        rows = chosen(read_rows(), [], [], [], precision=precision)
+        assert {row.kind for row in rows} == {f"{precision}/{name}" for name in names}
+        assert {row.precision for row in rows} == {precision}
+    (square,) = chosen(read_rows(), ["high/square_1024"], [], [])
+    assert square.text == chosen(read_rows(), ["square_1024"], [], [], precision="highest")[0].text
+
+
+def test_results_name_the_precision_and_how_pytorch_computes() -> None:
+    def result(name: str, precision: str) -> Result:
+        return Result(name, "x", {**measured(1.0, 2.0)["bench"], "precision": precision}, "", {})
+
+    text = markdown([result("a", "high"), result("b", "medium"), Result("c", "x", measured(1.0, 4.0)["bench"], "", {})])
+    products = {"a": "high, PyTorch's strict", "b": "medium, PyTorch's TF32", "c": "highest, PyTorch's strict"}
+    for name, said in products.items():
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        assert f"| {said} |" in line
+    assert "graph, all rows: geometric mean 4.000, least 4.000, 1 rows" in text
+    assert "graph, high: geometric mean 2.000, least 2.000, 1 rows" in text
 
 
 def test_filters_by_name_model_and_length() -> None:
     rows = chosen(read_rows(), ["qkv", "softmax"], ["tinyllama"], [32, 512])
     assert [row.name for row in rows] == [
         "tinyllama/softmax/32", "tinyllama/softmax/512", "tinyllama/bf16/softmax/32", "tinyllama/bf16/softmax/512",
-        "tinyllama/qkv/32", "tinyllama/qkv/512",
+        "tinyllama/qkv/32", "tinyllama/qkv/512", "tinyllama/high/qkv/32", "tinyllama/high/qkv/512",
     ]  # fmt: skip
     with pytest.raises(InvalidInputError, match="no row"):
         chosen(read_rows(), ["nothing"], [], [])
 
 
-@pytest.mark.parametrize("row", chosen(read_rows(), [], ["tinyllama"], [32]), ids=lambda row: row.kind)
+@pytest.mark.parametrize(
+    "row",
+    # bf16/layer is the same module as those of other types.
+    {row.text: row for row in reversed(TINYLLAMA) if row.kind not in ("high/layer", "medium/layer")}.values(),
+    ids=lambda row: row.kind,
+)
 def test_rows_are_programs(row: Row) -> None:
     assert read_expression(row.text).module.walk()
 

@@ -232,7 +232,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
             run()
         return [Timing(name, float(len(name)), 0.0) for name in runs]
 
-    monkeypatch.setattr(measuring, "subject", lambda path, program, _: subject(path, program, "cpu"))
+    monkeypatch.setattr(measuring, "subject", lambda path, program, *_: subject(path, program, "cpu"))
     monkeypatch.setattr(measuring, "in_graph", in_graph)
     monkeypatch.setattr(measuring, "times", times)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
