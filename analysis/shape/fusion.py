@@ -22,6 +22,7 @@ from deplodock.analysis.machine.cost import Work, code_size, element_work
 from deplodock.analysis.shape.fusion_index import ZERO, Index, axes_in, axis_of, compose, new_loop
 from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import scalar_regions
+from deplodock.dialects.math_ext import WithLowPartOp
 from deplodock.dialects.tensor import (
     ConcatOp,
     ElementwiseOp,
@@ -286,6 +287,11 @@ def is_contraction(op: ReduceOp, varies: dict[SSAValue, frozenset[int]]) -> bool
                 return True
         value = max(factors, key=lambda factor: len(factor[1]))[0]
     return False
+
+
+def knows_low_part(op: Operation) -> bool:
+    """Whether an operation does nothing but give a value together with its low part."""
+    return isinstance(op, ElementwiseOp) and isinstance(op.body.block.first_op, WithLowPartOp)
 
 
 def _factors(value: SSAValue, varies: dict[SSAValue, frozenset[int]]) -> list[tuple[SSAValue, frozenset[int]]] | None:

@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.operations import reached
-from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, narrows, reducing, widens
+from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, knows_low_part, narrows, reducing, widens
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.analysis.shape.masking import masks, pads_reductions
 from deplodock.dialects.tensor import (
@@ -189,7 +189,7 @@ class Grouping:
         That holds where fewer bytes are read then, for a mask that is known from coordinates alone, for padding that a
         reduction leaves out, and for zeros around what is read.
         """
-        if widens(op) or masks(op) or pads_reductions(op) or isinstance(op, PadOp):
+        if widens(op) or knows_low_part(op) or masks(op) or pads_reductions(op) or isinstance(op, PadOp):
             return True
         if isinstance(op, ReduceOp) or len(needs) > 1:
             return isinstance(op, IndexMapOp | IotaOp)

@@ -1,13 +1,12 @@
 """store-low-parts: store what TF32 leaves of a factor, for the warpgroups that multiply it in parts.
 
-    %x_r = tensor_ext.index_map %x ..              %x_low = tensor_ext.elementwise {math_ext.low_part} %x
-    %w_r = tensor_ext.index_map %w ..                {deplodock.fuse = "never"}
-    %p = tensor_ext.elementwise %x_r, %w_r ..      %x_r = tensor_ext.index_map %x ..
-      arith.mulf .. {deplodock.precision       ->  %x_low_r = tensor_ext.index_map %x_low ..
-        = "high"}                                  %w_r = tensor_ext.index_map %w ..
-    %y = tensor_ext.reduce {arith.addf} %p         %p = tensor_ext.elementwise %x_r, %w_r, %x_low_r ..
-                                                     math_ext.with_low_part .. arith.mulf ..
-                                                   %y = tensor_ext.reduce {arith.addf} %p
+                                               %x_low = tensor_ext.elementwise {math_ext.low_part} %x
+                                                     {deplodock.fuse = "never"}
+    %x_r = tensor_ext.index_map %x ..              %x_both = tensor_ext.elementwise
+    %p = tensor_ext.elementwise %x_r, %w_r ..        {math_ext.with_low_part} %x, %x_low
+      arith.mulf .. {deplodock.precision       ->  %x_r = tensor_ext.index_map %x_both ..
+        = "high"}                                  %p = tensor_ext.elementwise %x_r, %w_r ..
+    %y = tensor_ext.reduce {arith.addf} %p         %y = tensor_ext.reduce {arith.addf} %p
 
 Products of warpgroups take their right factor from shared memory, so its low part must lie there, too. To store it once
 takes the time of its bytes, less than a tenth of a product's; and where another kernel computes the factor, that stores
@@ -23,7 +22,7 @@ from math import prod
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -31,6 +30,7 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import has_feature, target_of
 from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.shape.fusion import knows_low_part
 from deplodock.analysis.shape.fusion_index import Index, compose, new_loop
 from deplodock.analysis.shape.streaming import folds
 from deplodock.dialects import math_ext
@@ -67,11 +67,11 @@ class StoreLowPartsPass(ModulePass):
 
 def _store_in(block: Block, target: TargetAttr) -> None:
     """Store the low parts of factors of a block, each once."""
-    low: dict[SSAValue, SSAValue] = {}
+    known: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
         if isinstance(op, ReduceOp) and (product := _product_of(op)) is not None:
             if not _gives_scores(op) and (right := _right_factor(product, Rates.of(target))) is not None:
-                _give_low_part(product, right, low)
+                _know_low_part(right, known)
 
 
 def _product_of(op: ReduceOp) -> ElementwiseOp | None:
@@ -89,27 +89,35 @@ def _product_of(op: ReduceOp) -> ElementwiseOp | None:
 class _Factor:
     """A factor of a product: what it is read from, through maps from the first to the last."""
 
-    place: int
     maps: tuple[IndexMapOp, ...]
     source: SSAValue
 
     @staticmethod
-    def of(product: ElementwiseOp, place: int) -> _Factor:
-        """The factor at a place among the operands."""
+    def of(value: SSAValue) -> _Factor:
+        """The factor that a value is."""
         maps: list[IndexMapOp] = []
-        value = product.inputs[place]
         while isinstance(value.owner, IndexMapOp):
             maps.insert(0, value.owner)
             value = value.owner.source
-        return _Factor(place, tuple(maps), value)
+        return _Factor(tuple(maps), value)
 
     @property
     def bytes(self) -> int:
         """What is moved to store the low part: it, and the factor, unless a kernel computes that."""
         return prod(shape_of(self.source)) * 4 * (1 if isinstance(self.source.owner, Operation) else 2)
 
-    def lies_along_k(self) -> bool:
-        """Whether k, the last dimension of the product, walks neighbours in memory, in whole lines of rows for boxes."""
+    def along_k(self) -> _Factor | None:
+        """The factor as it lies along k, the last dimension of the product, in memory, in rows that boxes take.
+
+        That may be behind some of the maps, which a kernel then runs to store it so. None where it lies otherwise.
+        """
+        return next((part for part in (self, self._behind()) if part is not None and part._walks_k()), None)
+
+    def _behind(self) -> _Factor | None:
+        """The factor read from what all maps but the last give."""
+        return _Factor(self.maps[-1:], self.maps[-1].source) if len(self.maps) > 1 else None
+
+    def _walks_k(self) -> bool:
         shape = shape_of(self.source)
         if not self.maps or not shape or shape[-1] * 4 % UNIT_BYTES:
             return False
@@ -117,32 +125,38 @@ class _Factor:
         k = index[-1]
         for op in reversed(self.maps):
             index = compose(op.map.data, index)
-        return index[-1] == k or (shape[-1] % LINE_WORDS == 0 and index[-1] == k % shape[-1])
+        return index[-1] == k and not any(form.depends_on(root) for form in index[:-1] for root in k.roots())
 
 
 def _gives_scores(op: ReduceOp) -> bool:
     """Whether sums are scores of a softmax whose shares weigh a further sum: attention, which warps compute at once."""
 
     def users(one: Operation) -> list[Operation]:
-        return [user for user in users_of(one) if isinstance(user, ElementwiseOp | IndexMapOp | ReduceOp)]
+        """What is computed from results, up to the next products."""
+        found = [user for user in users_of(one) if isinstance(user, ElementwiseOp | IndexMapOp | ReduceOp)]
+        return [] if _multiplies(one) else found
 
-    behind = reached([op], users)
-    maxima = [one for one in behind if isinstance(one, ReduceOp) and folds(one, "maximumf")]
-    products = [one for one in behind if isinstance(one, ReduceOp) and one is not op and _product_of(one) is not None]
-    return bool(maxima and products) and any(one in reached(maxima, users) for one in products)
+    maxima = [one for one in reached([op], users) if isinstance(one, ReduceOp) and folds(one, "maximumf")]
+    return any(map(_multiplies, reached(maxima, users)))
+
+
+def _multiplies(op: Operation) -> bool:
+    """Whether an operation is a product of high precision."""
+    scalars = op.body.block.ops if isinstance(op, ElementwiseOp) else ()
+    return any(isinstance(scalar, arith.MulfOp) and precision_of(scalar) == HIGH for scalar in scalars)
 
 
 def _right_factor(product: ElementwiseOp, rates: Rates) -> _Factor | None:
     """The factor whose low part is to be stored; None where warps are to multiply, or none lies along k."""
     *points, k = shape_of(product.outputs[0])
-    factors = [_Factor.of(product, place) for place in range(2)]
+    factors = [_Factor.of(value) for value in product.inputs]
     sides = [_varies_along(factor, len(points)) for factor in factors]
     own = [prod(points[dim] for dim in sides[i] - sides[1 - i]) for i in range(2)]
     if min(own) < FEWEST_OUTPUTS or k < LINE_WORDS:
         return None
     most = MOST_SHARE * prod(points) * k / (PARTS_SHARE * rates.instructions)
-    found = [factor for factor in factors if factor.lies_along_k() and rates.moving_ns(factor.bytes) < most]
-    return min(found, key=lambda factor: factor.bytes, default=None)
+    found = [along for factor in factors if (along := factor.along_k()) is not None]
+    return min((each for each in found if rates.moving_ns(each.bytes) < most), key=lambda each: each.bytes, default=None)
 
 
 def _varies_along(factor: _Factor, rank: int) -> set[int]:
@@ -153,29 +167,35 @@ def _varies_along(factor: _Factor, rank: int) -> set[int]:
     return used & set(range(rank))
 
 
-def _give_low_part(product: ElementwiseOp, right: _Factor, low: dict[SSAValue, SSAValue]) -> None:
-    """Let a product know the stored low part of a factor; `low` has those that are stored already."""
-    source = right.source
-    if source not in low:
-        part = ElementwiseOp.of(math_ext.LowPartOp, source)
-        part.attributes[FUSE] = StringAttr("never")
-        part.location = product.location
-        part.outputs[0].name_hint = f"{source.name_hint or 'factor'}_low"
-        place = InsertPoint.after(source.owner) if isinstance(source.owner, Operation) else None
-        Rewriter.insert_op(part, place or InsertPoint.at_start(product.parent_block() or Block()))
-        low[source] = part.outputs[0]
-    value = low[source]
-    for op in right.maps:
-        read = IndexMapOp(value, op.map.data, shape_of(op.result))
-        read.location, read.result.name_hint = op.location, f"{op.result.name_hint}_low"
-        Rewriter.insert_op(read, InsertPoint.before(product))
-        value = read.result
-    scalars = product.body.block
-    known = scalars.insert_arg(f32, len(scalars.args))
-    both = math_ext.WithLowPartOp(scalars.args[right.place], known)
-    both.location = product.location
-    multiply = scalars.first_op
-    assert multiply is not None
-    Rewriter.insert_op(both, InsertPoint.before(multiply))
-    multiply.operands[right.place if multiply.operands[right.place] is both.value else 1 - right.place] = both.result
-    product.operands = [*product.operands, value]
+def _know_low_part(factor: _Factor, known: dict[SSAValue, SSAValue]) -> None:
+    """Let what reads a factor know its stored low part; `known` has the factors that do."""
+    source, first = factor.source, factor.maps[0]
+    if isinstance(source.owner, Operation) and knows_low_part(source.owner):
+        return
+    if source not in known:
+        known[source] = _with_low_part(source, first)
+    first.operands = [known[source]]
+
+
+def _with_low_part(source: SSAValue, reader: IndexMapOp) -> SSAValue:
+    """A value with its low part, which is stored; so is the value where maps give it."""
+    place = InsertPoint.after(source.owner) if isinstance(source.owner, Operation) else InsertPoint.before(reader)
+    ops: list[ElementwiseOp] = []
+    if isinstance(source.owner, IndexMapOp):
+        type = source.type
+        body = Block(arg_types=[f32])
+        low = math_ext.LowPartOp(body.args[0])
+        body.add_ops([low, YieldOp(body.args[0], low.result)])
+        ops.append(ElementwiseOp([source], [type, type], Region(body)))
+        values = list[SSAValue](ops[0].outputs)
+    else:
+        ops.append(ElementwiseOp.of(math_ext.LowPartOp, source))
+        values = [source, ops[0].outputs[0]]
+    ops[0].attributes[FUSE] = StringAttr("never")
+    ops.append(ElementwiseOp.of(math_ext.WithLowPartOp, *values))
+    name = source.name_hint or "factor"
+    values[0].name_hint, values[1].name_hint, ops[1].outputs[0].name_hint = name, f"{name}_low", name
+    for op in ops:
+        op.location = reader.location
+    Rewriter.insert_op(ops, place)
+    return ops[1].outputs[0]
