@@ -29,7 +29,10 @@ def _helper(engine: Engine, factor: str) -> str:
     count = engine.depth // engine.packed
     factors = [*(f"a{i}" for i in range(engine.rows * count)), *(f"b{i}" for i in range(count))]
     sum_type, constraint = _SUMS[engine.result]
-    result, type = _PTX_TYPES.get(engine.result, engine.result), "tf32" if factor == "f32" else _PTX_TYPES.get(factor, factor)
+    result, type = (
+        _PTX_TYPES.get(engine.result, engine.result),
+        "tf32" if factor == "f32" else _PTX_TYPES.get(factor, factor),
+    )
     parameters = [*(f"{sum_type}& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
     places = [f"%{i}" for i in range(len(sums) + len(factors))]
     c, rest = places[: len(sums)], places[len(sums) :]

@@ -326,11 +326,10 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 _LOW_PART = """\
 __device__ __forceinline__ float low_part(float x) {
-  const float low = x - __int_as_float(__float_as_int(x) & ~0x1fff);
-  return fabsf(low) < __int_as_float(0x7f800000) ? __int_as_float((__float_as_int(low) + 0x1000) & ~0x1fff) : low;
+  return __int_as_float(__float_as_int(__fsub_rn(x, __int_as_float(__float_as_int(x) & ~0x1fff))) + 0x1000);
 }
 """
-"""What TF32 leaves of an f32, rounded to it as `cvt.rna.tf32.f32` does (PTX ISA)."""
+"""Half of what TF32 keeps last is added as to an integer; of the NaN that a GPU gives, 0x7fffffff, that makes -0."""
 
 HELPERS = {
     "exp2_approx": _EXP2_APPROX,

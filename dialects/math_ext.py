@@ -34,8 +34,8 @@ DROPPED_BITS = 13
 class HighPartOp(IRDLOperation):
     """The leading part of an f32: what TF32 keeps of it, its last 13 bits dropped.
 
-    So tensor cores read an f32. Infinities stay, the largest numbers stay finite, and NaN stays NaN or becomes
-    infinite, of which its low part is NaN.
+    So tensor cores read an f32. Infinities stay, and the largest numbers stay finite. NaN stays NaN if it has one of the
+    leading 10 bits of its fraction, as all have that computations give.
 
     %h = math_ext.high_part %x : f32
     """
@@ -52,10 +52,11 @@ class HighPartOp(IRDLOperation):
 
 @op_definition
 class LowPartOp(IRDLOperation):
-    """What the leading part of an f32 leaves, rounded to TF32: `x - high_part(x)`, to nearest, ties away from zero.
+    """What the leading part of an f32 leaves, for an engine that reads TF32: `x - high_part(x)`, which is exact.
 
-    The difference is exact, so both parts together have the 24 bits of x but 3, and where it is subnormal all that f32
-    holds. It is NaN where x is infinite or NaN.
+    Half of what TF32 keeps last is added to the magnitude, so that dropping the rest rounds to nearest, ties away from
+    zero. Both parts, so read, have the 24 bits of x but 2 or 3; less where the difference is subnormal. It is -0 where x
+    is infinite or NaN.
 
     %l = math_ext.low_part %x : f32
     """

@@ -40,10 +40,10 @@ def high_part(value: Array) -> Array:
 
 
 def _low_part(value: Array) -> Array:
-    """What the leading part leaves, rounded as `math_ext.low_part` says."""
+    """What the leading part leaves, as `math_ext.low_part` says."""
     low = value - high_part(value)
     half = np.asarray(1 << (_dropped(value.dtype) - 1), bits(low).dtype)
-    return np.where(np.isfinite(low), high_part((bits(low) + half).view(value.dtype)), low)
+    return np.where(np.isfinite(low), (bits(low) + half).view(value.dtype), value.dtype.type(-0.0))
 
 
 def evaluate_scalar(op: Operation, operands: Sequence[Array], precision: Precision = "native") -> Array:

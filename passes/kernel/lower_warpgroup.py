@@ -53,19 +53,16 @@ def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array, *, anew:
     if found.held is not None:
         _check_held(emitter, op, found)
 
-    def emit(first: Linear, anew: bool) -> None:
-        for number, (left, right) in enumerate(zip(op.lhs, found.rights, strict=True)):
+    for left, right in zip(op.lhs, found.rights, strict=True):
+        factors = emitter.arrays.get(left), right
+        if anew:
             with emitter.nest(outer):
-                factors = emitter.arrays.get(left), right
-                emitter.run(_product(emitter, found, factors, sums, first, anew=anew and not number))
-
-    if anew:
-        emit(Linear(), True)
-    rest = found.steps - anew
-    if rest:
-        step = Linear.of(emitter.enter_loop(rest, "step"), found.step) if rest > 1 else Linear()
-        emit(step + found.step * anew, False)
-    emitter.block, emitter.coordinates = block, known
+                emitter.run(_product(emitter, found, factors, sums, Linear(), anew=True))
+        if rest := found.steps - anew:
+            step = Linear.of(emitter.enter_loop(rest, "step"), found.step) if rest > 1 else Linear()
+            with emitter.nest(outer):
+                emitter.run(_product(emitter, found, factors, sums, step + found.step * anew, anew=False))
+        emitter.block, emitter.coordinates, anew = block, dict(known), False
     if op is together[-1]:
         emitter.run(kernel.WgmmaCommitOp())
         emitter.run(kernel.WgmmaWaitOp(0))
@@ -77,7 +74,9 @@ def _check_held(emitter: Emitter, op: tile.ContractOp, found: WarpgroupTile) -> 
     for left in op.lhs:
         held = emitter.arrays.get(left)
         if held is None or list(held.axes[-len(own) :]) != own:
-            raise failure(op, "the register axes of the left factor's blocks along k, halves and pairs must be the last")
+            raise failure(
+                op, "the register axes of the left factor's blocks along k, halves and pairs must be the last"
+            )
 
 
 def _own(found: WarpgroupTile) -> list[SSAValue]:

@@ -156,7 +156,9 @@ def _right_factor(product: ElementwiseOp, rates: Rates) -> _Factor | None:
         return None
     most = MOST_SHARE * prod(points) * k / (PARTS_SHARE * rates.instructions)
     found = [along for factor in factors if (along := factor.along_k()) is not None]
-    return min((each for each in found if rates.moving_ns(each.bytes) < most), key=lambda each: each.bytes, default=None)
+    return min(
+        (each for each in found if rates.moving_ns(each.bytes) < most), key=lambda each: each.bytes, default=None
+    )
 
 
 def _varies_along(factor: _Factor, rank: int) -> set[int]:

@@ -40,7 +40,17 @@ from deplodock.dialects.precision import HIGH, precision_of, set_precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding
 from deplodock.passes.locations import location_of
-from deplodock.passes.tile.edits import Axis, Part, append_axis, append_lane, drop_axis, read_at, recompute, reorder, total_of
+from deplodock.passes.tile.edits import (
+    Axis,
+    Part,
+    append_axis,
+    append_lane,
+    drop_axis,
+    read_at,
+    recompute,
+    reorder,
+    total_of,
+)
 from deplodock.passes.tile.rule import Skip
 
 
@@ -61,7 +71,9 @@ class WarpgroupMatch:
     @property
     def holds_left(self) -> bool:
         """Whether threads hold the left factors, since they compute their parts."""
-        return any(precision_of(value.owner) == HIGH for value in self.inner.yielded if isinstance(value.owner, Operation))
+        return any(
+            precision_of(value.owner) == HIGH for value in self.inner.yielded if isinstance(value.owner, Operation)
+        )
 
 
 def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
@@ -133,7 +145,10 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     words = some(inner.trips // 4 * match.holds_left, Binding.REGISTER, f"{k_name}_q")
     depth = append_axis(launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
     column = append_axis(launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
-    along: list[Part] = [*((axis, 4) for axis in words), *((append_lane(launch, lane, f"{k_name}_t"), 1) for _ in words)]
+    along: list[Part] = [
+        *((axis, 4) for axis in words),
+        *((append_lane(launch, lane, f"{k_name}_t"), 1) for _ in words),
+    ]
     rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
     columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
     loads = (*(load for pair in match.pairs for load in pair), *match.low.values())

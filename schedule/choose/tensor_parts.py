@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deplodock.analysis.affine.linear import known_points
-from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import Contraction, low_read_of
-from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
@@ -73,8 +71,6 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     rules["mark-unroll"] = {}
     if streamed is not None:
         rules["stream-matmul-k"] = {"ctas": problem.rates.sms}
-    elif right is not None and grid.ctas <= problem.rates.sms and has_feature(target, Feature.EARLY_LAUNCHES):
-        rules["start-early"] = {}
     return rules
 
 
@@ -121,4 +117,3 @@ def _warpgroup_tiles(sides: tuple[int, int], right: str) -> list[tuple[str, Tens
         narrow = replace(tile, n=min(tile.n, columns), part=(ROWS, min(tile.n, columns)))
         found.append((WARPGROUPS, narrow if right == "n" else replace(narrow, m=narrow.n, n=narrow.m)))
     return found
-
