@@ -14,7 +14,9 @@ from deplodock.dialects.loop import memref_of
 
 _C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float", "i8": "signed char"}
 _PTX_TYPES = {"i8": "s8", "i32": "s32"}
-"""The names of types that PTX has another one for; f32 is tf32 as a factor."""
+"""The names of types that PTX has another one for."""
+_FACTOR_TYPES = {**_PTX_TYPES, "f32": "tf32"}
+"""The same for types of factors."""
 _SUMS = {"f32": ("float", "f"), "i32": ("int", "r")}
 """The types of sums in C, and their constraints in inline assembly."""
 

@@ -46,7 +46,7 @@ _TILE, _TRANSPOSED, _HELD = "", "_left_transposed", "_held"
 
 
 def _name(columns: int, type: Attribute, left: str, right: bool, anew: bool) -> str:
-    """The device function of a product, whose tiles may be transposed, whose left factor be held, and sums start at 0."""
+    """The device function of a product: tiles may be transposed, the left factor be held, and sums start anew."""
     return f"wgmma_m{ROWS}n{columns}k{depth_of(type)}_{type}{left}{'_right_transposed' * right}{'_anew' * anew}"
 
 
@@ -78,7 +78,7 @@ class _Helpers(Mapping[str, str]):
 
 
 def _product(columns: int, type: Attribute, left: str, right: bool, anew: bool) -> str:
-    """The device function of a product; that of bytes has no factors of its own for signs, nor has TF32 transposed tiles."""
+    """The device function of a product; neither bytes nor TF32 have transposed tiles, and bytes no signs of factors."""
     sums, is_held, is_bytes = columns // 2, left == _HELD, type == i8
     registers = _HELD_REGISTERS if is_held else 1
     factor = ", ".join(f"%{sums + i}" for i in range(registers))

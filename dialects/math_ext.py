@@ -34,8 +34,8 @@ DROPPED_BITS = 13
 class HighPartOp(IRDLOperation):
     """The leading part of an f32: what TF32 keeps of it, its last 13 bits dropped.
 
-    So tensor cores read an f32. Infinities stay, and the largest numbers stay finite. NaN stays NaN if it has one of the
-    leading 10 bits of its fraction, as all have that computations give.
+    So tensor cores read an f32. Infinities stay, and the largest numbers stay finite. NaN stays NaN if it has one of
+    the leading 10 bits of its fraction, as all have that computations give.
 
     %h = math_ext.high_part %x : f32
     """
@@ -55,8 +55,8 @@ class LowPartOp(IRDLOperation):
     """What the leading part of an f32 leaves, for an engine that reads TF32: `x - high_part(x)`, which is exact.
 
     Half of what TF32 keeps last is added to the magnitude, so that dropping the rest rounds to nearest, ties away from
-    zero. Both parts, so read, have the 24 bits of x but 2 or 3; less where the difference is subnormal. It is -0 where x
-    is infinite or NaN.
+    zero. Both parts, so read, have the 24 bits of x but 2 or 3; less where the difference is subnormal. It is -0 where
+    x is infinite or NaN.
 
     %l = math_ext.low_part %x : f32
     """

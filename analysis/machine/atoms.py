@@ -183,9 +183,7 @@ def streamed_engine(found: StreamedProduct, name: str) -> Engine:
         if not isinstance(type, AnyFloat) or type.name not in row.factors or value.type != found.scores.results[0].type:
             raise NoAtomError(f"{name} does not multiply weights by {type}")
         if type == f32 and precision_of(by) != precision:
-            raise NoAtomError(
-                f"{name} takes weights and scores of one precision, not {precision_of(by)} and {precision}"
-            )
+            raise NoAtomError(f"{name} takes products of one precision, not {precision} and {precision_of(by)}")
         if type != f32 and not approximates(by.rhs.owner):
             raise NoAtomError(f"the exponentials are not fastmath<afn>, so weights may not be rounded to {type}")
     return row

@@ -88,7 +88,8 @@ def _is_unheld(root: BlockArgument) -> bool:
 def engine_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
     """The operations whose values vary along an engine axis, though a thread must hold them, in order.
 
-    A load of a slab may, where contracts alone use it, by itself or with its low part, and an index, where such loads do.
+    A load of a slab may, where contracts alone use it, by itself or with its low part; and an index, where such loads
+    do.
     """
     unheld = launch.bound_to(Binding.ENGINE)
     if not unheld:

@@ -33,8 +33,8 @@ class ContractOp(IRDLOperation):
     Products are exact. Sums of floats are FP32 in an order and rounding that the engine fixes; those of integers wrap,
     so they are the same in any order. Several pairs of factors are summed in order.
 
-    Engines read f32 as TF32, without its last 13 bits, so that is what `deplodock.precision = "medium"` means here. With
-    `high` factors count whole, which no engine does: split-factors makes sums of products of parts of that.
+    Engines read f32 as TF32, without its last 13 bits, so that is what `deplodock.precision = "medium"` means here.
+    With `high` factors count whole, which no engine does: split-factors makes sums of products of parts of that.
 
         %c = tile.contract mma %a * %b over (%k_t, %k_v) at (%n_g = %n_t * 2 + %n_r) : bf16, bf16 -> f32
     """

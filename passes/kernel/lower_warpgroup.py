@@ -32,7 +32,10 @@ from deplodock.passes.kernel.emit import Array, Emitter
 
 
 def lower_warpgroup(emitter: Emitter, op: tile.ContractOp, sums: Array, *, anew: bool) -> None:
-    """Emit the products of a contract into accumulators, or into sums that start `anew`. Raises PassFailedException where its engine cannot run it."""
+    """Emit the products of a contract into accumulators, or into sums that start `anew`.
+
+    Raises PassFailedException where its engine cannot run it.
+    """
     try:
         found = warpgroup_tile(emitter.launch, op, emitter.dependence)
     except NoAtomError as error:

@@ -8,10 +8,11 @@
         = "high"}                                  %p = tensor_ext.elementwise %x_r, %w_r ..
     %y = tensor_ext.reduce {arith.addf} %p         %y = tensor_ext.reduce {arith.addf} %p
 
-Products of warpgroups take their right factor from shared memory, so its low part must lie there, too. To store it once
-takes the time of its bytes, less than a tenth of a product's; and where another kernel computes the factor, that stores
-both. The left factor's parts are computed by the threads that hold it. So the right factor is the one of fewer elements,
-of those that lie along k in memory. Few rows or columns are left to warps, which compute the parts of both factors.
+Products of warpgroups take their right factor from shared memory, so its low part must lie there, too. To store it
+once takes the time of its bytes; and where another kernel computes the factor, that stores both. The left factor's
+parts are computed by the threads that hold it. So the right factor is the one of which fewer bytes are moved, of those
+that lie along k in memory. Few rows or columns are left to warps, which compute the parts of both factors, and so are
+the scores of attention. What maps give, as heads side by side, is stored as it is read, too.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import has_feature, target_of
 from deplodock.analysis.operations import reached, users_of
-from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.shape.fusion import knows_low_part
 from deplodock.analysis.shape.fusion_index import Index, compose, new_loop
 from deplodock.analysis.shape.streaming import folds
@@ -41,7 +42,6 @@ from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, YieldOp, shape_of
 from deplodock.passes.tensor.group import FUSE
 from deplodock.schedule.choose.tensor_tiles import FEWEST_OUTPUTS, LINE_WORDS
-
 
 MOST_SHARE = 0.15
 """The most of a product's time that storing a low part may take."""
@@ -69,9 +69,10 @@ def _store_in(block: Block, target: TargetAttr) -> None:
     """Store the low parts of factors of a block, each once."""
     known: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
-        if isinstance(op, ReduceOp) and (product := _product_of(op)) is not None:
-            if not _gives_scores(op) and (right := _right_factor(product, Rates.of(target))) is not None:
-                _know_low_part(right, known)
+        product = _product_of(op) if isinstance(op, ReduceOp) and not _gives_scores(op) else None
+        right = None if product is None else _right_factor(product, Rates.of(target))
+        if right is not None:
+            _know_low_part(right, known)
 
 
 def _product_of(op: ReduceOp) -> ElementwiseOp | None:
@@ -156,9 +157,8 @@ def _right_factor(product: ElementwiseOp, rates: Rates) -> _Factor | None:
         return None
     most = MOST_SHARE * prod(points) * k / (PARTS_SHARE * rates.instructions)
     found = [along for factor in factors if (along := factor.along_k()) is not None]
-    return min(
-        (each for each in found if rates.moving_ns(each.bytes) < most), key=lambda each: each.bytes, default=None
-    )
+    cheap = [each for each in found if rates.moving_ns(each.bytes) < most]
+    return min(cheap, key=lambda each: each.bytes, default=None)
 
 
 def _varies_along(factor: _Factor, rank: int) -> set[int]:

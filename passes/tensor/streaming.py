@@ -182,12 +182,11 @@ def _groups_of(softmax: _Softmax, groups: Sequence[Group], positions: Mapping[Op
 def _refusal(softmax: _Softmax, chain: Sequence[Group], groups: Sequence[Group]) -> str | None:
     """Why the groups of a softmax cannot be one, or None."""
     total, *others = chain
-    behind = reached([softmax.total], lambda op: [user for user in users_of(op) if user in total.indices])
     if any(isinstance(atom, Division) for form in total.indices[softmax.total][0] for atom, _ in form.terms):
         return "its kernel runs along a part of an axis, whose scores it would compute again for each of the rest"
     if not all(_stays_inside(group, chain, groups) for group in others):
         return "others need what it computes, too"
-    if total.parts or not all(value.owner in behind for value in total.outputs):
+    if total.parts or len(total.outputs) > 1:
         return "the kernel of the sum stores more than that"
     return None
 

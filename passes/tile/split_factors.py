@@ -8,8 +8,8 @@
         {deplodock.precision = "high"}               %c = tile.contract mma %al * %b + %a * %bl + %a * %b
         : f32, f32 -> f32                              over (%k_t, %k_v) at (..) : f32, f32 -> f32
 
-The engine reads the leading part of a factor by itself. With the low parts two parts of 11 bits each stand for the 24 of
-an FP32; the product of two low parts is left out, 2^-22 of the product. Small products are added first. Tensor cores
+The engine reads the leading part of a factor by itself. With the low parts two parts of 11 bits each stand for the 24
+of an FP32; the product of two low parts is left out, 2^-22 of the product. Small products are added first. Tensor cores
 round sums toward zero, which costs a digit in a few thousand terms: so the products of `chain` elements of k start from
 0, and are added up in FP32 as any other sum, which `apart` says.
 

@@ -10,8 +10,8 @@
         ..                                              %c = tile.contract wgmma %a * %b over (%k_e)
         loop.yield %p : f32                               at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
 
-The engine reads both slabs, so no thread holds a factor. Of FP32 factors that split-factors is to split, threads hold the
-left one, whose parts they compute, and the low part of the right one has a slab of its own:
+The engine reads both slabs, so no thread holds a factor. Of FP32 factors that split-factors is to split, threads hold
+the left one, whose parts they compute, and the low part of the right one has a slab of its own:
 
       %a = loop.load %ws[%n_c, %k] : ..
       %b = loop.load %xs[%m_e, %k_e] : ..
@@ -71,9 +71,8 @@ class WarpgroupMatch:
     @property
     def holds_left(self) -> bool:
         """Whether threads hold the left factors, since they compute their parts."""
-        return any(
-            precision_of(value.owner) == HIGH for value in self.inner.yielded if isinstance(value.owner, Operation)
-        )
+        owners = (value.owner for value in self.inner.yielded)
+        return any(precision_of(product) == HIGH for product in owners if isinstance(product, Operation))
 
 
 def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
@@ -145,10 +144,8 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     words = some(inner.trips // 4 * match.holds_left, Binding.REGISTER, f"{k_name}_q")
     depth = append_axis(launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
     column = append_axis(launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
-    along: list[Part] = [
-        *((axis, 4) for axis in words),
-        *((append_lane(launch, lane, f"{k_name}_t"), 1) for _ in words),
-    ]
+    word_lanes = [append_lane(launch, lane, f"{k_name}_t") for _ in words]
+    along: list[Part] = [*((axis, 4) for axis in words), *((axis, 1) for axis in word_lanes)]
     rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
     columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
     loads = (*(load for pair in match.pairs for load in pair), *match.low.values())
@@ -163,8 +160,8 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     _replace(match, forms, (row_of, {n: Linear.of(column), inner.iv: Linear.of(depth)}), at)
     for axis in (m, n):
         drop_axis(launch, axis)
-    lanes = [axis for axis, _ in along if axis not in words]
-    reorder(launch, [*kept, *groups, warp, row, lane, *tiles, *words, *blocks, half, pair, *lanes, depth, column])
+    registers = [*tiles, *words, *blocks, half, pair]
+    reorder(launch, [*kept, *groups, warp, row, lane, *registers, *word_lanes, depth, column])
 
 
 def _places(at: Mapping[SSAValue, Sequence[Part]]) -> tile.Places:

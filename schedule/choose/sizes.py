@@ -41,8 +41,8 @@ THREADS = "threads"
 """The engine of threads: scalar products."""
 
 CHAIN = 32
-"""Elements of k whose products tensor cores add up by themselves, of FP32 factors in parts: on an H100 sums of U[0,1) over
-3584 then have an error of 2.6e-7, without it 3.9e-5, as their sums are rounded toward zero."""
+"""Elements of k whose products tensor cores add up by themselves, of FP32 factors in parts: on an H100 sums of U[0,1)
+over 3584 then have an error of 2.6e-7, without it 3.9e-5, as their sums are rounded toward zero."""
 
 WARP_TILE = 64
 """Rows and columns of the output that the tensor cores of a warp compute: 128 accumulators of a lane."""

@@ -16,9 +16,9 @@ from deplodock.dialects import loop
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import memory_of
-from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_parts import parts_options

@@ -1,6 +1,6 @@
 // RUN: deplodock-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
-// CHECK: the shape of a product is m64nNk16, or k32 of bytes, N its columns; got m32n64k16
+// CHECK: the shape of a product is m64nNk16, k8 of f32 or k32 of bytes, N its columns; got m32n64k16
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>

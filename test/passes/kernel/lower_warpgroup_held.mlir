@@ -5,9 +5,8 @@
 // CHECK:      %z = kernel.alloc : memref<4x2x2xbf16, #tile.memory<register>>
 // CHECK:      kernel.wgmma_fence
 // CHECK-NEXT: kernel.barrier
-// CHECK-NEXT: loop.for %step = 0 to 2 unroll {
-// CHECK-NEXT:   kernel.wgmma m64n64k16 %z[%step * 2, 0, 0] * %w_smem[%step * 16 + d1, d0] into %{{.*}}[0, 0, 0] : memref<4x2x2xbf16, #tile.memory<register>> * memref<32x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<8x2x2xf32, #tile.memory<register>>
-// CHECK-NEXT: }
+// CHECK-NEXT: kernel.wgmma m64n64k16 %z[0, 0, 0] * %w_smem[d1, d0] into %{{.*}}[0, 0, 0] anew : memref<4x2x2xbf16, #tile.memory<register>> * memref<32x64xbf16, #tile.swizzle<128>, #tile.memory<shared>> into memref<8x2x2xf32, #tile.memory<register>>
+// CHECK-NEXT: kernel.wgmma m64n64k16 %z[2, 0, 0] * %w_smem[d1 + 16, d0] into %{{.*}}[0, 0, 0] : memref<4x2x2xbf16, #tile.memory<register>>
 // CHECK-NEXT: kernel.wgmma_commit
 // CHECK-NEXT: kernel.wgmma_wait 0
 func.func @k(%x: memref<64x32xbf16>, %w: memref<32x64xbf16>, %out: memref<64x64xf32>) {

@@ -128,7 +128,7 @@ func.func @wide(%q: memref<8x1024xf32>, %k: memref<16x1024xf32>, %v: memref<16x1
 
 // -----
 
-// expected-remark@+1 {{mma does not multiply f32 by f32 to f32}}
+// expected-remark@+1 {{mma reads f32 as TF32, which the precision of the product does not allow}}
 func.func @engine(%q: memref<8x4xf32>, %k: memref<16x4xf32>, %v: memref<16x4xf32>, %out: memref<8x4xf32>) attributes {deplodock.schedule = "stream-tile{engine=mma}"} {
   %low = arith.constant -3.40282347e+38 : f32
   %high = arith.constant 3.40282347e+38 : f32

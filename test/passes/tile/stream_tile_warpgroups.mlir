@@ -40,8 +40,9 @@
 // KERNEL-NEXT:      loop.for %i_o = 0 to 2 {
 // KERNEL:             kernel.wait_phase %full_1[%i_o], 0
 // KERNEL:             kernel.wgmma_fence
-// KERNEL-NEXT:        loop.for %step = 0 to 3 unroll {
-// KERNEL-NEXT:          kernel.wgmma m64n32k16 %q_smem[%step, %m_w * 64 + d0, d1] * %k_smem[%i_o, %step, d0, d1] into %s[0, 0, 0]
+// KERNEL-NEXT:        kernel.wgmma m64n32k16 %q_smem[0, %m_w * 64 + d0, d1] * %k_smem[%i_o, 0, d0, d1] into %s[0, 0, 0] anew
+// KERNEL-NEXT:        loop.for %step = 0 to 2 unroll {
+// KERNEL-NEXT:          kernel.wgmma m64n32k16 %q_smem[%step + 1, %m_w * 64 + d0, d1] * %k_smem[%i_o, %step + 1, d0, d1] into %s[0, 0, 0]
 // KERNEL-NEXT:        }
 // KERNEL-NEXT:        kernel.wgmma_commit
 // KERNEL-NEXT:        kernel.wgmma_wait 0

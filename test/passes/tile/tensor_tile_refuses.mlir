@@ -2,7 +2,7 @@
 // RUN: deplodock-opt %s -p tensor-tile 2>&1 | filecheck %s
 // RUN: not deplodock-opt %s -p 'tensor-tile{engine=wgmma}' 2>&1 | filecheck %s --check-prefix WGMMA
 
-// CHECK-DAG: skipped at @f32: mma does not multiply f32 by f32 to f32
+// CHECK-DAG: skipped at @f32: mma reads f32 as TF32, which the precision of the product does not allow
 func.func @f32(%x: memref<64x64xf32>, %w: memref<32x64xf32>, %out: memref<64x32xf32>) {
   tile.launch (%m_t = 64 : thread, %n_t = 32 : thread) {
     %xs = tile.stage %x[d0, d1] : memref<64x64xf32> to memref<64x64xf32, #tile.memory<shared>>
