@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.passes.driver import Level
 from deplodock.tools.graph_timing import Timing
 from deplodock.tools.suite import building, measuring
 from deplodock.tools.suite.checking import wrong
@@ -81,6 +82,14 @@ def get_init_inputs():
 
 def of(path: Path) -> Subject:
     return subject(path, prepared(path, "sm_90"), "cpu")
+
+
+def test_a_precision_is_that_of_all_products(tmp_path: Path) -> None:
+    path = tmp_path / "1_square.py"
+    path.write_text(ADD.replace("x.add_(1)", "x @ x.T").replace("(5)", "(5, 3)"))
+    for precision, is_written in (("highest", False), ("high", True)):
+        text = prepared(path, "sm_90", precision).levels[Level.TENSOR]
+        assert ('deplodock.precision = "high"' in text) is is_written
 
 
 def test_a_problem_is_compiled_without_values_and_right(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
