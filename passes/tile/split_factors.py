@@ -41,7 +41,9 @@ class SplitFactorsPass(LaunchRule):
 
     name = "split-factors"
     after = ("stream-tile", "tensor-tile")
-    chain: int = option(CHAIN, Integers((16, 32, 64, 128), step=8), "elements of k whose products tensor cores add up alone")
+    chain: int = option(
+        CHAIN, Integers((16, 32, 64, 128), step=8), "elements of k whose products tensor cores add up alone"
+    )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found = [op for op in launch.body.walk() if isinstance(op, tile.ContractOp) and precision_of(op) == HIGH]
