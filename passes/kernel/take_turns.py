@@ -41,7 +41,7 @@ from deplodock.dialects.buffers import Memory, memref_of
 from deplodock.dialects.interfaces import Collective, Landing, Place, accesses_of
 from deplodock.dialects.kernel.mbarrier import arrival_of_warp
 from deplodock.dialects.kernel.order import CloseGroup, FenceProducts, WaitGroups, order_of
-from deplodock.dialects.kernel.roles import Team, split_role
+from deplodock.dialects.kernel.roles import split_role
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 
 TEAMS = 2
@@ -56,9 +56,11 @@ class TakeTurnsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in kernel.functions(op):
-            for role in function.roles:
-                if role.num_threads == TEAMS * WARPGROUP and _can_take_turns(role):
-                    _take_turns(function, role)
+            found = [role for role in function.roles if role.num_threads == TEAMS * WARPGROUP and _can_take_turns(role)]
+            for role in found:
+                turns = _turns(function, role)
+                for number, team in enumerate(split_role(role, TEAMS)):
+                    _wait_in(team, number, turns)
 
 
 def _can_take_turns(role: Operation) -> bool:
@@ -90,17 +92,15 @@ def _is_of_warpgroup(op: Operation) -> bool:
     return isinstance(order, FenceProducts) or any(access.lands is Landing.PRODUCT for access in accesses_of(op))
 
 
-def _take_turns(function: kernel.FuncOp, role: Team) -> None:
-    """Split a role into one for each warpgroup, of which each waits for the products of the other."""
+def _turns(function: kernel.FuncOp, role: Operation) -> SSAValue:
+    """The barriers of turns, of a role that is to be split, whose tickets get counters for each warpgroup."""
     turns = kernel.MbarrierOp(TEAMS, WARPGROUP // WARP)
     turns.result.name_hint = "turns"
     last = [op for op in function.body.block.ops if isinstance(op, kernel.MbarrierOp)][-1]
     Rewriter.insert_op(turns, InsertPoint.after(last))
-    assert isinstance(role, Operation)
     for counter in dict.fromkeys(op.counter for op in role.walk() if isinstance(op, kernel.TicketOp)):
         _count_teams(function, counter)
-    for number, team in enumerate(split_role(role, TEAMS)):
-        _wait_in(team, number, turns.result)
+    return turns.result
 
 
 def _wait_in(team: Operation, number: int, turns: SSAValue) -> None:
