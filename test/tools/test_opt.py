@@ -311,13 +311,18 @@ class Tool(opt.OptMain):
         super().register_all_passes()
         self.register_pass("fail", lambda: Fail)
 
-def check(before, after, pass_name):
-    print("check", pass_name, len(list(before.walk())), len(list(after.walk())))
+class Meaning:
+    def __init__(self, module):
+        self.count = len(list(module.walk()))
+
+    def check(self, after, pass_name):
+        print("check", pass_name, self.count, len(list(after.walk())))
+        return Meaning(after)
 
 if "--verify-each" in sys.argv:
     Stage.load = lambda self: Fail
     opt.VERIFIERS = (Stage("v", 1, "fail", ""),)
-opt._check_semantics = check
+opt._meaning = Meaning
 run_tool("tool", lambda: Tool().run())
 """
 
