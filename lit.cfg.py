@@ -8,8 +8,10 @@ Substitutions besides lit's own:
 
 import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import lit.formats
@@ -26,10 +28,12 @@ config.test_source_root = str(root)
 config.test_exec_root = str(root / ".lit")
 config.maxIndividualTestTime = 120
 
+tools = tempfile.mkdtemp()
 server = subprocess.Popen(
-    [sys.executable, str(root / "test" / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    [sys.executable, str(root / "test" / "fork_server.py"), tools], stdin=subprocess.PIPE, stdout=subprocess.PIPE
 )
-tools = server.stdout.readline().strip() or lit_config.fatal("the fork server does not start")
+server.stdout.readline() or lit_config.fatal("the fork server does not start")
+atexit.register(shutil.rmtree, tools)
 atexit.register(server.stdin.close)
 config.environment["PATH"] = os.pathsep.join([tools, str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["COLUMNS"] = "120"
