@@ -22,7 +22,7 @@ def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
     total: Array = np.zeros((), dtype)
     for left, right in op.pairs:
         one = _of_rank(machine.array(left).astype(dtype), space)
-        other = taken(machine, op.at, machine.array(right).astype(dtype), space)
+        other = taken(machine, op.at, machine.array(right), space).astype(dtype)
         total = total + _sum(one, other, axes, space)
         if dtype.kind == "f":
             machine.exact = machine.exact and _is_exact(one, other, axes, space)
