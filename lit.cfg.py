@@ -17,7 +17,6 @@ from pathlib import Path
 import lit.formats
 
 from deplodock.runtime.lowering import ALWAYS
-from deplodock.runtime.nvcc import find_nvcc
 
 root = Path(__file__).parent
 
@@ -49,8 +48,3 @@ config.substitutions.append(
         " && filecheck %s --input-file %t.pretty.mlir",
     )
 )
-
-if find_nvcc() is not None:
-    config.available_features.add("nvcc")
-elif os.environ.get("DEPLODOCK_REQUIRE_NVCC"):
-    lit_config.fatal("DEPLODOCK_REQUIRE_NVCC is set, but there is no nvcc")
