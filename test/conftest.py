@@ -31,11 +31,16 @@ from deplodock.runtime.nvcc import find_nvcc
 os.environ[ALWAYS] = "1"
 
 
+# Nothing is garbage while PyTorch and the tests are imported.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let the collector of garbage look at what tests make, not at PyTorch and the tests, and not all the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    gc.enable()
     leave_traces_alone()
 
 

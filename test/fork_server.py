@@ -65,6 +65,7 @@ def main() -> None:
     (folder / f"{ADDRESS}.new").rename(folder / ADDRESS)
     print("serving", flush=True)
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     request = serve(listener)
     if request is None:
         return
