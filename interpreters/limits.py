@@ -7,13 +7,11 @@ from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import FixedBitwidthType, MemRefType, TensorType
-from xdsl.dialects.func import CallOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from deplodock.analysis.host.arguments import callee, cell_of
+from deplodock.analysis.host.arguments import Call, callee, cell_of
 from deplodock.analysis.operations import position_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel import LaunchOp
 from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.errors import UnsupportedError
 
@@ -41,7 +39,7 @@ def check_limits(function: Operation) -> None:
     while waiting:
         op = waiting.pop()
         _check(op, 0)
-        called = {callee(call) for call in op.walk() if isinstance(call, CallOp | LaunchOp)}
+        called = {callee(call) for call in op.walk() if isinstance(call, Call)}
         called |= {cell_of(call) for call in op.walk() if isinstance(call, RecurrenceOp)}
         waiting += called - known
         known |= called
