@@ -52,15 +52,15 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
     outer = [axis for axis in sums.axes if axis not in (atom.rows, atom.pair)]
     row, pair, depth = (stand_in(extent) for extent in (atom.engine.rows, atom.engine.pair, atom.engine.depth))
     block, known = emitter.block, dict(emitter.coordinates)
+    first = Linear()
+    if atom.steps > 1:
+        first = Linear.of(emitter.enter_loop(atom.steps, "step"), atom.engine.depth)
+    inside = {
+        atom.rows: Linear.of(row),
+        atom.pair: Linear.of(pair),
+        **_digits(emitter, atom.depth, first + Linear.of(depth)),
+    }
     for left, right in op.pairs:
-        first = Linear()
-        if atom.steps > 1:
-            first = Linear.of(emitter.enter_loop(atom.steps, "step"), atom.engine.depth)
-        inside = {
-            atom.rows: Linear.of(row),
-            atom.pair: Linear.of(pair),
-            **_digits(emitter, atom.depth, first + Linear.of(depth)),
-        }
         with emitter.nest(outer):
             emitter.run(
                 kernel.MmaOp(
@@ -70,7 +70,7 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
                     _fragment(emitter, sums, inside, (row, pair)),
                 )
             )
-        emitter.block, emitter.coordinates = block, dict(known)
+    emitter.block, emitter.coordinates = block, known
     return sums
 
 

@@ -23,7 +23,7 @@
 
 // LONG: loop.reduce {arith.addf} %ko = 0 to 3 apart
 
-// Small products come first, those of all steps of a chunk; the chunk is added by an addition of its own.
+// Small products come first; the chunk is added by an addition of its own.
 // KERNEL:     kernel.mma m16n8k8 %a_low[
 // KERNEL:     kernel.mma m16n8k8 %a[{{.*}} * %b_low[
 // KERNEL:     kernel.mma m16n8k8 %a[{{.*}} * %b[
