@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 BAR = 1e-6
 """The error of `high`, relative in the Frobenius norm, where cuBLAS has a smaller one."""
 
-SHAPES = [(512, 512), (128, 1024), (32, 512), (8, 512)]
-"""Rows and columns: those that warpgroups take, and those of warps."""
+SHAPES = [(1024, 256), (128, 1024), (32, 512), (8, 512)]
+"""Rows and columns: of warpgroups, which take either side of the product for their rows, and of warps."""
 
 
 def multiplied(x: Tensor, w: Tensor) -> np.ndarray[Any, Any]:
