@@ -7,6 +7,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/deplodock.stamp
+LIT_STAMP := .venv/lit.stamp
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 RMS_NORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
 
 .PHONY: demo test docs lint types lit pytest setup clean
@@ -26,7 +28,7 @@ lint: $(STAMP)
 types: $(STAMP) .types/deplodock
 	$(BIN)/basedpyright
 
-lit: $(STAMP)
+lit: $(LIT_STAMP)
 	$(BIN)/lit test
 
 # Each process has one core.
@@ -35,12 +37,18 @@ pytest: $(STAMP)
 
 setup: $(STAMP) .types/deplodock
 
-# pip would compile what it installs on one core; what is written for other versions of Python does not compile.
-$(STAMP): pyproject.toml
+# What lit needs comes first, so that lit runs while the rest is downloaded.
+$(LIT_STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("deplodock needs Python 3.11 or newer: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	$(PIP) --editable '.[lit]'
+	touch $@
+
+# pip would compile what it installs on one core; what is written for other versions of Python does not compile, and most
+# models of transformers are never imported.
+$(STAMP): $(LIT_STAMP)
+	$(PIP) --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 -x 'transformers/models' .venv/lib || true
 	touch $@
 
 # The type checker finds the package `deplodock` through this link, as the root folder is the package.

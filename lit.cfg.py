@@ -8,14 +8,15 @@ Substitutions besides lit's own:
 
 import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import lit.formats
 
 from deplodock.runtime.lowering import ALWAYS
-from deplodock.runtime.nvcc import find_nvcc
 
 root = Path(__file__).parent
 
@@ -26,10 +27,12 @@ config.test_source_root = str(root)
 config.test_exec_root = str(root / ".lit")
 config.maxIndividualTestTime = 120
 
+tools = tempfile.mkdtemp()
 server = subprocess.Popen(
-    [sys.executable, str(root / "test" / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    [sys.executable, str(root / "test" / "fork_server.py"), tools], stdin=subprocess.PIPE, stdout=subprocess.PIPE
 )
-tools = server.stdout.readline().strip() or lit_config.fatal("the fork server does not start")
+server.stdout.readline() or lit_config.fatal("the fork server does not start")
+atexit.register(shutil.rmtree, tools)
 atexit.register(server.stdin.close)
 config.environment["PATH"] = os.pathsep.join([tools, str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["COLUMNS"] = "120"
@@ -45,8 +48,3 @@ config.substitutions.append(
         " && filecheck %s --input-file %t.pretty.mlir",
     )
 )
-
-if find_nvcc() is not None:
-    config.available_features.add("nvcc")
-elif os.environ.get("DEPLODOCK_REQUIRE_NVCC"):
-    lit_config.fatal("DEPLODOCK_REQUIRE_NVCC is set, but there is no nvcc")

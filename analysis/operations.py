@@ -28,6 +28,11 @@ def ancestors(op: Operation, below: Operation | None = None) -> Iterator[Operati
         parent = parent.parent_op()
 
 
+def operands_of(op: Operation) -> tuple[SSAValue, ...]:
+    """The operands of an operation, of which `op.operands` makes a view at each call."""
+    return op._operands  # pyright: ignore[reportPrivateUsage]
+
+
 def users_of(op: Operation) -> Iterable[Operation]:
     """The operations that use results of one."""
     return (use.operation for result in op.results for use in result.uses)

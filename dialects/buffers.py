@@ -7,6 +7,8 @@ counts, in the simulator, the bank model, the checks of barriers and the printed
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
@@ -114,13 +116,13 @@ def _verify_strides(type: MemRefType[Attribute]) -> None:
         raise VerifyException(f"strides are 1 or more, and an offset is 0 or more, got {type}")
     if 0 in shape or _nests(shape, steps):
         return
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise VerifyException(f"{type} has more elements than a memory on chip")
     seen: dict[int, tuple[int, ...]] = {}
     for place in product(*map(range, shape)):
-        address = sum(index * step for index, step in zip(place, steps, strict=True))
+        address = sum(map(operator.mul, place, steps))
         if address in seen:
             raise VerifyException(f"elements {list(seen[address])} and {list(place)} of {type} have one address")
-        if len(seen) == MAX_ELEMENTS:
-            raise VerifyException(f"{type} has more elements than a memory on chip")
         seen[address] = place
 
 

@@ -7,6 +7,7 @@ import math
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -91,9 +92,12 @@ class _Layer(nn.Module):
 
 
 def _transformers() -> ModuleType:
-    """The library, with an attention of ours that leaves a plain causal mask to the operation itself."""
+    """The library, with an attention of ours that leaves a plain causal mask to the operation itself.
+
+    Its modules are imported by name: a type checker would read all its models, a third of what it reads.
+    """
     try:
-        import transformers
+        transformers = import_module("transformers")
     except ImportError as error:
         raise InvalidInputError(f"models need the package {error.name}: pip install 'deplodock[models]'") from None
     transformers.AttentionInterface.register(_ATTENTION, _attention)
@@ -113,12 +117,11 @@ def _attention(
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """PyTorch's attention; scores that are capped (Gemma 2) take its steps one by one, which it does not cap."""
-    from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
-
+    stock = import_module("transformers.integrations.sdpa_attention")
     if softcap is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+        return stock.sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     groups = query.shape[1] // key.shape[1]
-    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+    key, value = stock.repeat_kv(key, groups), stock.repeat_kv(value, groups)
     scores = softcap * torch.tanh(query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5) / softcap)
     if attention_mask is None and getattr(module, "is_causal", True):
         attention_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
@@ -136,13 +139,12 @@ def _mask(
     **options: Any,
 ) -> torch.Tensor | None:
     """The mask of one sequence without padding: None where it is all positions, or all before the query's."""
-    from transformers.masking_utils import sdpa_mask
-
     is_plain = allow_is_causal_skip or allow_is_bidirectional_skip
     if is_plain and options["q_length"] == kv_length and (local_size is None or kv_length < local_size):
         return None
     options |= {"attention_mask": None, "allow_is_causal_skip": False}
-    return sdpa_mask(kv_length=kv_length, local_size=local_size, **options)
+    stock = import_module("transformers.masking_utils")
+    return stock.sdpa_mask(kv_length=kv_length, local_size=local_size, **options)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from deplodock.analysis.host.arguments import Function, entry_functions
+from deplodock.analysis.host.arguments import entry_functions
 from deplodock.dialects import kernel
 from deplodock.dialects.elements import FLOATS, WIDE
 from deplodock.dialects.torch import AtenOp
@@ -62,60 +62,111 @@ def _shape_and_element(type: Attribute) -> tuple[tuple[int, ...], Attribute]:
 
 @dataclass(frozen=True)
 class _Outcome:
+    """The outputs of a function, and whether reordering its sums would change their bits."""
+
     outputs: list[Array]
-    error: float
-    """The relative error that reordering sums may make; 0 where the bits must agree."""
+    is_exact: bool
 
 
 def check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str, *, seed: int = 0) -> None:
-    """Evaluate the entry functions of both modules on the same inputs and compare their outputs.
+    """Evaluate the entry functions of both modules on the same inputs and compare their outputs; see `Meaning`.
+
+    Raises Error, naming the pass, the function, the output, the first position and both values, if they differ; or
+    if either module cannot be run.
+    """
+    Meaning(before, seed).check(after, pass_name)
+
+
+class Meaning:
+    """What a module computes, to be compared with what it computes after a pass. The module must stay as it is.
 
     Small integers are compared bitwise (where the order of a reduction matters even so, as after `exp`, to 1e-4 of the
     output's size), normal inputs in float64 to 1e-9. Kernel level runs in the simulator, in its own precision, so to
     1e-4; so do small integers from kernel level to kernel level, where multiplications and additions are fused. Where
     the modules compute f16 or bf16, 1e-4 becomes 8 steps of those. Modules with torch operations are not compared.
-
-    Raises Error, naming the pass, the function, the output, the first position and both values, if they differ; or
-    if either module cannot be run.
     """
-    if _has_torch(before) or _has_torch(after):
-        return
-    old, new = entry_functions(before), entry_functions(after)
-    if len(old) != len(new):
-        raise Error(f"{pass_name}: the module had {len(old)} entry points and has {len(new)} after the pass")
-    kernels = _is_kernel_level(before) and _is_kernel_level(after)
-    rounding = max(_rounding(before), _rounding(after))
-    for function, changed in zip(old, new, strict=True):
-        lowest = _lowest_integer(before, function, seed)
-        for kind in ("integers", "normal"):
-            inputs = draw_inputs(input_types(function), seed, kind, lowest=lowest)
-            what = f"{pass_name}: @{changed.sym_name.data}"
-            expected = _outcome(f"{what}: before the pass", before, function, inputs, kind, rounding)
-            got = _outcome(f"{what}: after the pass", after, changed, inputs, kind, rounding)
-            error = rounding if kernels else max(expected.error, got.error)
-            _compare(f"{what} ({kind} inputs, seed {seed})", expected.outputs, got.outputs, error)
+
+    def __init__(self, module: ModuleOp, seed: int = 0) -> None:
+        self._module, self._seed = module, seed
+        self._functions = entry_functions(module)
+        self._is_kernel_level = bool(kernel.functions(module))
+        self._inputs: dict[tuple[int, Kind], list[Array]] = {}
+        self._outcomes: dict[tuple[int, Kind], _Outcome] = {}
+
+    def check(self, module: ModuleOp, pass_name: str) -> Meaning:
+        """Compare with the module after a pass: returns its meaning, of a copy, which keeps what was computed here.
+
+        Raises as `check_semantics`.
+        """
+        is_same = module.is_structurally_equivalent(self._module)
+        after = self if is_same else Meaning(module.clone(), self._seed)
+        if _has_torch(self._module) or _has_torch(module):
+            return after
+        old, new = len(self._functions), len(after._functions)
+        if old != new:
+            raise Error(f"{pass_name}: the module had {old} entry points and has {new} after the pass")
+        rounding = max(_rounding(self._module), _rounding(module))
+        for number, function in enumerate(after._functions):
+            what = f"{pass_name}: @{function.sym_name.data}"
+            for kind in ("integers", "normal"):
+                # The module after the pass may take what another one has been run on.
+                inputs = after._inputs[number, kind] = self._drawn(number, kind)
+                expected = self._outcome(f"{what}: before the pass", number, kind, inputs)
+                got = after._outcome(f"{what}: after the pass", number, kind, inputs)
+                error = max(self._error(kind, expected, rounding), after._error(kind, got, rounding))
+                if self._is_kernel_level and after._is_kernel_level:
+                    error = rounding
+                _compare(f"{what} ({kind} inputs, seed {self._seed})", expected.outputs, got.outputs, error)
+        return after
+
+    def _drawn(self, number: int, kind: Kind) -> list[Array]:
+        """The inputs of an entry function. Integers are negative, too, unless the program fails on those.
+
+        It does where they are subscripts.
+        """
+        if (number, kind) not in self._inputs:
+            types = input_types(self._functions[number])
+            lowest = -_LARGEST if self._takes_negative(number, types) else 0
+            self._inputs[number, kind] = draw_inputs(types, self._seed, kind, lowest=lowest)
+        return self._inputs[number, kind]
+
+    def _takes_negative(self, number: int, types: Sequence[Attribute]) -> bool:
+        inputs = draw_inputs(types, self._seed, "integers")
+        if all(is_float(value.dtype) for value in inputs):
+            return True
+        if self._is_kernel_level:
+            return False
+        try:
+            run(self._module, inputs, entry=self._functions[number].sym_name.data)
+        except Error:
+            return False
+        return True
+
+    def _outcome(self, what: str, number: int, kind: Kind, inputs: Sequence[Array]) -> _Outcome:
+        if (number, kind) not in self._outcomes:
+            try:
+                self._outcomes[number, kind] = self._run(self._functions[number].sym_name.data, kind, inputs)
+            except Error as error:
+                raise Error(f"{what}: {error}") from error
+        return self._outcomes[number, kind]
+
+    def _run(self, entry: str, kind: Kind, inputs: Sequence[Array]) -> _Outcome:
+        if self._is_kernel_level:
+            simulation = simulate(self._module, inputs, entry=entry, check=False, counts=False)
+            return _Outcome(simulation.outputs, kind == "integers")
+        precision: Precision = "float64" if kind == "normal" else "native"
+        result = run(self._module, inputs, entry=entry, precision=precision)
+        return _Outcome(result.outputs, result.exact)
+
+    def _error(self, kind: Kind, outcome: _Outcome, rounding: float) -> float:
+        """The relative error that reordering sums may make; 0 where the bits must agree."""
+        if kind == "normal" and not self._is_kernel_level:
+            return _FLOAT64_ERROR
+        return 0.0 if outcome.is_exact else rounding
 
 
 def _has_torch(module: ModuleOp) -> bool:
     return any(isinstance(op, AtenOp) for op in module.walk())
-
-
-def _is_kernel_level(module: ModuleOp) -> bool:
-    return bool(kernel.functions(module))
-
-
-def _lowest_integer(module: ModuleOp, function: Function, seed: int) -> int:
-    """-4, or 0 if the program fails on negative integers, as it does where they are subscripts."""
-    inputs = draw_inputs(input_types(function), seed, "integers")
-    if all(is_float(value.dtype) for value in inputs):
-        return -_LARGEST
-    if _is_kernel_level(module):
-        return 0
-    try:
-        run(module, inputs, entry=function.sym_name.data)
-    except Error:
-        return 0
-    return -_LARGEST
 
 
 def _rounding(module: ModuleOp) -> float:
@@ -123,22 +174,6 @@ def _rounding(module: ModuleOp) -> float:
     types = {_shape_and_element(result.type)[1] for op in module.walk() for result in op.results}
     narrow = [_NARROW_STEPS * epsilon(dtype_of(type)) for type in FLOATS if type in types and type in WIDE]
     return max((_FLOAT32_ERROR, *narrow))
-
-
-def _outcome(
-    what: str, module: ModuleOp, function: Function, inputs: Sequence[Array], kind: Kind, rounding: float
-) -> _Outcome:
-    try:
-        if _is_kernel_level(module):
-            simulation = simulate(module, inputs, entry=function.sym_name.data, check=False)
-            return _Outcome(simulation.outputs, rounding if kind == "normal" else 0.0)
-        precision: Precision = "float64" if kind == "normal" else "native"
-        result = run(module, inputs, entry=function.sym_name.data, precision=precision)
-    except Error as error:
-        raise Error(f"{what}: {error}") from error
-    if kind == "normal":
-        return _Outcome(result.outputs, _FLOAT64_ERROR)
-    return _Outcome(result.outputs, 0.0 if result.exact else rounding)
 
 
 def _compare(what: str, before: Sequence[Array], after: Sequence[Array], error: float) -> None:

@@ -7,10 +7,12 @@ from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import FixedBitwidthType, MemRefType, TensorType
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from deplodock.analysis.host.arguments import Call, callee, cell_of
 from deplodock.analysis.operations import position_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.errors import UnsupportedError
 
 MAX_DIMS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
@@ -22,6 +24,8 @@ MAX_BYTES = (1 << 63) - 1
 _LANES = 2
 """The dimensions that the simulator adds: CTAs and threads."""
 
+_SHAPED = (MemRefType, TensorType)
+
 
 def check_limits(function: Operation) -> None:
     """Check that the evaluators and the simulator can hold all values of a function, and of the functions it calls.
@@ -31,22 +35,35 @@ def check_limits(function: Operation) -> None:
     Raises:
         UnsupportedError: an array would have too many dimensions or bytes; the message has the operation's place.
     """
-    top = function.get_toplevel_object()
-    assert isinstance(top, Operation)
-    _check(top, 0)
+    waiting, known = [function], {function}
+    while waiting:
+        op = waiting.pop()
+        _check(op, 0)
+        called = {callee(call) for call in op.walk() if isinstance(call, Call)}
+        called |= {cell_of(call) for call in op.walk() if isinstance(call, RecurrenceOp)}
+        waiting += called - known
+        known |= called
 
 
 def _check(op: Operation, around: int) -> None:
-    own = len(op.bindings) if isinstance(op, tile.LaunchOp) else isinstance(op, loop.LoopLike)
-    inside = around + own
-    if inside > MAX_DIMS - _LANES:
-        raise _refusal(op, f"more than {MAX_DIMS - _LANES} nested loops are not evaluated: numpy has no such arrays")
-    blocks = [block for region in op.regions for block in region.blocks]
-    for value in (*op.results, *(argument for block in blocks for argument in block.args)):
-        if isinstance(value.type, MemRefType | TensorType):
-            _check_type(op, cast("MemRefType[Attribute] | TensorType[Attribute]", value.type), inside)
-    for child in (child for block in blocks for child in block.ops):
-        _check(child, inside)
+    inside = around
+    if op.regions:
+        inside += len(op.bindings) if isinstance(op, tile.LaunchOp) else isinstance(op, loop.LoopLike)
+        if inside > MAX_DIMS - _LANES:
+            message = f"more than {MAX_DIMS - _LANES} nested loops are not evaluated: numpy has no such arrays"
+            raise _refusal(op, message)
+    for result in op.results:
+        _check_value(op, result, inside)
+    for block in (block for region in op.regions for block in region.blocks):
+        for argument in block.args:
+            _check_value(op, argument, inside)
+        for child in block.ops:
+            _check(child, inside)
+
+
+def _check_value(op: Operation, value: SSAValue, around: int) -> None:
+    if isinstance(value.type, _SHAPED):
+        _check_type(op, cast("MemRefType[Attribute] | TensorType[Attribute]", value.type), around)
 
 
 def _check_type(op: Operation, type: MemRefType[Attribute] | TensorType[Attribute], around: int) -> None:

@@ -39,6 +39,10 @@ def high_part(value: Array) -> Array:
     return (bits(value) >> dropped << dropped).view(value.dtype)
 
 
+def _with_low_part(value: Array, low: Array) -> Array:
+    return value
+
+
 def _low_part(value: Array) -> Array:
     """What the leading part leaves, as `math_ext.low_part` says."""
     unsigned = bits(value).dtype
@@ -393,7 +397,7 @@ TABLE: dict[type[Operation], Entry] = {
     math_ext.FmodOp: _plain(np.fmod),
     math_ext.HighPartOp: _plain(high_part),
     math_ext.LowPartOp: _plain(_low_part),
-    math_ext.WithLowPartOp: _plain(lambda value, low: value),
+    math_ext.WithLowPartOp: _plain(_with_low_part),
     math_dialect.FPowIOp: _plain(_fpowi),
     math_dialect.IPowIOp: _on_signed(_ipowi),
     math_dialect.LogOp: _elementary(np.log),

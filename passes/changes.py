@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-_State: TypeAlias = tuple[object, tuple[SSAValue, ...], dict[str, Attribute], dict[str, Attribute]]
-"""An operation or block with the values that it has or uses, its attributes and its properties."""
+from deplodock.analysis.operations import operands_of
+
+_State: TypeAlias = tuple[object, tuple[SSAValue, ...], Sequence[SSAValue], dict[str, Attribute], dict[str, Attribute]]
+"""An operation or block with the values that it uses or takes, its results, its attributes and its properties."""
 
 
 class Changes:
@@ -46,9 +48,9 @@ def _state(function: Operation) -> list[_State]:
 
 
 def _add(op: Operation, state: list[_State]) -> None:
-    state.append((op, (*op.operands, *op.results), {**op.attributes}, {**op.properties}))
+    state.append((op, operands_of(op), op.results, {**op.attributes}, {**op.properties}))
     for region in op.regions:
         for block in region.blocks:
-            state.append((block, block.args, {}, {}))
+            state.append((block, block.args, (), {}, {}))
             for inner in block.ops:
                 _add(inner, state)

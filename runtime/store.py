@@ -50,7 +50,7 @@ class Store:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.folder.stat().st_uid != os.geteuid():
                 raise PermissionError("it belongs to another user")
-            self._remove_abandoned()
+            _remove_abandoned(self.folder)
             self._replace(self._path(key), _head(content) + b"\n" + content)
         except OSError as error:
             _note_once(f"the cache {self.folder} cannot be written: {error.strerror or error}")
@@ -68,13 +68,15 @@ class Store:
             os.unlink(name)
             raise
 
-    def _remove_abandoned(self) -> None:
-        """Remove what killed writers left."""
-        limit = time.time() - _ABANDONED
-        for path in self.folder.glob(f"*{_UNFINISHED}"):
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_mtime < limit:
-                    path.unlink()
+
+@cache
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what killed writers left in a folder; once in a process, as a full folder takes long to look through."""
+    limit = time.time() - _ABANDONED
+    for path in folder.glob(f"*{_UNFINISHED}"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < limit:
+                path.unlink()
 
 
 def _head(content: bytes) -> bytes:

@@ -6,8 +6,11 @@ import cProfile
 import gc
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,11 +31,16 @@ from deplodock.runtime.nvcc import find_nvcc
 os.environ[ALWAYS] = "1"
 
 
+# Nothing is garbage while PyTorch and the tests are imported.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let the collector of garbage look at what tests make, not at PyTorch and the tests, and not all the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    gc.enable()
     leave_traces_alone()
 
 
@@ -65,31 +73,72 @@ def repository() -> Path:
     return Path(__file__).parent.parent
 
 
+SERVERS = {
+    "tools": (),
+    "tools_with_torch": ("deplodock.frontend.expression", "deplodock.pytorch.backend", "torch._dynamo.convert_frame"),
+}
+"""What the fork servers have imported, besides the tools."""
+
+
+class ForkServer:
+    """A process that runs the tools in forks of itself, see fork_server.py; it ends with this one."""
+
+    def __init__(self, name: str) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        command = [sys.executable, str(Path(__file__).parent / "fork_server.py"), str(self.folder), *SERVERS[name]]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def end(self) -> None:
+        """End the process, and remove its folder."""
+        self._process.communicate()
+        shutil.rmtree(self.folder)
+
+
+class SharedServers:
+    """Fork servers of the process that divides the tests between others, which all use them."""
+
+    def __init__(self) -> None:
+        self._servers = {name: ForkServer(name) for name in SERVERS}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput |= {name: str(server.folder) for name, server in self._servers.items()}
+
+    def pytest_unconfigure(self) -> None:
+        for server in self._servers.values():
+            server.end()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the fork servers for all processes, if there are several."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SharedServers())
+
+
 @pytest.fixture(scope="session")
-def tools() -> Iterator[Path]:
+def tools(pytestconfig: pytest.Config) -> Iterator[Path]:
     """The folder of scripts that run the tools in forks of one process, see fork_server.py."""
-    yield from serve()
+    yield from serving(pytestconfig, "tools")
 
 
 @pytest.fixture(scope="session")
-def tools_with_torch() -> Iterator[Path]:
+def tools_with_torch(pytestconfig: pytest.Config) -> Iterator[Path]:
     """The same, where each has PyTorch already."""
-    yield from serve("deplodock.frontend.expression", "deplodock.pytorch.backend", "torch._dynamo.convert_frame")
+    yield from serving(pytestconfig, "tools_with_torch")
 
 
-def serve(*modules: str) -> Iterator[Path]:
-    """Run the fork server with some modules, and give its folder."""
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "fork_server.py"), *modules],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    yield Path(server.stdout.readline().strip())
-    server.stdin.close()
-    server.wait()
+def serving(config: pytest.Config, name: str) -> Iterator[Path]:
+    """The folder of a fork server, of this process if it is alone, once it serves."""
+    given = getattr(config, "workerinput", {}).get(name)
+    own = None if given else ForkServer(name)
+    folder = Path(given) if own is None else own.folder
+    deadline = time.monotonic() + 120
+    while not (folder / "socket").exists():
+        assert time.monotonic() < deadline, "the fork server does not start"
+        time.sleep(0.02)
+    yield folder
+    if own is not None:
+        own.end()
 
 
 Tool = Callable[..., subprocess.CompletedProcess[str]]

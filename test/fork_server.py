@@ -1,32 +1,33 @@
 """The tools without their start: a process that has imported them, and forks for each command line.
 
-    python fork_server.py [MODULE..]
+    python fork_server.py FOLDER [MODULE..]
 
-imports these modules too, prints the path of a folder with a script for each tool and for Python, and serves until its
-stdin closes. A script hands its arguments, folder, environment and open files over; a fork runs the tool's `main` on
-them, gives the exit code back and ends at once: to take Python and all that it has imported down takes longer than most
-tests.
+imports these modules too, writes a script for each tool and for Python into the folder, prints a line once it serves,
+and serves until its stdin closes. A script hands its arguments, folder, environment and open files over; a fork runs
+the tool's `main` on them, gives the exit code back and ends at once: to take Python and all that it has imported down
+takes longer than most tests. A fork whose script is killed ends, too.
 A test of how a tool starts (hash seeds, what it imports, signals) runs the tool itself.
 """
 
 import atexit
+import contextlib
+import fcntl
 import gc
 import importlib
+import io
 import marshal
 import os
 import runpy
 import select
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from deplodock.passes.driver import new_context
 from deplodock.passes.pipeline import PASSES
+from deplodock.tools.opt import OptMain
 
 TOOLS = ("deplodock-opt", "deplodock", "xdsl-opt", "filecheck")
 ADDRESS = "socket"
@@ -49,23 +50,24 @@ def main() -> None:
     """Write the scripts and serve; in a fork, run the tool that was asked for."""
     entries = {entry.name: entry for entry in entry_points(group="console_scripts")}
     mains = {name: entries[name].load() for name in TOOLS} | {"python": python}
-    for name in ("deplodock.tools.cli.app", *sys.argv[1:]):
+    for name in ("deplodock.tools.cli.app", *sys.argv[2:]):
         importlib.import_module(name)
-    new_context()
     for stage in PASSES:
         stage.load()
-    folder = Path(tempfile.mkdtemp())
+    warm_up()
+    folder = Path(sys.argv[1])
     for name in mains:
         (folder / name).write_text(SCRIPT)
         (folder / name).chmod(0o755)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(folder / ADDRESS))
+    listener.bind(str(folder / f"{ADDRESS}.new"))
     listener.listen(64)
-    print(folder, flush=True)
+    (folder / f"{ADDRESS}.new").rename(folder / ADDRESS)
+    print("serving", flush=True)
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     request = serve(listener)
     if request is None:
-        shutil.rmtree(folder)
         return
     connection, sys.argv, workplace, environment = request
     # The streams know of what kind the server's own files are.
@@ -80,8 +82,22 @@ def main() -> None:
     os._exit(code % 256)
 
 
+def warm_up() -> None:
+    """Run passes and evaluators once, as forks would each make what is made at the first use of a class or operation.
+
+    Whether they are right, the test of that file says.
+    """
+    program = Path(__file__).parent / "passes/kernel/lower_scan.mlir"
+    passes = ["-p", "materialize,place-barriers", "--check-semantics", "--split-input-file"]
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):
+        OptMain([str(program), *passes, "-o", os.devnull]).run()
+
+
 def python() -> None:
-    """Run `python FILE ..` or `python -m MODULE ..`; PyTorch, if it is there, reads anew what its logs are to show."""
+    """Run `python FILE ..`, `python -m MODULE ..` or `python -c CODE ..`.
+
+    PyTorch, if it is there, reads anew what its logs are to show.
+    """
     if (logs := sys.modules.get("torch._logging._internal")) is not None:
         logs.LOG_TRACE_HANDLER = None
         logs._init_logs()
@@ -89,6 +105,8 @@ def python() -> None:
     if sys.argv[0] == "-m":
         sys.argv.pop(0)
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    elif sys.argv[0] == "-c":
+        exec(sys.argv.pop(1), {"__name__": "__main__"})
     else:
         sys.path.insert(0, str(Path(sys.argv[0]).parent.absolute()))
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -118,6 +136,9 @@ def taken(connection: socket.socket) -> Request:
     for position, file in enumerate(files):
         os.dup2(file, position)
         os.close(file)
+    # The end of the script is a signal, which ends this process.
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, fcntl.F_SETFL, os.O_ASYNC)
     return connection, *marshal.loads(request)
 
 

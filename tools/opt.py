@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import IO, ClassVar, NoReturn, cast
+from typing import IO, TYPE_CHECKING, ClassVar, NoReturn, cast
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, StringAttr
 from xdsl.passes import ModulePass, PassPipeline, PassPipelineCallbackType, get_pass_option_infos
@@ -30,6 +30,9 @@ from deplodock.tools.diagnostics import decode, describe, explain, run_tool
 from deplodock.tools.expectations import Diagnostic, diagnostics_of, differences, expectations, has_expectations
 from deplodock.tools.pass_pipeline import plain_pipeline
 from deplodock.tools.source import LocatingFrontend
+
+if TYPE_CHECKING:
+    from deplodock.interpreters.check import Meaning
 
 _ALL = "all"
 
@@ -231,7 +234,7 @@ class OptMain(xDSLOptMain):
 
     def _between(self, stock: PassPipelineCallbackType | None) -> PassPipelineCallbackType:
         """What happens before, between and after passes: xdsl-opt's own steps (op verifiers, timing), then ours."""
-        before: ModuleOp | None = None
+        before: Meaning | None = None
 
         def callback(last: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
             nonlocal before
@@ -241,10 +244,11 @@ class OptMain(xDSLOptMain):
                 self._dump("After", last, module, self.args.print_ir_after)
             self._verify(stock, last, module, following)
             if last is not None and before is not None:
-                _check_semantics(before, module, str(last))
+                before = before.check(module, str(last))
+            elif following is not None and self.args.check_semantics:
+                before = _meaning(module.clone())
             if following is not None:
                 self._dump("Before", following, module, self.args.print_ir_before)
-                before = module.clone() if self.args.check_semantics else None
             self._running = following
 
         return callback
@@ -360,11 +364,11 @@ def _options(cls: type[ModulePass]) -> list[str]:
     ]
 
 
-def _check_semantics(before: ModuleOp, after: ModuleOp, pass_name: str) -> None:
-    """Evaluate both modules; imported on demand, as the evaluators need numpy."""
-    from deplodock.interpreters.check import check_semantics
+def _meaning(module: ModuleOp) -> Meaning:
+    """What a module computes; imported on demand, as the evaluators need numpy."""
+    from deplodock.interpreters.check import Meaning
 
-    check_semantics(before, after, pass_name)
+    return Meaning(module)
 
 
 def _locating_frontend() -> type[LocatingFrontend]:

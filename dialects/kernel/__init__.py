@@ -260,6 +260,13 @@ class FuncOp(IRDLOperation, IntroducesIndices, Team):
         last = self.body.block.last_op
         return last.roles if isinstance(last, RolesOp) else ()
 
+    def given(self, parameter: BlockArgument) -> dict[SSAValue, None]:
+        """What the launches of the kernel in its module give it for a parameter."""
+        module = self.parent_op()
+        launches = [op for op in module.walk() if isinstance(op, LaunchOp)] if module is not None else []
+        own = [op for op in launches if op.callee.string_value() == self.sym_name.data]
+        return dict.fromkeys(op.arguments[parameter.index] for op in own)
+
     @property
     def cluster_size(self) -> int:
         """The number of CTAs of a cluster, 1 without clusters."""

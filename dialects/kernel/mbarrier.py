@@ -145,6 +145,11 @@ class ArriveOp(IRDLOperation, OrdersAccesses, NeedsFeature):
             raise VerifyException(f"a phase expects 1 to {MAX_ARRIVALS} bytes, got {self.expect.value.data}")
 
 
+def arrival_of_warp(barrier: SSAValue, slot: Place) -> ArriveOp:
+    """One arrival for each warp that comes here."""
+    return ArriveOp(barrier, slot, is_warp=True)
+
+
 @op_definition
 class ArriveCopiesOp(IRDLOperation, OrdersAccesses):
     """One arrival for this thread, once all asynchronous moves that it has issued so far have landed.

@@ -21,9 +21,11 @@ from typing import Self
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, StringAttr, i64
 from xdsl.ir import BlockArgument, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
@@ -34,7 +36,7 @@ from deplodock.dialects.interfaces import Feature, NeedsFeature
 from deplodock.dialects.kernel.order import OrdersMemory
 from deplodock.dialects.kernel.shuffle import LANES
 from deplodock.dialects.kernel.wgmma import WARPGROUP
-from deplodock.dialects.loop import GuardOp, LoopLike
+from deplodock.dialects.loop import GuardOp, IndexOp, LoopLike
 
 
 class Team:
@@ -228,3 +230,27 @@ class RolesOp(IRDLOperation):
         op = cls(body)
         op.attributes |= attributes
         return op
+
+
+def split_role(role: RoleOp, teams: int) -> list[RoleOp]:
+    """Replace a role by as many of as many threads each, in their order, which are named after it and numbered.
+
+    All of them run what it runs, with the ids that its threads have in it.
+    """
+    threads = role.num_threads // teams
+    made: list[RoleOp] = []
+    for number in range(teams):
+        copy = role.clone()
+        team = RoleOp(f"{role.role_name}_{number}", threads, copy.detach_region(copy.body), role.num_registers)
+        team.location, team.attributes = role.location, dict(role.attributes)
+        id = team.thread_id
+        id.name_hint = role.thread_id.name_hint
+        if number:
+            index = IndexOp(AffineMap(1, 0, (AffineExpr.dimension(0) + number * threads,)), [id])
+            index.result.name_hint = id.name_hint
+            id.replace_uses_with_if(index.result, lambda use, index=index: use.operation is not index)
+            Rewriter.insert_op(index, InsertPoint.at_start(team.body.block))
+        made.append(team)
+    Rewriter.insert_op(made, InsertPoint.before(role))
+    Rewriter.erase_op(role)
+    return made

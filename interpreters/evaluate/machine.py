@@ -246,6 +246,8 @@ class Machine:
         self._check_launch(op, buffer, address, space)
         value = buffer.flat.take(address)
         missing = None if buffer.initialised is None else ~buffer.initialised.reshape(-1)[address]
+        if missing is not None and not missing.any():
+            missing = None
         if space.active is None:
             return value, missing
         missing = None if missing is None else missing & space.active

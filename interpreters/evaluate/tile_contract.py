@@ -24,8 +24,8 @@ def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
     axes = [space.rank - 1 - machine.dims[axis] for axis in op.axes]
     total: Array = np.zeros((), dtype)
     for left, right in op.pairs:
-        one, other = (_factor(op, machine.array(factor).astype(dtype)) for factor in (left, right))
-        one, other = _of_rank(one, space), taken(machine, op.at, other, space)
+        one = _of_rank(_factor(op, machine.array(left).astype(dtype)), space)
+        other = _factor(op, taken(machine, op.at, machine.array(right), space).astype(dtype))
         total = total + _sum(one, other, axes, space)
         if dtype.kind == "f":
             machine.exact = machine.exact and _is_exact(one, other, axes, space)

@@ -55,6 +55,7 @@ def simulate(
     *,
     entry: str | None = None,
     check: bool = True,
+    counts: bool = True,
     order: int | None = None,
     most_steps: int | None = None,
 ) -> Simulation:
@@ -66,6 +67,7 @@ def simulate(
             those that it reads. They are not changed: an argument that is also written comes back as an output.
         entry: the function to run; needed if several functions are called by no other.
         check: whether to look for mistakes; without it the run is faster and `findings` is empty.
+        counts: whether to count what accesses cost; without it the run is faster and `counters` has the steps alone.
         order: the seed of a random order in which the CTAs of each launch run; by default they run by their ids.
         most_steps: the lane steps that each kernel may take.
 
@@ -79,7 +81,7 @@ def simulate(
     """
     start = time.perf_counter()
     check_limits(module)
-    host = _Host(module, check, order, most_steps)
+    host = _Host(module, check, counts, order, most_steps)
     outputs = host.run(entry_function(module, entry), inputs)
     return Simulation(outputs, host.report.findings, host.counters, time.perf_counter() - start)
 
@@ -87,10 +89,10 @@ def simulate(
 class _Host:
     """Runs host functions: allocations, calls and launches, in order."""
 
-    def __init__(self, module: ModuleOp, check: bool, order: int | None, most_steps: int | None) -> None:
+    def __init__(self, module: ModuleOp, check: bool, counts: bool, order: int | None, most_steps: int | None) -> None:
         self.report = Report(module)
         self.counters: dict[str, Counters] = {}
-        self._check = check
+        self._check, self._counts = check, counts
         self._most_steps = most_steps
         self._order = None if order is None else np.random.default_rng(order)
         self._writers: dict[int, Operation] = {}
@@ -162,7 +164,10 @@ class _Host:
         if self._order is not None:
             clusters = self._order.permutation(kernel.num_blocks // size)
             order = (clusters.reshape(-1, 1) * size + np.arange(size)).reshape(-1)
-        Launch(kernel, arguments, self.report, counters, self._check, order, self._most_steps).run()
+        launch = Launch(
+            kernel, arguments, self.report, counters, self._check, order, self._most_steps, counts=self._counts
+        )
+        launch.run()
         for buffer, role in zip(arguments, roles, strict=True):
             if role is not Role.IN:
                 self._writers[id(buffer.whole or buffer)] = caller

@@ -35,7 +35,7 @@ HANDLERS: Handlers = {op: handler for part in _PARTS for op, handler in part.HAN
 """How each operation runs; any other is a scalar operation."""
 
 COUNTS = (Costs,)
-"""What counts in every run."""
+"""What counts."""
 
 CHECKS = (RegisterIndices, Bounds, Alignment, Landed, Races, ReadsInFlight, Clusters, Proxies)
 """What looks for mistakes, in the order in which they are told what happens."""
@@ -53,12 +53,14 @@ class Launch(Lockstep):
         check: bool,
         order: Array | None = None,
         most_steps: int | None = None,
+        *,
+        counts: bool = True,
     ) -> None:
         """`order` holds the ids of the CTAs that run, in that order, those of a cluster together; by default all.
 
-        `most_steps` are the lane steps that may run, None: any number.
+        `most_steps` are the lane steps that may run, None: any number; `counts` is whether accesses are counted.
         """
-        checks = (*COUNTS, *CHECKS) if check else COUNTS
+        checks = (*(COUNTS if counts else ()), *(CHECKS if check else ()))
         super().__init__(kernel, arguments, report, counters, check, HANDLERS, checks, most_steps)
         self._order = np.arange(kernel.num_blocks) if order is None else order
         self.is_sample = len(self._order) < kernel.num_blocks

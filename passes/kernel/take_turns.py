@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import AffineMapAttr, FunctionType, MemRefType, ModuleOp, i32
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -39,13 +39,13 @@ from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.buffers import Memory, memref_of
 from deplodock.dialects.interfaces import Collective, Landing, Place, accesses_of
+from deplodock.dialects.kernel.mbarrier import arrival_of_warp
+from deplodock.dialects.kernel.order import CloseGroup, FenceProducts, WaitGroups, order_of
+from deplodock.dialects.kernel.roles import split_role
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 
 TEAMS = 2
 """The warpgroups that take turns."""
-
-_OF_WARPGROUPS = (kernel.WgmmaOp, kernel.WgmmaFenceOp, kernel.WgmmaCommitOp, kernel.WgmmaWaitOp)
-"""The collective operations that each warpgroup reaches by itself."""
 
 
 @dataclass(frozen=True)
@@ -56,88 +56,76 @@ class TakeTurnsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in kernel.functions(op):
-            for role in [each for each in function.body.walk() if isinstance(each, kernel.RoleOp)]:
-                if role.num_threads == TEAMS * WARPGROUP and _can_take_turns(role):
-                    _take_turns(function, role)
+            found = [role for role in function.roles if role.num_threads == TEAMS * WARPGROUP and _can_take_turns(role)]
+            for role in found:
+                turns = _turns(function, role)
+                for number, team in enumerate(split_role(role, TEAMS)):
+                    _wait_in(team, number, turns)
 
 
-def _can_take_turns(role: kernel.RoleOp) -> bool:
+def _can_take_turns(role: Operation) -> bool:
     """Whether the steps of a role's loop multiply once and do other work, too, and its warpgroups can be apart.
 
     Threads of a role that are to be apart do not meet, and write no shared memory for each other.
     """
-    ops = list(role.body.walk())
-    commits = [op for op in ops if isinstance(op, kernel.WgmmaCommitOp)]
+    ops = list(role.walk())
+    commits = [op for op in ops if _closes_products(op)]
     steps = commits[0].parent_op() if len(commits) == 1 else None
     if not isinstance(steps, loop.ForOp) or steps.parent_op() is not role or (steps.trips or 0) < TEAMS:
         return False
-    meets = any(op.has_trait(Collective) and not isinstance(op, (*_OF_WARPGROUPS, kernel.TicketOp)) for op in ops)
+    apart = [op for op in ops if op.has_trait(Collective) and not _is_of_warpgroup(op)]
     shares = any(access.writes and access.memory is Memory.SHARED for op in ops for access in accesses_of(op))
     works = any(access.lands is not Landing.PRODUCT for op in steps.body.walk() for access in accesses_of(op))
-    return works and not meets and not shares
+    return works and not shares and all(isinstance(op, kernel.TicketOp) for op in apart)
 
 
-def _take_turns(function: kernel.FuncOp, role: kernel.RoleOp) -> None:
-    """Split a role into one for each warpgroup, of which each waits for the products of the other."""
-    roles = role.parent_op()
-    assert isinstance(roles, kernel.RolesOp)
-    assert roles.parent is not None
+def _closes_products(op: Operation) -> bool:
+    order = order_of(op)
+    return isinstance(order, CloseGroup) and order.of is Landing.PRODUCT
+
+
+def _is_of_warpgroup(op: Operation) -> bool:
+    """Whether each warpgroup reaches a collective operation by itself: a product, or what orders products."""
+    order = order_of(op)
+    if isinstance(order, CloseGroup | WaitGroups):
+        return order.of is Landing.PRODUCT
+    return isinstance(order, FenceProducts) or any(access.lands is Landing.PRODUCT for access in accesses_of(op))
+
+
+def _turns(function: kernel.FuncOp, role: Operation) -> SSAValue:
+    """The barriers of turns, of a role that is to be split, whose tickets get counters for each warpgroup."""
     turns = kernel.MbarrierOp(TEAMS, WARPGROUP // WARP)
     turns.result.name_hint = "turns"
-    last = [op for op in roles.parent.ops if isinstance(op, kernel.MbarrierOp)][-1]
+    last = [op for op in function.body.block.ops if isinstance(op, kernel.MbarrierOp)][-1]
     Rewriter.insert_op(turns, InsertPoint.after(last))
-    for counter in dict.fromkeys(op.counter for op in role.body.walk() if isinstance(op, kernel.TicketOp)):
+    for counter in dict.fromkeys(op.counter for op in role.walk() if isinstance(op, kernel.TicketOp)):
         _count_teams(function, counter)
-    made = [_team(role, number, turns) for number in range(TEAMS)]
-    Rewriter.insert_op(made, InsertPoint.before(role))
-    Rewriter.erase_op(role)
+    return turns.result
 
 
-def _team(role: kernel.RoleOp, number: int, turns: kernel.MbarrierOp) -> kernel.RoleOp:
-    """The role of one warpgroup."""
-    copy = role.clone()
-    body = copy.detach_region(copy.body)
-    team = kernel.RoleOp(f"{role.role_name}_{number}", WARPGROUP, body, role.num_registers)
-    team.location, team.attributes = role.location, dict(role.attributes)
-    id = team.thread_id
-    id.name_hint = role.thread_id.name_hint
-    if number:
-        index = loop.IndexOp(AffineMap(1, 0, (AffineExpr.dimension(0) + number * WARPGROUP,)), [id])
-        index.result.name_hint = id.name_hint
-        id.replace_uses_with_if(index.result, lambda use: use.operation is not index)
-        Rewriter.insert_op(index, InsertPoint.at_start(team.body.block))
-    fence = next(op for op in team.body.walk() if isinstance(op, kernel.WgmmaFenceOp))
-    commit = next(op for op in team.body.walk() if isinstance(op, kernel.WgmmaCommitOp))
+def _wait_in(team: Operation, number: int, turns: SSAValue) -> None:
+    """Let a warpgroup multiply in its turns, and take tickets of its own."""
+    fence = next(op for op in team.walk() if isinstance(order_of(op), FenceProducts))
+    commit = next(op for op in team.walk() if _closes_products(op))
     steps = commit.parent_op()
     assert isinstance(steps, loop.ForOp)
-    parity = AffineMap(1, 0, ((AffineExpr.dimension(0) + 1 - number) % 2,))
-    Rewriter.insert_op(kernel.WaitPhaseOp(turns.result, _slot(number), (parity, [steps.iv])), InsertPoint.before(fence))
-    for ticket in [op for op in team.body.walk() if isinstance(op, kernel.TicketOp)]:
+    parity = AffineMap(1, 0, ((AffineExpr.dimension(0) + 1 - number) % TEAMS,))
+    Rewriter.insert_op(kernel.WaitPhaseOp(turns, _slot(number), (parity, [steps.iv])), InsertPoint.before(fence))
+    Rewriter.insert_op(arrival_of_warp(turns, _slot(1 - number)), InsertPoint.after(commit))
+    for ticket in [op for op in team.walk() if isinstance(op, kernel.TicketOp)]:
         (place,) = ticket.map.data.results
         map = AffineMap(ticket.map.data.num_dims, 0, (place * TEAMS + number,))
         ticket.properties["map"] = AffineMapAttr(map)
-    other = kernel.ArriveOp(turns.result, _slot(1 - number), is_warp=True)
-    Rewriter.insert_op(other, InsertPoint.after(commit))
-    return team
 
 
 def _count_teams(function: kernel.FuncOp, counter: SSAValue) -> None:
     """Let a kernel have counters for each warpgroup, where it has them for all threads of a CTA."""
-    for value in (counter, *_given(function, counter)):
+    assert isinstance(counter, BlockArgument)
+    for value in (counter, *function.given(counter)):
         (count,) = memref_of(value).get_shape()
         Rewriter.replace_value_with_new_type(value, MemRefType(i32, [count * TEAMS]))
     types = [parameter.type for parameter in function.parameters]
     function.properties["function_type"] = FunctionType.from_lists(types, [])
-
-
-def _given(function: kernel.FuncOp, counter: SSAValue) -> dict[SSAValue, None]:
-    """The counters that launches of a kernel give it."""
-    assert isinstance(counter, BlockArgument)
-    module = function.parent_op()
-    assert module is not None
-    launches = [op for op in module.walk() if isinstance(op, kernel.LaunchOp)]
-    own = [op for op in launches if op.callee.string_value() == function.sym_name.data]
-    return dict.fromkeys(op.arguments[counter.index] for op in own)
 
 
 def _slot(number: int) -> Place:

@@ -77,8 +77,10 @@ def _store_in(block: Block, target: TargetAttr) -> None:
 
 def _product_of(op: ReduceOp) -> ElementwiseOp | None:
     """The product of high precision that a reduction adds up along its last dimension; None for other reductions."""
-    (value,) = op.inputs if len(op.inputs) == 1 else (None,)
-    product = value.owner if value is not None else None
+    if len(op.inputs) != 1:
+        return None
+    (value,) = op.inputs
+    product = value.owner
     if not isinstance(product, ElementwiseOp) or len(product.inputs) != 2 or not value.has_one_use():
         return None
     first, *rest = product.body.block.ops
@@ -134,8 +136,8 @@ def _gives_scores(op: ReduceOp) -> bool:
 
     def users(one: Operation) -> list[Operation]:
         """What is computed from results, up to the next products."""
-        found = [user for user in users_of(one) if isinstance(user, ElementwiseOp | IndexMapOp | ReduceOp)]
-        return [] if _multiplies(one) else found
+        found: list[Operation] = [] if _multiplies(one) else list(users_of(one))
+        return [user for user in found if isinstance(user, ElementwiseOp | IndexMapOp | ReduceOp)]
 
     maxima = [one for one in reached([op], users) if isinstance(one, ReduceOp) and folds(one, "maximumf")]
     return any(map(_multiplies, reached(maxima, users)))

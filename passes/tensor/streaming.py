@@ -241,7 +241,7 @@ def _is_split(softmax: _Softmax, stored: Sequence[SSAValue], chain: Sequence[Gro
         for op in group.indices
         if isinstance(op, ElementwiseOp) and isinstance(op.body.block.first_op, arith.MulfOp)
     ]
-    split = [product for product in products if product is not None and precision_of(product) == HIGH]
+    split = [product for product in products if precision_of(product) == HIGH]
     return len(split) == 2 and all(element_of(value) == f32 for value in stored)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
@@ -41,7 +41,9 @@ class SplitFactorsPass(LaunchRule):
 
     name = "split-factors"
     after = ("stream-tile", "tensor-tile")
-    chain: int = option(CHAIN, Integers((16, 32, 64, 128)), "elements of k whose products tensor cores add up alone")
+    chain: int = option(
+        CHAIN, Integers((16, 32, 64, 128), step=8), "elements of k whose products tensor cores add up alone"
+    )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
         found = [op for op in launch.body.walk() if isinstance(op, tile.ContractOp) and precision_of(op) == HIGH]
@@ -81,10 +83,12 @@ def _parts(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> tuple[SSAValue, S
 def _low(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:
     """The low part of a factor, computed where the factor is."""
     if factor not in low:
+        source = factor.owner
+        assert isinstance(source, Operation), "factors are read or computed"
         part = math_ext.LowPartOp(factor)
-        part.location = factor.owner.location
+        part.location = source.location
         part.result.name_hint = f"{factor.name_hint}_low" if factor.name_hint else None
-        Rewriter.insert_op(part, InsertPoint.after(factor.owner))
+        Rewriter.insert_op(part, InsertPoint.after(source))
         low[factor] = part.result
     return low[factor]
 
@@ -101,6 +105,7 @@ def _promote(op: tile.ContractOp, chain: int) -> None:
             if parts and trips != parts[-1]:
                 is_unrolled = around.unroll
                 around, _ = split_loop(around, parts[-1])
+                assert isinstance(around, loop.ReduceOp)
                 around.unroll = is_unrolled
             around.apart = UnitAttr()
             return

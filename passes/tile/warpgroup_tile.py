@@ -156,8 +156,12 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     for mask in match.masks:
         Rewriter.erase_op(mask)
     at = {column: columns_of, **({depth: along} if along else {})}
-    row_of = {m: Linear.of(places[0].result), inner.iv: total_of(along) if along else Linear.of(depth)}
-    _replace(match, forms, (row_of, {n: Linear.of(column), inner.iv: Linear.of(depth)}), at)
+    of_rows: dict[SSAValue, Linear] = {
+        m: Linear.of(places[0].result),
+        inner.iv: total_of(along) if along else Linear.of(depth),
+    }
+    of_columns: dict[SSAValue, Linear] = {n: Linear.of(column), inner.iv: Linear.of(depth)}
+    _replace(match, forms, (of_rows, of_columns), at)
     for axis in (m, n):
         drop_axis(launch, axis)
     registers = [*tiles, *words, *blocks, half, pair]

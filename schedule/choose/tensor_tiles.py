@@ -137,7 +137,7 @@ TILES = {
 }
 """The tiles of each engine."""
 
-PART_TILES = {
+PART_TILES: dict[str, tuple[TensorTile, ...]] = {
     WARPS: (
         TensorTile(128, 128, (64, 32), occupancy=1, depth=4, alone=3000, shared=3000),
         TensorTile(128, 64, (64, 32), occupancy=2, depth=3, alone=2000, shared=3000),

@@ -25,7 +25,7 @@ def test_is_right(one: Combination) -> None:
         lower(program.module, CONTEXT, Level.TENSOR, stream="always")
         extent = longest_reduction(program.module)
         lower(program.module, CONTEXT, Level.KERNEL)
-    simulation = simulate(program.module, [to_array(value) for value in program.inputs], order=5)
+    simulation = simulate(program.module, [to_array(value) for value in program.inputs], counts=False, order=5)
     assert not simulation.findings
     (reference,), (eager,) = program.reference(), program.eager()
     verdict = compare(np.asarray(simulation.outputs[0]), to_array(reference), to_array(eager), extent)

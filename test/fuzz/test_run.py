@@ -26,7 +26,8 @@ from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.runtime.host import harness
 from deplodock.tools.cli import fuzz as command
 
-SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "40"))
+PROGRAMS = 80
+SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "0"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 
 SCRIPT = """
@@ -37,8 +38,12 @@ print([draw_case(number, compile_every=0)[1] for number in range(20)])
 
 @pytest.mark.parametrize("half", range(2))
 def test_random_programs_under_random_schedules(half: int) -> None:
-    """DEPLODOCK_FUZZ_SECONDS says for how long in all, DEPLODOCK_FUZZ_SEED from which case on."""
-    assert command.run(FIRST + half * 10**6, None, SECONDS / 2, compile_every=10, host_every=10, most_failures=3)
+    """The same number of programs on each machine, or as many as DEPLODOCK_FUZZ_SECONDS are enough for.
+
+    DEPLODOCK_FUZZ_SEED is the number of the first.
+    """
+    count, seconds = (None, SECONDS / 2) if SECONDS else (PROGRAMS // 2, None)
+    assert command.run(FIRST + half * 10**6, count, seconds, compile_every=10, host_every=10, most_failures=3)
 
 
 def test_a_seed_fixes_the_cases() -> None:

@@ -85,7 +85,6 @@ def cleaned(module: ModuleOp) -> str:
 def test_a_clean_module_is_left_alone(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cleaned(parse(body)) == str(parse(body))
     monkeypatch.setattr(module_of_clean_up, "PatternRewriteWalker", None)
-    monkeypatch.setattr(module_of_clean_up, "cse", None)
     assert not clean_up(CONTEXT, parse(body))
 
 

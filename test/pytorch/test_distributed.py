@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,10 +16,10 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without torch.distributed")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, TWO_GPUS])])
-def test_two_processes(tmp_path: Path, device: str) -> None:
+def test_two_processes(tools_with_torch: Path, tmp_path: Path, device: str) -> None:
     """Trained parameters are those of PyTorch; of the operations only an all-reduce and its wait are left to it."""
     worker = Path(__file__).with_name("two_processes.py")
-    commands = [[sys.executable, str(worker), str(rank), str(tmp_path / "meeting"), device] for rank in range(2)]
+    commands = [[tools_with_torch / "python", worker, str(rank), tmp_path / "meeting", device] for rank in range(2)]
     outputs = [(tmp_path / f"{rank}.out", tmp_path / f"{rank}.err") for rank in range(2)]
     with contextlib.ExitStack() as files:
         runs = [

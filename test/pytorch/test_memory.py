@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,8 +41,9 @@ leaves some 11,000 bytes, this one 20,000 to 40,000."""
 
 
 @pytest.mark.parametrize("kind", ["compile", "backend"])
-def test_memory_and_files_stay(kind: str) -> None:
-    done = subprocess.run([sys.executable, "-c", CODE, kind], capture_output=True, text=True, check=True)
+def test_memory_and_files_stay(kind: str, tools_with_torch: Path) -> None:
+    command = [tools_with_torch / "python", "-c", CODE, kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     (before, files, _), (after, files_after, kept) = (map(int, line.split()) for line in done.stdout.splitlines())
     print(f"{kind}: {(after - before) / 40:.0f} bytes a program")
     assert after - before < 40 * MOST_BYTES

@@ -7,8 +7,7 @@ import logging
 import os
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,25 +151,31 @@ for extent in (4, 5):
 """
 
 
-def script(folder: Path, **env: str) -> str:
-    """What a process writes to stderr that compiles for two shapes."""
-    path = folder / "program.py"
+@pytest.fixture
+def script(tools_with_torch: Path, tmp_path: Path) -> Callable[..., str]:
+    """What a process writes to stderr that compiles for two shapes, with some variables in its environment."""
+    path = tmp_path / "program.py"
     path.write_text(SCRIPT)
-    result = subprocess.run([sys.executable, path], capture_output=True, text=True, env=os.environ | env, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stderr
+
+    def run(**env: str) -> str:
+        command = [tools_with_torch / "python", path]
+        result = subprocess.run(command, capture_output=True, text=True, env=os.environ | env, check=False)
+        assert result.returncode == 0, result.stderr
+        return result.stderr
+
+    return run
 
 
-def test_torch_logs(tmp_path: Path) -> None:
-    shown = script(tmp_path, TORCH_LOGS="recompiles")
+def test_torch_logs(script: Callable[..., str]) -> None:
+    shown = script(TORCH_LOGS="recompiles")
     assert "again, for set 2 of shapes: argument 0 is 5, was 4" in shown
     assert "compiled graph0" not in shown
-    assert "deplodock: compiled graph0/forward_1" in script(tmp_path, TORCH_LOGS="+deplodock")
-    assert "deplodock" not in script(tmp_path)
+    assert "deplodock: compiled graph0/forward_1" in script(TORCH_LOGS="+deplodock")
+    assert "deplodock" not in script()
 
 
-def test_torch_trace(tmp_path: Path) -> None:
-    script(tmp_path, TORCH_TRACE=str(tmp_path / "trace"))
+def test_torch_trace(script: Callable[..., str], tmp_path: Path) -> None:
+    script(TORCH_TRACE=str(tmp_path / "trace"))
     (log,) = (tmp_path / "trace").iterdir()
     records = [
         json.loads(line[line.index("{") :]) for line in log.read_text().splitlines() if "deplodock_graph" in line

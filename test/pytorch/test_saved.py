@@ -163,12 +163,12 @@ torch.save({"y": deplodock.load(sys.argv[1])(x)}, sys.argv[3])
 """
 
 
-def test_a_fresh_process_captures_and_lowers_nothing(tmp_path: Path) -> None:
+def test_a_fresh_process_captures_and_lowers_nothing(tools_with_torch: Path, tmp_path: Path) -> None:
     module, x = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).eval(), draw(5, 3)
     compiled = deplodock.compile(module, (x,))
     compiled.save(tmp_path / "p.ddk", weights=True)
     torch.save({"x": x}, tmp_path / "x")
-    command = [sys.executable, "-c", LOADING, *(str(tmp_path / name) for name in ("p.ddk", "x", "y"))]
+    command = [tools_with_torch / "python", "-c", LOADING, *(tmp_path / name for name in ("p.ddk", "x", "y"))]
     subprocess.run(command, check=True)
     with torch.no_grad():
         assert leaves(torch.load(tmp_path / "y")["y"]) == leaves(compiled(x))

@@ -130,12 +130,12 @@ def test_entries_and_folders_of_others_do_not_count(
     assert "it belongs to another user" in caplog.text
 
 
-def test_files_of_killed_writers_are_removed(store: Store) -> None:
-    store.write("key", CONTENT)
+def test_files_of_killed_writers_are_removed_at_the_first_write(store: Store) -> None:
+    store.folder.mkdir(mode=0o700, parents=True)
     old, young = (store.folder / f"{name}.unfinished" for name in ("old", "young"))
     for path in (old, young):
         path.touch()
     os.utime(old, (0, time.time() - 2 * store_module._ABANDONED))
-    store.write("other", CONTENT)
+    store.write("key", CONTENT)
     assert not old.exists()
     assert young.exists()

@@ -311,29 +311,43 @@ class Tool(opt.OptMain):
         super().register_all_passes()
         self.register_pass("fail", lambda: Fail)
 
-def check(before, after, pass_name):
-    print("check", pass_name, len(list(before.walk())), len(list(after.walk())))
+class Meaning:
+    def __init__(self, module):
+        self.count = len(list(module.walk()))
+
+    def check(self, after, pass_name):
+        print("check", pass_name, self.count, len(list(after.walk())))
+        return Meaning(after)
 
 if "--verify-each" in sys.argv:
     Stage.load = lambda self: Fail
     opt.VERIFIERS = (Stage("v", 1, "fail", ""),)
-opt._check_semantics = check
+opt._meaning = Meaning
 run_tool("tool", lambda: Tool().run())
 """
 
 
-def inject(*args: str, text: str = VALID) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, *args]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+Inject = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_error_of_a_pass_names_the_pass() -> None:
+@pytest.fixture
+def inject(tools: Path) -> Inject:
+    """Run a tool that has such a pass."""
+
+    def run(*args: str, text: str = VALID) -> subprocess.CompletedProcess[str]:
+        command = [tools / "python", "-c", PROGRAM, *args]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_error_of_a_pass_names_the_pass(inject: Inject) -> None:
     done = inject("-p", "fail")
     assert done.returncode == 1
     assert done.stderr == "tool: error: f64 is not supported here\nnote: in pass fail on <stdin>\n"
 
 
-def test_failed_pass_shows_the_op() -> None:
+def test_failed_pass_shows_the_op(inject: Inject) -> None:
     done = inject("-p", "cse,fail{how=failed}")
     assert done.returncode == 1
     assert done.stderr.startswith("tool: error: cannot tile\n")
@@ -341,7 +355,7 @@ def test_failed_pass_shows_the_op() -> None:
     assert done.stderr.endswith('note: in pass fail{how="failed"} on <stdin>\n')
 
 
-def test_invalid_output_of_a_pass_names_the_pass_and_the_op() -> None:
+def test_invalid_output_of_a_pass_names_the_pass_and_the_op(inject: Inject) -> None:
     done = inject("-p", "fail{how=invalid}")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -353,14 +367,14 @@ def test_invalid_output_of_a_pass_names_the_pass_and_the_op() -> None:
     ]
 
 
-def test_verify_each_runs_the_verifiers() -> None:
+def test_verify_each_runs_the_verifiers(inject: Inject) -> None:
     assert inject("-p", "cse").returncode == 0
     done = inject("-p", "cse", "--verify-each")
     assert done.returncode == 1
     assert done.stderr == "tool: error: f64 is not supported here\nnote: found by fail in the input\n"
 
 
-def test_check_semantics_compares_each_pass() -> None:
+def test_check_semantics_compares_each_pass(inject: Inject) -> None:
     done = inject("-p", "cse,dce", "--check-semantics", "-o", "/dev/null", text=UNUSED)
     assert done.stdout == "check cse 4 3\ncheck dce 3 3\n"
     assert inject("-p", "cse,dce", text=UNUSED).stdout.startswith("builtin.module")

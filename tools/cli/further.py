@@ -57,7 +57,7 @@ def judge_on_further_inputs(
         if executable is not None:
             judged.append(Judged(name, "", other.verdicts(executable.run(inputs))))
             continue
-        simulation = simulate(lowered.module, inputs, most_steps=MOST_LANE_STEPS)
+        simulation = simulate(lowered.module, inputs, counts=False, most_steps=MOST_LANE_STEPS)
         session.clock.add("simulator", simulation.seconds)
         judged.append(Judged(name, "", other.verdicts(simulation.outputs), simulation.findings))
     return judged

@@ -36,7 +36,7 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
 
 // -----
 
-// CHECK: both factors of a product are bf16, f16 or i8, got bf16 and f16
+// CHECK: both factors of a product are bf16, f16, f32 or i8, got bf16 and f16
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>
@@ -48,7 +48,7 @@ kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128)
 
 // -----
 
-// CHECK: both factors of a product are bf16, f16 or i8, got f32 and f32
+// CHECK: a product of f32 sums over k8, got k16
 kernel.func @k(%g: memref<64x64xbf16>) blocks(%block = 1) threads(%thread = 128) {
   %xs = kernel.alloc : memref<64x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
   %hs = kernel.alloc : memref<64x64xf16, #tile.swizzle<128>, #tile.memory<shared>>

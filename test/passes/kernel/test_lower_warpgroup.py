@@ -17,7 +17,7 @@ CONTRACT = "%a * %b over (%k_e)"
 NEGATED = "%z = arith.negf %a : bf16\n      %c = tile.contract"
 
 REFUSED = [
-    (CONTRACT, "%a * %b + %a * %b over (%k_e)", "wgmma adds one pair of factors, got 2"),
+    (CONTRACT, "%a * %b + %a * %b over (%k_e)", "wgmma adds one pair of factors from slabs, got 2"),
     (CONTRACT, "%a * %b over (%k_e, %m_w)", "k and the right factor's columns must be one engine axis each"),
     (
         "%m_w = 2 : thread, %m_q = 4 : thread",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,25 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *args], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.fixture
+def run_command(folder: Path, tools: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command where the extras are hidden, in a fork that has imported none of them."""
+    script = folder / "command.py"
+    check = f"import sys\nassert not {set(EXTRAS)!r} & {{*sys.modules}}"
+    script.write_text(f"{HIDE}\n{check}\nfrom deplodock.tools.cli import main\nmain()\n")
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [tools / "python", script, *args]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    return run
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_command_says_what_to_install(command: tuple[str, ...], folder: Path) -> None:
-    done = run(folder, "-m", "deplodock.tools.cli", *command)
+def test_a_command_says_what_to_install(
+    command: tuple[str, ...], run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_command(*command)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(COMMANDS[command])
@@ -73,8 +90,10 @@ def test_a_command_says_what_to_install(command: tuple[str, ...], folder: Path) 
 
 
 @pytest.mark.parametrize("command", WITHOUT, ids=" ".join)
-def test_other_commands_need_no_extra(command: tuple[str, ...], folder: Path) -> None:
-    done = run(folder, "-m", "deplodock.tools.cli", *command)
+def test_other_commands_need_no_extra(
+    command: tuple[str, ...], run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_command(*command)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
