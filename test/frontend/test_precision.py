@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from deplodock.analysis.shape.roles import summed_products
-from deplodock.dialects import loop
+from deplodock.dialects import loop, tile
+from deplodock.dialects.math_ext import LowPartOp
 from deplodock.dialects.precision import precision_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.frontend.capture import export
@@ -110,6 +112,11 @@ def attend(x: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
 
 
+def multiplies_parts(product: Operation) -> bool:
+    """Whether a product is one of parts, which has the precision of TF32 itself."""
+    return isinstance(product, tile.ContractOp) and isinstance(product.lhs[0].owner, LowPartOp)
+
+
 @pytest.mark.parametrize(
     ("program", "shape", "stream"),
     [
@@ -126,7 +133,7 @@ def test_no_pass_loses_it(program: Callable[..., Any], shape: tuple[int, ...], s
 
     def check(run: StageRun, changed: ModuleOp) -> None:
         reductions = [op for op in changed.walk() if isinstance(op, loop.ReduceOp)]
-        found = [product for op in reductions for product in summed_products(op)]
+        found = [product for op in reductions for product in summed_products(op) if not multiplies_parts(product)]
         assert {precision_of(product) for product in found} <= {"high"}, f"{run.stage.name}\n{changed}"
         if run.level is not Level.KERNEL:
             assert 'deplodock.precision = "high"' in str(changed), run.stage.name
