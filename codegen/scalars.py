@@ -326,10 +326,11 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 _LOW_PART = """\
 __device__ __forceinline__ float low_part(float x) {
-  return __int_as_float(__float_as_int(__fsub_rn(x, __int_as_float(__float_as_int(x) & ~0x1fff))) + 0x1000);
+  return __uint_as_float(__float_as_uint(__fsub_rn(x, __uint_as_float(__float_as_uint(x) & ~0x1fffu))) + 0x1000u);
 }
 """
-"""Half of what TF32 keeps last is added as to an integer; of the NaN that a GPU gives, 0x7fffffff, that makes -0."""
+"""Half of what TF32 keeps last is added as to an integer; of the NaN that a GPU gives, 0x7fffffff, that makes
+0x80000fff, which TF32 reads as -0."""
 
 HELPERS = {
     "exp2_approx": _EXP2_APPROX,

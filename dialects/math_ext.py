@@ -55,8 +55,8 @@ class LowPartOp(IRDLOperation):
     """What the leading part of an f32 leaves, for an engine that reads TF32: `x - high_part(x)`, which is exact.
 
     Half of what TF32 keeps last is added to the magnitude, so that dropping the rest rounds to nearest, ties away from
-    zero. Both parts, so read, have the 24 bits of x but 2 or 3; less where the difference is subnormal. It is -0 where
-    x is infinite or NaN.
+    zero. Both parts, so read, have the 24 bits of x but 2 or 3; less where the difference is subnormal. It is read as
+    -0 where x is infinite or NaN: half of what TF32 keeps last behind the bits of the NaN that a GPU gives, 0x7fffffff.
 
     %l = math_ext.low_part %x : f32
     """

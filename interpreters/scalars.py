@@ -45,9 +45,11 @@ def _with_low_part(value: Array, low: Array) -> Array:
 
 def _low_part(value: Array) -> Array:
     """What the leading part leaves, as `math_ext.low_part` says."""
-    low = value - high_part(value)
-    half = np.asarray(1 << (_dropped(value.dtype) - 1), bits(low).dtype)
-    return np.where(np.isfinite(low), (bits(low) + half).view(value.dtype), value.dtype.type(-0.0))
+    unsigned = bits(value).dtype
+    low = bits(value - high_part(value))
+    nan = np.asarray(np.iinfo(unsigned).max >> 1, unsigned)
+    half = np.asarray(1 << (_dropped(value.dtype) - 1), unsigned)
+    return (np.where(np.isnan(value) | np.isinf(value), nan, low) + half).view(value.dtype)
 
 
 def evaluate_scalar(op: Operation, operands: Sequence[Array], precision: Precision = "native") -> Array:

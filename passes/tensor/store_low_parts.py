@@ -155,7 +155,7 @@ def _right_factor(product: ElementwiseOp, rates: Rates) -> _Factor | None:
     factors = [_Factor.of(value) for value in product.inputs]
     sides = [_varies_along(factor, len(points)) for factor in factors]
     own = [prod(points[dim] for dim in sides[i] - sides[1 - i]) for i in range(2)]
-    if min(own) < FEWEST_OUTPUTS or k < LINE_WORDS:
+    if min(own) < FEWEST_OUTPUTS or k <= LINE_WORDS:
         return None
     most = MOST_SHARE * prod(points) * k / (PARTS_SHARE * rates.instructions)
     found = [along for factor in factors if (along := factor.along_k()) is not None]

@@ -120,10 +120,12 @@ inline __nv_bfloat16 __short_as_bfloat16(short value) { return bits_as<__nv_bflo
 }  // namespace host
 
 inline int __float_as_int(float value) { return host::bits_as<int>(value); }
+inline unsigned __float_as_uint(float value) { return host::bits_as<unsigned>(value); }
 inline float __fsub_rn(float a, float b) {
   const float rest = a - b;
   return rest == rest ? rest : host::bits_as<float>(0x7fffffff);  // the NaN that a GPU gives
 }
+inline float __uint_as_float(unsigned value) { return host::bits_as<float>(value); }
 inline float __int_as_float(int value) { return host::bits_as<float>(value); }
 inline long long __double_as_longlong(double value) { return host::bits_as<long long>(value); }
 inline double __longlong_as_double(long long value) { return host::bits_as<double>(value); }

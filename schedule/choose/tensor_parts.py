@@ -39,7 +39,8 @@ STREAM_STEP = 1.35
 
 def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, target: TargetAttr) -> Rules:
     """The rules for a product in parts of at most so many rows and columns of whole instructions, and their options."""
-    right = _right_side(found) if has_boxes else None
+    has_ring = has_boxes and (found.reduction.trips or 0) > LINE_WORDS
+    right = _right_side(found) if has_ring else None
     problem = TensorProblem.of(found, LINE_WORDS, target)
     tiles = _warpgroup_tiles(sides, right) if right is not None else []
     if not tiles:

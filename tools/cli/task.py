@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from deplodock.analysis.host.arguments import entry_function
 from deplodock.analysis.shape.reductions import longest_reduction
-from deplodock.dialects.precision import coarsest_precision
+from deplodock.dialects.precision import HIGHEST, coarsest_precision
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
-from deplodock.interpreters.values import Array
+from deplodock.interpreters.values import Array, is_float
 from deplodock.passes.driver import Level, level_of
 from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT
@@ -39,7 +39,7 @@ class Task:
     `source`; neither exists for a program at kernel level. `sensitivity` gives how far errors would move each output,
     where PyTorch can say. `source_on` gives the reference and the other run on other inputs, or says why there is none.
     `module` is the program that it was given as, lowered to tensor level at most, and `precision` the coarsest one of
-    its products.
+    its products. `may_be_nan` says which elements of each output may be NaN whatever the reference has.
     """
 
     inputs: list[Array]
@@ -50,7 +50,8 @@ class Task:
     sensitivity: Callable[[], list[Array]] | None = None
     source_on: Callable[[list[Array]], tuple[list[Array], list[Array]] | str] | None = None
     module: ModuleOp | None = None
-    precision: str = "highest"
+    precision: str = HIGHEST
+    may_be_nan: list[Array] | None = None
 
     def on(self, inputs: list[Array]) -> Task | str:
         """The same program on other inputs, or why it cannot be compared there.
@@ -67,7 +68,25 @@ class Task:
                 return "roundings or overflows decide the result"
         if self.captured_differs(inputs, reference, eager):
             return "the program that was captured differs from PyTorch there, too"
-        return replace(self, inputs=inputs, reference=reference, eager=eager, sensitivity=None)
+        unsure = self._nan_of_infinities(inputs)
+        return replace(self, inputs=inputs, reference=reference, eager=eager, sensitivity=None, may_be_nan=unsure)
+
+    def _nan_of_infinities(self, inputs: list[Array]) -> list[Array] | None:
+        """Where outputs may be NaN as inputs are infinite; None if nowhere.
+
+        A product in parts of an infinite factor may be NaN, as infinity times a part that is 0. So an output may be
+        where it would be if those inputs were NaN.
+        """
+        assert self.source_on is not None
+        is_infinite = [is_float(value.dtype) and bool(np.isinf(value).any()) for value in inputs]
+        if self.precision == HIGHEST or not any(is_infinite):
+            return None
+        spread = [
+            np.where(np.isinf(value), np.asarray(np.nan, value.dtype), value) if infinite else value
+            for value, infinite in zip(inputs, is_infinite, strict=True)
+        ]
+        found = self.source_on(spread)
+        return None if isinstance(found, str) else [np.isnan(output) for output in found[0]]
 
     def captured_differs(self, inputs: list[Array], reference: list[Array], eager: list[Array]) -> bool:
         """Whether the program that was captured gives something else, as where PyTorch's formulas make NaN of inf."""
@@ -93,6 +112,8 @@ class Task:
         assert self.eager is not None
         known = self.sensitivity
         sensitivity = None if known is None else lambda: known()[position]
+        if self.may_be_nan is not None:
+            where = ~(np.isnan(got) & self.may_be_nan[position]) & (True if where is None else where)
         return self._compared(got, self.reference[position], self.eager[position], sensitivity, where)
 
     def _compared(

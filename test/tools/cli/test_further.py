@@ -4,10 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from deplodock.tools.cli.app import app
+from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.task import Task, make_task
+from deplodock.tools.clock import Clock
 
 FLOAT = "3.40282347E+38"
 
@@ -126,3 +130,49 @@ def test_a_kernel_is_compared_on_further_inputs(tmp_path: Path) -> None:
     assert code == 1
     assert "output 0: right" in stdout
     assert "on inputs that are from -3 to -1: WRONG" in stdout
+
+
+def product_in_parts(tmp_path: Path, behind: str) -> Path:
+    """IR text of a product of high precision; %z is computed from it."""
+    path = tmp_path / "product.mlir"
+    path.write_text(
+        f"""func.func @main(%x: tensor<32x32xf32>, %w: tensor<32x32xf32>) -> tensor<32x32xf32> {{
+          %y = torch.aten.mm %x, %w attributes {{deplodock.precision = "high"}}
+            : tensor<32x32xf32>, tensor<32x32xf32> -> tensor<32x32xf32>
+          %z = torch.aten.sigmoid %y : tensor<32x32xf32> -> tensor<32x32xf32>
+          func.return {behind} : tensor<32x32xf32>
+        }}""",
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.mark.parametrize("behind", ["%y", "%z"])
+def test_products_in_parts_may_make_nan_of_infinities(tmp_path: Path, behind: str) -> None:
+    """NaN counts for what an infinite factor makes infinite, and for what is computed from that."""
+    code, stdout = cli("run", str(product_in_parts(tmp_path, behind)), "--device", "sim")
+    assert code == 0, stdout
+    assert "all -inf; all inf; normal, NaN and infinities" in stdout
+
+
+@pytest.mark.parametrize(("precision", "may"), [("high", True), ("highest", False)])
+def test_nan_counts_only_where_an_infinite_factor_leads(tmp_path: Path, precision: str, may: bool) -> None:
+    path = product_in_parts(tmp_path, "%y")
+    if precision == "highest":
+        path.write_text(path.read_text().replace(' attributes {deplodock.precision = "high"}', ""), encoding="utf-8")
+    session = Session(Options(), Clock())
+    task = make_task(session, session.read_file(str(path)), "sim")
+    x, w = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
+    x[0, 0] = np.inf
+    other = task.on([x, w])
+    assert isinstance(other, Task)
+    got = np.full((32, 32), 32, np.float32)
+    got[0] = np.inf
+    assert other.verdict(0, got).passed
+    got[0, 3] = np.nan
+    assert other.verdict(0, got).passed is may
+    got[0] = np.inf
+    got[1, 1] = np.nan
+    assert "element [1, 1] is nan" in other.verdict(0, got).reason
+    got[1, 1], got[0, 3] = 32, 1
+    assert "element [0, 3] is 1.0" in other.verdict(0, got).reason

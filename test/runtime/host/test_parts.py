@@ -1,0 +1,53 @@
+"""The parts of an f32 in the printed text, on the host, against the evaluator: bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scalar_kernels import scalar_kernel
+from scalar_samples import CONTEXT
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.codegen.scalars import Signature
+from deplodock.interpreters.simulate import simulate
+from deplodock.interpreters.values import Array
+from deplodock.runtime.host.harness import BuiltProgram, build
+
+BLOCKS, THREADS = 32, 128
+SIZE = BLOCKS * THREADS
+PARTS = ("math_ext.high_part", "math_ext.low_part")
+
+
+@pytest.fixture(scope="module")
+def program() -> tuple[ModuleOp, BuiltProgram]:
+    """A kernel of both parts, and what it was compiled to."""
+    keys = [Signature(name, "", "f32", "f32") for name in PARTS]
+    module = ModuleOp([scalar_kernel(CONTEXT, keys, "k", BLOCKS, THREADS)])
+    return module, build([module])[0]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param((0x7F800000, 0xFF800000), id="infinities"),
+        pytest.param((0x7FC00000, 0xFFC00000, 0x7FFFFFFF), id="NaN"),
+        pytest.param((0x7F7FFFFF, 0xFF7FFFFF, 0x7F7FE000, 0x7F7FF000), id="largest"),
+        pytest.param((0, 0x80000000, 1, 0x80000001, 0x1FFF, 0x2000, 0x7FFFFF, 0x800000), id="smallest"),
+        pytest.param((), id="all exponents"),
+    ],
+)
+def test_parts_have_the_bits_of_the_evaluator(program: tuple[ModuleOp, BuiltProgram], first: tuple[int, ...]) -> None:
+    module, built = program
+    exponents = np.arange(SIZE, dtype=np.uint32) % 255
+    drawn = np.random.default_rng(0).integers(0, 1 << 23, SIZE, np.uint32)
+    values = (exponents << 23 | drawn | np.arange(SIZE, dtype=np.uint32) << 31).view(np.float32)
+    values[: len(first)] = np.array(first, np.uint32).view(np.float32)
+    inputs = [values, values]
+    got, wanted = built.run(inputs), simulate(module, inputs).outputs
+    for part, one, other in zip(PARTS, got, wanted, strict=True):
+        np.testing.assert_array_equal(bits(one), bits(other), err_msg=part)
+    assert all(bits(output)[: len(first)].any() or not first for output in got)
+
+
+def bits(values: Array) -> Array:
+    return np.asarray(values).view(np.uint32)
