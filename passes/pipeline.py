@@ -97,6 +97,7 @@ STAGES = (
         "skip-masked",
         "skip-padding",
         "delay-monotone",
+        "multiply-reciprocals",
         "coalesce-loops",
         "split-quotients",
         "join-contractions",
