@@ -77,6 +77,7 @@ RULES = _listed(
     "split-inner-for-swizzle",
     "async-copy",
     "pad-smem",
+    "swap-pairs",
     "pipeline-k-outer",
     "mark-unroll",
     "stream-matmul-k",
