@@ -117,6 +117,11 @@ def lanes_along(
     return (0,)
 
 
+def is_in_order(lanes: Sequence[int]) -> bool:
+    """Whether consecutive coordinates are neighbours in memory, in order."""
+    return list(lanes) == list(range(len(lanes)))
+
+
 def steps_along(form: Linear, root: SSAValue, extent: int) -> tuple[Linear, list[int]] | None:
     """A form as the part that is the same for all values of a root, and a step from there for each, the least 0.
 

@@ -22,7 +22,7 @@ from itertools import takewhile
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from deplodock.analysis.access.alignment import aligned_width, element_bytes, strides_of
+from deplodock.analysis.access.alignment import element_bytes, lanes_along, strides_of
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in, stand_in_buffer
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
@@ -39,6 +39,7 @@ from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.lanes import carried
 from deplodock.dialects import kernel, loop, tile
+from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.dialects.tile import Binding, Memory
@@ -206,7 +207,7 @@ class SlabBanks:
 
     def widths(self, type: MemRefType[Attribute]) -> tuple[int, ...]:
         """The elements that the copies, then each reader would take at once."""
-        return (self._slab(type).copy_width, *(self._vector(load, type)[1] for load in self._readers))
+        return (self._slab(type).copy_width, *(len(self._vector(load, type)[1]) for load in self._readers))
 
     def filling(self, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of the copies that fill the slab once; boxes take none of the threads'."""
@@ -229,12 +230,14 @@ class SlabBanks:
 
     def reading(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> Wavefronts:
         """The wavefronts of a reader while the slab holds the same elements; none where they cannot be told."""
-        along, width = self._vector(load, type)
+        along, places = self._vector(load, type)
+        width = len(places)
         subscripts = [carried(self._launch, form) for form in subscripts_of(load)]
         repeats = [*self._registers_of(load), *self._loops_around(load)]
         if along is not None:
             step = stand_in(extent_or_one(along) // width)
             subscripts = [form.substitute(along, Linear.of(step, width)) for form in subscripts]
+            subscripts[last_dimension(type)] = subscripts[last_dimension(type)] - places[0]
             repeats = [step if root is along else root for root in repeats]
         lanes = Lanes(self._threads, tuple(subscripts), repeats=tuple(repeats))
         return lanes.wavefronts(type, width) or Wavefronts()
@@ -243,18 +246,18 @@ class SlabBanks:
         """The slab as it would be copied to a buffer of this type."""
         return replace(slab_of(self._stage), destination=stand_in_buffer(type), shape=type.get_shape())
 
-    def _vector(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> tuple[SSAValue | None, int]:
-        """The coordinate along which a reader takes several elements at once, and how many."""
+    def _vector(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> tuple[SSAValue | None, tuple[int, ...]]:
+        """The coordinate along which a reader takes several elements at once, and their places in the access."""
         forms = subscripts_of(load)
         around = load.parent_op()
         if isinstance(around, loop.ReduceOp) and around.unroll and around.trips is not None:
-            width = aligned_width(type, forms, around.iv, around.trips)
-            if width == around.trips > 1:
-                return around.iv, width
+            lanes = lanes_along(type, forms, around.iv, around.trips)
+            if len(lanes) == around.trips > 1:
+                return around.iv, lanes
         for axis in reversed(self._registers_of(load)):
-            if (width := aligned_width(type, forms, axis, extent_or_one(axis))) > 1:
-                return axis, width
-        return None, 1
+            if len(lanes := lanes_along(type, forms, axis, extent_or_one(axis))) > 1:
+                return axis, lanes
+        return None, (0,)
 
     def _registers_of(self, load: loop.LoadOp) -> list[SSAValue]:
         found = self._dependence.of(load.result)

@@ -139,6 +139,12 @@ def low_read_of(factor: SSAValue) -> loop.LoadOp | None:
     return low if isinstance(low, loop.LoadOp) else None
 
 
+def column_reads(found: Contraction, along: SSAValue) -> list[loop.LoadOp]:
+    """The reads of a contraction's factors that walk one of its axes."""
+    reads = [read for factor in found.operands if (read := read_of(factor)) is not None]
+    return [read for read in reads if any(form.depends_on(along) for form in subscripts_of(read))]
+
+
 def runs_through_windows(found: Contraction) -> bool:
     """Whether several loops run along k that walk dimensions of their own in memory, and are no chunks of one."""
     if found.innermost is found.reduction:

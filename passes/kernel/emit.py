@@ -51,6 +51,7 @@ class Emitter(ThreadBuilder):
         """The launch that is built."""
         self.dependence = Dependence()
         self.registers = tuple(launch.bound_to(Binding.REGISTER))
+        self.contraction = contraction_of(launch)
         self.cells = self._register_tile()
         """The register axes of a contraction's accumulators where they run along both its rows and its columns."""
         self.values: dict[SSAValue, SSAValue] = {}
@@ -78,7 +79,7 @@ class Emitter(ThreadBuilder):
         self._last_constant: Operation | None = None
 
     def _register_tile(self) -> set[SSAValue]:
-        roles = contraction_of(self.launch)
+        roles = self.contraction
         if roles is None or isinstance(roles.products[0], tile.ContractOp):
             return set()
         if not all(any(axis in self.registers for axis in axes) for axes in (roles.m, roles.n)):

@@ -9,11 +9,12 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.access.alignment import lanes_along, steps_along
+from deplodock.analysis.access.alignment import is_in_order, lanes_along, steps_along
 from deplodock.analysis.access.matrix_reads import matrix_read
 from deplodock.analysis.affine.linear import Linear, extent_of, form_of_value, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate
+from deplodock.analysis.shape.roles import column_reads
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.tile import Binding, Memory
@@ -332,10 +333,10 @@ def vectorize(
 ) -> tuple[list[SSAValue], Lanes]:
     """The register axes with the one that an access can be widened along last, and the lanes; (0,) where there is none.
 
-    What meets the accumulators of a register tile one by one is widened only if each pair of its elements is swapped: a
-    wide access ties its registers to aligned quads, and the accumulators with them. In order, those have the register
-    banks of the factors' columns and collide with them (0.3 to 0.9 instead of 0.10 lost issue slots for each FFMA, read
-    off the code for sm_90); with pairs swapped they have the other banks (0.06).
+    What meets the accumulators of a register tile one by one is widened only if pairs of its elements are swapped, or
+    those of the factor's columns: a wide access ties its registers to aligned quads, and the accumulators with them. In
+    one order, those have the register banks of the columns and collide with them (0.3 to 0.9 instead of 0.10 lost issue
+    slots for each FFMA, read off the code for sm_90); with pairs of either swapped they have the other banks (0.06).
     """
     is_tile = bool(axes) and set(axes) == emitter.cells
     data = [root for form in (*subscripts, *conditions) for root in form.roots() if not is_coordinate(root)]
@@ -347,15 +348,21 @@ def vectorize(
         while len(lanes) > 1 and not all(_is_uniform(condition, along, len(lanes)) for condition in conditions):
             half = lanes[: len(lanes) // 2]
             lanes = half if sorted(half) == list(range(len(half))) else (0,)
-        is_swapped = all(lane % 2 != place % 2 for place, lane in enumerate(lanes))
-        if len(lanes) > 1 and (is_swapped or not is_tile):
+        if len(lanes) > 1 and not (is_tile and _shares_banks(emitter, along, lanes)):
             return [axis for axis in axes if axis is not along] + [along], lanes
     return list(axes), (0,)
 
 
-def is_in_order(lanes: Lanes) -> bool:
-    """Whether consecutive coordinates are neighbours in memory, in order."""
-    return lanes == tuple(range(len(lanes)))
+def _shares_banks(emitter: Emitter, along: SSAValue, lanes: Lanes) -> bool:
+    """Whether an access of accumulators along an axis would tie one to the register bank of its factor."""
+    assert emitter.contraction is not None
+    places = range(len(lanes))
+    reads = [
+        lanes_along(loop.memref_of(read.source), subscripts_of(read), along, emitter.extent(along))
+        for read in column_reads(emitter.contraction, along)
+    ]
+    factors = [[read[place % len(read)] for place in places] for read in reads if len(read) > 1] or [list(places)]
+    return any(lanes[place] % 2 == factor[place] % 2 for factor in factors for place in places)
 
 
 def _is_uniform(condition: Condition, along: SSAValue, width: int) -> bool:

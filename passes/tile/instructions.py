@@ -12,7 +12,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.access.alignment import aligned_width
+from deplodock.analysis.access.alignment import lanes_along
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import yields_inner_reduction
@@ -73,10 +73,10 @@ class Instructions:
             return 0
         around = op.parent_op()
         if isinstance(around, loop.ReduceOp) and around.unroll and around.trips is not None:
-            width = aligned_width(type, forms, around.iv, around.trips)
+            width = len(lanes_along(type, forms, around.iv, around.trips))
             if width == around.trips > 1:
                 return -(-known_points(axes) // width)
-        widths = [aligned_width(type, forms, axis, extent_or_one(axis)) for axis in axes]
+        widths = [len(lanes_along(type, forms, axis, extent_or_one(axis))) for axis in axes]
         return known_points(axes) // max(widths, default=1)
 
     def _axes(self, values: Sequence[SSAValue]) -> list[SSAValue]:

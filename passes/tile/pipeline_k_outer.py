@@ -63,7 +63,7 @@ class PipelineKOuterPass(LaunchRule):
     """Copy the slabs of a reduction some steps ahead of the step that reads them."""
 
     name = "pipeline-k-outer"
-    after = ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle")
+    after = ("stage-inputs", "double-buffer", "async-copy", "tma-copy", "split-inner-for-swizzle", "swap-pairs")
     distance: Value | None = option(
         None,
         Either(Integers((1, 2, 3)), OneOf((PRODUCER,))),

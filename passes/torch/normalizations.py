@@ -97,14 +97,14 @@ def _normalize(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
 def safe_softmax(x: Tensor, dims: Sequence[int], is_inexact: bool) -> Tensor:
     """The softmax along `dims`, but 0 for rows of -inf, as `at::_safe_softmax` of PyTorch is.
 
-    Where it is inexact, its exponentials may be approximate, and its quotients products with reciprocals.
+    Its quotients may be products with reciprocals and, where it is inexact, its exponentials approximate.
     """
     maximum = x.max(dims)
     dead = (maximum == -inf).named("dead")
     maximum = where(dead, 0, maximum).named("max")
     _, e, total = _exponentials(x, maximum, dims, *([FastMathFlag.APPROX_FUNC] if is_inexact else []))
     total = where(dead, 1, total).named("sum")
-    return _share(e, total, dims, *([FastMathFlag.ALLOW_RECIP] if is_inexact else []))
+    return _share(e, total, dims, FastMathFlag.ALLOW_RECIP)
 
 
 def _exponentials(

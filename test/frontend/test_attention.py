@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from xdsl.dialects import arith
 
 from deplodock.analysis.shape.reductions import longest_reduction
-from deplodock.dialects import kernel
+from deplodock.dialects import kernel, loop
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
@@ -232,6 +233,17 @@ def test_half_precision_is_one_kernel_of_warpgroups_by_default() -> None:
         is_half = dtype is not torch.float32
         assert any(isinstance(op, kernel.WgmmaOp) for op in captured.module.walk()) == is_half
         assert len(functions) == 1 or not is_half
+
+
+def test_shares_are_products_with_one_reciprocal() -> None:
+    """Attention divides once for a row, a softmax by itself each of its elements."""
+    for program, is_inside in ((F.scaled_dot_product_attention, False), (lambda q, k, v: F.softmax(q, -1), True)):
+        captured = export(program, qkv((1, 512), (1, 512), 64))
+        lower(captured.module, CONTEXT, Level.LOOP)
+        (quotient,) = [op for op in captured.module.walk() if isinstance(op, arith.DivfOp)]
+        around = quotient.parent_op()
+        assert isinstance(around, loop.ForOp)
+        assert any(isinstance(op, loop.ForOp) for op in around.body.block.ops) != is_inside
 
 
 def test_special_scores_of_shared_rows() -> None:

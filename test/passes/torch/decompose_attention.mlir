@@ -15,7 +15,7 @@
 // CHECK-NEXT:    %max = tensor_ext.reduce {arith.maximumf} %masked dims [3]
 // CHECK:         %sum = tensor_ext.reduce {arith.addf} %exp dims [3]
 // CHECK:         %[[P:.*]] = tensor_ext.elementwise %exp
-// CHECK-NEXT:      arith.divf %{{.*}}, %{{.*}} fastmath<reassoc> : f32
+// CHECK-NEXT:      arith.divf %{{.*}}, %{{.*}} fastmath<reassoc,arcp> : f32
 // CHECK:         tensor_ext.reduce {arith.addf} %{{.*}} dims [4] : tensor<1x4x3x8x5xf32> -> tensor<1x4x3x8xf32>
 func.func @causal(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x5x8xf32>) -> tensor<1x4x3x8xf32> {
   %0 = torch.aten.scaled_dot_product_attention %q, %k, %v {is_causal = true, enable_gqa = true} : tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32> -> tensor<1x4x3x8xf32>
