@@ -49,6 +49,14 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
         raise failure(op, str(error)) from error
     sums = accumulator or _zeros(emitter, op)
     _check(emitter, op, atom, sums)
+    # The last pair has the largest products, which the sums take in behind all others: they lose least so.
+    for pairs in filter(None, (op.pairs[:-1], op.pairs[-1:])):
+        _multiply(emitter, atom, pairs, sums)
+    return sums
+
+
+def _multiply(emitter: Emitter, atom: Atom, pairs: Sequence[tuple[SSAValue, SSAValue]], sums: Array) -> None:
+    """Emit the products of pairs of factors, step by step along k."""
     outer = [axis for axis in sums.axes if axis not in (atom.rows, atom.pair)]
     row, pair, depth = (stand_in(extent) for extent in (atom.engine.rows, atom.engine.pair, atom.engine.depth))
     block, known = emitter.block, dict(emitter.coordinates)
@@ -60,7 +68,7 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
         atom.pair: Linear.of(pair),
         **_digits(emitter, atom.depth, first + Linear.of(depth)),
     }
-    for left, right in op.pairs:
+    for left, right in pairs:
         with emitter.nest(outer):
             emitter.run(
                 kernel.MmaOp(
@@ -71,7 +79,6 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
                 )
             )
     emitter.block, emitter.coordinates = block, known
-    return sums
 
 
 def _zeros(emitter: Emitter, op: tile.ContractOp) -> Array:

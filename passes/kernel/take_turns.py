@@ -75,8 +75,14 @@ def _can_take_turns(role: Operation) -> bool:
         return False
     apart = [op for op in ops if op.has_trait(Collective) and not _is_of_warpgroup(op)]
     shares = any(access.writes and access.memory is Memory.SHARED for op in ops for access in accesses_of(op))
-    works = any(access.lands is not Landing.PRODUCT for op in steps.body.walk() for access in accesses_of(op))
+    works = any(access.lands is not Landing.PRODUCT for op in _in_each(steps) for access in accesses_of(op))
     return works and not shares and all(isinstance(op, kernel.TicketOp) for op in apart)
+
+
+def _in_each(steps: loop.ForOp) -> list[Operation]:
+    """What every step of a loop runs, under no condition."""
+    guards = [op for op in steps.body.walk() if isinstance(op, loop.GuardOp)]
+    return [op for op in steps.body.walk() if not any(guard.is_ancestor(op) for guard in guards)]
 
 
 def _closes_products(op: Operation) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -33,7 +33,7 @@ from deplodock.analysis.machine.targets import has_feature, target_of
 from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.shape.fusion import knows_low_part
 from deplodock.analysis.shape.fusion_index import Index, compose, new_loop
-from deplodock.analysis.shape.streaming import folds
+from deplodock.analysis.shape.streaming import folds, reassociates
 from deplodock.dialects import math_ext
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
@@ -70,7 +70,8 @@ def _store_in(block: Block, target: TargetAttr) -> None:
     known: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
         product = _product_of(op) if isinstance(op, ReduceOp) and not _gives_scores(op) else None
-        right = None if product is None else _right_factor(product, Rates.of(target))
+        is_free = product is not None and not _takes_shares(product)
+        right = _right_factor(product, Rates.of(target)) if product is not None and is_free else None
         if right is not None:
             _know_low_part(right, known)
 
@@ -141,6 +142,19 @@ def _gives_scores(op: ReduceOp) -> bool:
 
     maxima = [one for one in reached([op], users) if isinstance(one, ReduceOp) and folds(one, "maximumf")]
     return any(map(_multiplies, reached(maxima, users)))
+
+
+def _takes_shares(product: ElementwiseOp) -> bool:
+    """Whether a product weighs values by the shares of a softmax: attention, too."""
+
+    def sources(one: Operation) -> list[Operation]:
+        owners = [value.owner for value in one.operands]
+        return [owner for owner in owners if isinstance(owner, ElementwiseOp | IndexMapOp)]
+
+    scalars = [
+        scalar for one in reached([product], sources) if isinstance(one, ElementwiseOp) for scalar in one.body.block.ops
+    ]
+    return any(isinstance(scalar, math.ExpOp) and reassociates(scalar) for scalar in scalars)
 
 
 def _multiplies(op: Operation) -> bool:

@@ -4,6 +4,9 @@
 // RUN: deplodock-opt %t.tiled -p 'split-factors,double-buffer{depth=2},tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=producer},materialize,place-barriers,verify-barriers' --check-semantics | filecheck %s --check-prefix KERNEL
 // RUN: sed -e '/%al = /d' -e '/%aj = /d' -e 's/%aj, %b/%a, %b/' %s | not deplodock-opt -p 'tensor-tile{engine=wgmma rows=n}' 2>&1 | filecheck %s --check-prefix LACKS
 
+// RUN: sed 's/k_q \* 4 + %%k_t)/k_t * 8 + %%k_q)/' %t.tiled | not deplodock-opt -p verify-contract 2>&1 | filecheck %s --check-prefix WORDS
+
+// WORDS: %k_e must be taken at `block * 4 + thread`, block a register
 // LACKS: %xs: wgmma reads the low parts of its right factor, and none are stored
 
 // TILED:      %b = loop.load %ws[%n_c, %k_q * 4 + %k_t]

@@ -162,6 +162,40 @@ func.func @engine(%q: memref<8x4xf32>, %k: memref<16x4xf32>, %v: memref<16x4xf32
 
 // -----
 
+// expected-remark@+1 {{mma takes products of one precision, not high and highest}}
+func.func @one_precision(%q: memref<8x4xf32>, %k: memref<16x4xf32>, %v: memref<16x4xf32>, %out: memref<8x4xf32>) attributes {deplodock.schedule = "stream-tile{engine=mma}"} {
+  %low = arith.constant -3.40282347e+38 : f32
+  %high = arith.constant 3.40282347e+38 : f32
+  tile.launch (%m = 8 : thread, %d = 4 : thread) {
+    %max, %o = loop.reduce %i = 0 to 16 : f32, f32 {
+      %s = loop.reduce {arith.addf} %e = 0 to 4 : f32 {
+        %a = loop.load %q[%m, %e] : memref<8x4xf32>
+        %b = loop.load %k[%i, %e] : memref<16x4xf32>
+        %ab = arith.mulf %a, %b {deplodock.precision = "high"} : f32
+        loop.yield %ab : f32
+      }
+      %c = loop.load %v[%i, %d] : memref<16x4xf32>
+      loop.yield %s, %c : f32, f32
+    } combine (%m0: f32, %o0: f32, %m1: f32, %o1: f32) identity [0xff800000 : f32, 0.0 : f32] {
+      %top = arith.maximumf %m0, %m1 : f32
+      %above = arith.maximumf %top, %low : f32
+      %within = arith.minimumf %above, %high : f32
+      %d0 = arith.subf %m0, %within : f32
+      %w0 = math.exp %d0 : f32
+      %d1 = arith.subf %m1, %within : f32
+      %w1 = math.exp %d1 : f32
+      %b0 = arith.mulf %o0, %w0 : f32
+      %b1 = arith.mulf %o1, %w1 : f32
+      %r = arith.addf %b0, %b1 : f32
+      loop.yield %top, %r : f32, f32
+    }
+    loop.store %o, %out[%m, %d] : memref<8x4xf32>
+  }
+  func.return
+}
+
+// -----
+
 // expected-remark@+1 {{the exponentials are not fastmath<afn>, so weights may not be rounded to bf16}}
 func.func @exact(%q: memref<8x4xbf16>, %k: memref<16x4xbf16>, %v: memref<16x4xbf16>, %out: memref<8x4xf32>) attributes {deplodock.schedule = "stream-tile{engine=mma}"} {
   %low = arith.constant -3.40282347e+38 : f32
