@@ -1,0 +1,63 @@
+"""A kernel that is tuned: its text at loop level, apart from the program that it is of, and its key."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from io import StringIO
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+from xdsl.printer import Printer
+
+from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
+from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.shape.nest import kernels, launches
+from deplodock.passes.loop.kernel_identity import structure
+from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel that is tuned."""
+
+    key: str
+    """Hexadecimal digits, equal for kernels that compute the same for the same target, whatever their names."""
+    name: str
+    """The name of its function."""
+    text: str
+    """A module with this function alone, at loop level and without a schedule, and its target."""
+
+
+def tasks(module: ModuleOp) -> list[Task]:
+    """The kernels of a module at loop level that states its target, each once where several are equal."""
+    found: dict[str, Task] = {}
+    for function in kernels(module):
+        if not launches(function):
+            task = task_of(function, module)
+            found.setdefault(task.key, task)
+    return list(found.values())
+
+
+def task_of(function: func.FuncOp, module: ModuleOp) -> Task:
+    """A kernel function at loop level, of a module that states its target, as a task."""
+    alone = function.clone()
+    alone.attributes.pop(SCHEDULE, None)
+    text = _plain(structure(alone).key) + str(target_of(module))
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    own = ModuleOp([alone], {TARGET: module.attributes[TARGET]})
+    stream = StringIO()
+    Printer(stream).print_op(own)
+    return Task(key, alone.sym_name.data, stream.getvalue() + "\n")
+
+
+def _plain(key: object) -> str:
+    """The text of a structure's key, which depends on nothing but the key."""
+    match key:
+        case tuple():
+            return "(" + ",".join(map(_plain, key)) + ")"
+        case Attribute():
+            return str(key)
+        case _:
+            return repr(key)
