@@ -11,11 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.codegen.cuda import print_module
-from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import Error
-from deplodock.passes.driver import Level, lower, new_context
+from deplodock.passes.driver import Level, lower
 from deplodock.tune.candidate import Candidate
-from deplodock.tune.task import Task
+from deplodock.tune.task import Task, module_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,18 @@ def lower_schedule(task: Task, schedule: str) -> Lowered:
 
 def kernel_module(task: Task, schedule: str | None) -> ModuleOp:
     """A task at kernel level, by a schedule or the heuristics'. Raises what `driver.lower` raises."""
-    context = new_context()
-    module = FloatLiteralsParser(context, task.text).parse_module()
+    module, context = module_of(task)
     lower(module, context, Level.KERNEL, schedule=schedule)
     return module
+
+
+def remembering(lower: Lower) -> Lower:
+    """A function that lowers each schedule once."""
+    known: dict[str, Lowered] = {}
+
+    def lower_new(schedules: Sequence[str]) -> Iterable[Lowered]:
+        new = [schedule for schedule in dict.fromkeys(schedules) if schedule not in known]
+        known.update(zip(new, lower(new), strict=True))
+        return [known[schedule] for schedule in schedules]
+
+    return lower_new

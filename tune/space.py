@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -25,45 +25,58 @@ class Decision:
 
 @dataclass(frozen=True)
 class Space:
-    """A finite set of points. It need not be the product of the decisions."""
+    """The points that decisions make: some to choose from, and those that single changes of a decision lead to."""
 
     base: Schedule
     """The schedule that the decisions change."""
     decisions: tuple[Decision, ...]
     """The choices in their order: the changes of a later one come after those of an earlier one."""
-    estimates: Mapping[Point, float]
-    """Every point with the nanoseconds that a model gives it; only their ratios count."""
-    start: Point
-    """The point that is measured first."""
-    _near: dict[Point, dict[int, list[Point]]] = field(default_factory=dict[Point, dict[int, list[Point]]], init=False)
+    points: tuple[Point, ...]
+    """The points to choose from; the first one is measured first."""
+    estimate: Callable[[Point], float]
+    """The nanoseconds that a model gives a point; only their ratios count."""
+    is_closed: bool = False
+    """Whether there are no others than `points`, as in a table of times."""
+    _near: dict[Point, list[list[Point]]] = field(default_factory=dict[Point, list[list[Point]]], init=False)
 
-    def changes(self, point: Point) -> list[str]:
-        """What the decisions of a point change of the base."""
-        taken = [decision.values[place] for decision, place in zip(self.decisions, point, strict=True)]
-        return [change for change in taken if change]
+    @property
+    def start(self) -> Point:
+        """The point that is measured first."""
+        return self.points[0]
+
+    @cached_property
+    def ordered(self) -> tuple[Point, ...]:
+        """The points to choose from, those of the least estimates first."""
+        return tuple(sorted(self.points, key=lambda point: (self.estimate(point), point)))
+
+    def steps(self, point: Point) -> Schedule:
+        """The schedule of a point."""
+        return edited(self.base, self._changes(point))
 
     def schedule(self, point: Point) -> str:
         """The text of the schedule of a point."""
         return format_schedule(self.steps(point))
 
-    def steps(self, point: Point) -> Schedule:
-        """The schedule of a point."""
-        return edited(self.base, self.changes(point))
-
-    @cached_property
-    def ordered(self) -> tuple[Point, ...]:
-        """All points, those of the least estimates first."""
-        return tuple(sorted(self.estimates, key=lambda point: (self.estimates[point], point)))
-
-    def neighbours(self, point: Point, place: int | None = None) -> list[Point]:
-        """The points that differ from one in a single decision, or in the one at a place."""
+    def neighbours(self, point: Point) -> list[list[Point]]:
+        """For each decision, the points that differ from one in that alone."""
         if (found := self._near.get(point)) is None:
-            found = self._near[point] = {
-                at: [
+            found = self._near[point] = [
+                [
                     other
                     for value in range(len(decision.values))
-                    if value != point[at] and (other := (*point[:at], value, *point[at + 1 :])) in self.estimates
+                    if value != point[at]
+                    and (other := (*point[:at], value, *point[at + 1 :]))
+                    and (not self.is_closed or other in self._known)
                 ]
                 for at, decision in enumerate(self.decisions)
-            }
-        return [near for at, others in found.items() if place in (None, at) for near in others]
+            ]
+        return found
+
+    @cached_property
+    def _known(self) -> frozenset[Point]:
+        return frozenset(self.points)
+
+    def _changes(self, point: Point) -> list[str]:
+        """What the decisions of a point change of the base."""
+        taken = [decision.values[place] for decision, place in zip(self.decisions, point, strict=True)]
+        return [change for change in taken if change]

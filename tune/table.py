@@ -3,7 +3,7 @@
 A table is JSON lines. The first one has the kernel's text at loop level, the base schedule, and the decisions with their
 values; each of the others a time and all points of one CUDA text:
 
-    {"what": "linear 512x3584x3584 f32", "card": "NVIDIA H200", "module": "..", "base": "tileify,..", "start": "0.0.1",
+    {"what": "linear 512x3584x3584 f32", "card": "NVIDIA H200", "module": "..", "base": "tileify,..",
      "decisions": [["tile", ["blockify-launch.m=64 ..", ..]], ["bk", ["chunk-matmul-k.bk=16", ..]], ..]}
     [300.35, "0.1.2", "0.1.3"]
     [null, "4.0.0"]
@@ -46,11 +46,10 @@ class Table:
 
     def estimated(self, estimate: Callable[[Schedule], float]) -> Table:
         """The table with estimates of a model, whose first choice that has a time is where searches start."""
-        base = self.space
-        estimates = {point: estimate(base.steps(point)) for point in self.times}
-        timed = [point for point, time in self.times.items() if time is not None]
-        start = min(timed, key=lambda point: (estimates[point], point))
-        return replace(self, space=Space(base.base, base.decisions, estimates, start))
+        estimates = {point: estimate(self.space.steps(point)) for point in self.times}
+        first = min((estimates[point], point) for point, time in self.times.items() if time is not None)[1]
+        points = (first, *(point for point in self.times if point != first))
+        return replace(self, space=replace(self.space, points=points, estimate=estimates.__getitem__))
 
 
 def write_table(path: Path, table: Table) -> None:
@@ -61,7 +60,6 @@ def write_table(path: Path, table: Table) -> None:
         "card": table.card,
         "module": table.module,
         "base": format_schedule(space.base),
-        "start": _text(space.start),
         "decisions": [[decision.name, list(decision.values)] for decision in space.decisions],
     }
     lines: dict[int, list[float | str | None]] = {}
@@ -83,7 +81,7 @@ def read_table(path: Path) -> Table:
             time, *points = json.loads(line)
             for point in map(_point, points):
                 codes[point], times[point] = number, time
-        space = Space(parse_schedule(head["base"]), decisions, dict.fromkeys(times, 1.0), _point(head["start"]))
+        space = Space(parse_schedule(head["base"]), decisions, tuple(times), lambda point: 1.0, is_closed=True)
         return Table(head["what"], head["card"], head["module"], space, codes, times)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path}:{number}: no line of a table of times: {error!r}") from error

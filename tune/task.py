@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from io import StringIO
 
+from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -14,6 +15,8 @@ from xdsl.printer import Printer
 from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
 from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.shape.nest import kernels, launches
+from deplodock.dialects.float_literals import FloatLiteralsParser
+from deplodock.passes.driver import new_context
 from deplodock.passes.loop.kernel_identity import structure
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 
@@ -50,6 +53,12 @@ def task_of(function: func.FuncOp, module: ModuleOp) -> Task:
     stream = StringIO()
     Printer(stream).print_op(own)
     return Task(key, alone.sym_name.data, stream.getvalue() + "\n")
+
+
+def module_of(task: Task) -> tuple[ModuleOp, Context]:
+    """The module of a task, and a context that it may be lowered in."""
+    context = new_context()
+    return FloatLiteralsParser(context, task.text).parse_module(), context
 
 
 def _plain(key: object) -> str:

@@ -221,9 +221,7 @@ class _Run:
         assert heuristic is not None
         is_faster = best is not None and (_time(best) < WORTH * _time(heuristic))
         chosen = best if is_faster and best is not None else heuristic
-        return Outcome(
-            self.task, heuristic, chosen, self._measured(), self.repeated, self.refused, tuple(self.remarks)
-        )
+        return Outcome(self.task, heuristic, chosen, self._measured(), self.repeated, self.refused, tuple(self.remarks))
 
     def _start(self, points: Sequence[tuple[Point, Lowered]]) -> _Batch:
         """Tell the strategy what is known of points, and start to measure the rest."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -20,7 +23,7 @@ from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
-from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid
+from deplodock.schedule.choose.tensor_tiles import CHUNKS, TensorGrid, best_grid, tensor_grids
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
 
 RASTER = 16
@@ -35,42 +38,83 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     """The rules for a contraction that tensor cores take, and their options; None for any other."""
     if (row := _engine(found, nest, target)) is None:
         return None
-    has_boxes = has_feature(target, Feature.BOXES)
-    has_warpgroups = has_boxes and has_feature(target, Feature.WARPGROUPS)
-    if (few := few_rows_options(found, row, has_warpgroups, target)) is not None:
+    if (few := few_rows_options(found, row, _has_warpgroups(target), target)) is not None:
         return few
-    if (sides := _sides(found, row)) is None:
+    if (product := _TensorProduct.of(found, nest, row, target)) is None:
         return None
-    trips = found.reduction.trips
-    assert trips is not None
-    chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
-    steps = -(-trips // chunk)
-    has_lines = takes_boxes(found) if row.adds_integers else fills_lines(found)
-    has_warpgroups = has_warpgroups and steps > 1 and has_lines
-    grid = best_grid(found, sides, has_warpgroups, chunk, target)
-    is_boxed = has_boxes and (grid.engine != WARPS or takes_boxes(found))
-    tile, depth = grid.tile, grid.depth
-    m, n = min(tile.m, sides[0]), min(tile.n, sides[1])
-    rules: dict[str, dict[str, int | str]] = {"tileify": {}}
-    if steps > 1:
-        rules["chunk-matmul-k"] = {"bk": chunk, "kv": 1}
-    if grid.parts > 1:
-        rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
-    rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
-    if known_points(found.m) > m:
-        rules["blockify-launch"] |= {"raster": RASTER}
-    rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
-    rules["tensor-tile"] = {"engine": grid.engine, "m": min(tile.part[0], m), "n": min(tile.part[1], n)}
-    if depth > 1:
-        boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
-        rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
-    rules |= {"async-copy": {}, "pad-smem": {}}
-    if depth > 1:
-        rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
-    rules["mark-unroll"] = {}
-    if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
-        rules |= _persistent(grid, nest, (m, n), target)
-    return rules
+    return product.options(best_grid(product.grids()))
+
+
+def tensor_alternatives(
+    found: Contraction, nest: Nest, target: TargetAttr
+) -> Iterator[tuple[dict[str, dict[str, int | str]], float]]:
+    """The rules and options of all grids for tensor cores, of many rows, and the nanoseconds of each."""
+    row = _engine(found, nest, target)
+    if row is not None and (product := _TensorProduct.of(found, nest, row, target)) is not None:
+        for grid in product.grids():
+            yield product.options(grid), grid.time
+
+
+def _has_warpgroups(target: TargetAttr) -> bool:
+    """Whether a target has warpgroups, and the boxes that fill their slabs."""
+    return has_feature(target, Feature.BOXES) and has_feature(target, Feature.WARPGROUPS)
+
+
+@dataclass(frozen=True)
+class _TensorProduct:
+    """A contraction that tensor cores take in tiles of some rows and columns."""
+
+    found: Contraction
+    nest: Nest
+    target: TargetAttr
+    row: Engine
+    sides: tuple[int, int]
+    """The most rows and columns of a tile."""
+    chunk: int
+    """Elements of k in a slab."""
+    steps: int
+
+    @staticmethod
+    def of(found: Contraction, nest: Nest, row: Engine, target: TargetAttr) -> _TensorProduct | None:
+        """None where there is no whole instruction."""
+        if (sides := _sides(found, row)) is None:
+            return None
+        trips = found.reduction.trips
+        assert trips is not None
+        chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
+        return _TensorProduct(found, nest, target, row, sides, chunk, -(-trips // chunk))
+
+    def grids(self) -> list[TensorGrid]:
+        """The grids to choose from."""
+        has_lines = takes_boxes(self.found) if self.row.adds_integers else fills_lines(self.found)
+        has_warpgroups = _has_warpgroups(self.target) and self.steps > 1 and has_lines
+        return tensor_grids(self.found, self.sides, has_warpgroups, self.chunk, self.target)
+
+    def options(self, grid: TensorGrid) -> dict[str, dict[str, int | str]]:
+        """The rules of a grid and their options."""
+        is_boxed = has_feature(self.target, Feature.BOXES) and (grid.engine != WARPS or takes_boxes(self.found))
+        tile, depth = grid.tile, grid.depth
+        m, n = min(tile.m, self.sides[0]), min(tile.n, self.sides[1])
+        rules: dict[str, dict[str, int | str]] = {"tileify": {}}
+        if self.steps > 1:
+            rules["chunk-matmul-k"] = {"bk": self.chunk, "kv": 1}
+        if grid.parts > 1:
+            rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
+        rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
+        if known_points(self.found.m) > m:
+            rules["blockify-launch"] |= {"raster": RASTER}
+        rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
+        rules["tensor-tile"] = {"engine": grid.engine, "m": min(tile.part[0], m), "n": min(tile.part[1], n)}
+        if depth > 1:
+            boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
+            rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
+        rules |= {"async-copy": {}, "pad-smem": {}}
+        if depth > 1:
+            rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
+        rules["mark-unroll"] = {}
+        if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
+            rules |= _persistent(grid, self.nest, (m, n), self.target)
+        return rules
 
 
 def _persistent(

@@ -147,16 +147,19 @@ class TensorGrid:
     """How the parts are combined, as split-matmul-k has it."""
 
 
-def best_grid(
-    found: Contraction, sides: tuple[int, int], has_warpgroups: bool, chunk: int, target: TargetAttr
-) -> TensorGrid:
-    """The grid that ends first, of tiles of at most so many rows and columns; with fewer parts, or in one launch, if it
-    hardly does.
+def best_grid(grids: Sequence[TensorGrid]) -> TensorGrid:
+    """The grid that ends first; with fewer parts, or in one launch, if it hardly does."""
+    best = min(grid.time for grid in grids)
+    good = (grid for grid in grids if grid.time <= best * TOLERANCE)
+    return min(good, key=lambda grid: (grid.parts, grid.over == "block", grid.time, grid.busy))
 
-    The steps along k have `chunk` elements of the factors.
-    """
+
+def tensor_grids(
+    found: Contraction, sides: tuple[int, int], has_warpgroups: bool, chunk: int, target: TargetAttr
+) -> list[TensorGrid]:
+    """The grids of tiles of at most so many rows and columns, whose steps along k have `chunk` elements."""
     problem = TensorProblem.of(found, chunk, target)
-    grids = [
+    return [
         grid
         for engine, wide in _tiles(sides, has_warpgroups, problem)
         for parts in problem.parts()
@@ -164,9 +167,6 @@ def best_grid(
         for tile in problem.narrowed(engine, wide, parts, over)
         if (grid := problem.grid(engine, tile, parts, over)) is not None
     ]
-    best = min(grid.time for grid in grids)
-    good = (grid for grid in grids if grid.time <= best * TOLERANCE)
-    return min(good, key=lambda grid: (grid.parts, grid.over == "block", grid.time, grid.busy))
 
 
 def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:

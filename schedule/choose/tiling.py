@@ -153,6 +153,14 @@ def elements_of_k(found: Contraction) -> int | None:
 
 def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
     """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
+    times = tilings(found, size, target, has_registers)
+    limit = min(times.values()) * TOLERANCE
+    good = (option for option in times if times[option] <= limit)
+    return min(good, key=lambda option: (option.parts, times[option]))
+
+
+def tilings(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> dict[Tiling, float]:
+    """The tilings that `best_tiling` chooses from, with the nanoseconds that each takes."""
     problem = _Problem.of(found, size, target)
     boxed = capability(target) >= FIRST_BOXES and takes_boxes(found)
     cells = 512 // size // len(found.products) if has_registers else 1
@@ -160,10 +168,7 @@ def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers
     tiles = [tile for tile in tiles if tile.m != ODD_ROWS or (problem.m % tile.m == 0 and problem.m % TILES[0].m)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
     options += [Tiling(tile, shares.most_parts, "stream") for tile in tiles if (shares := problem.shares(tile))]
-    times = {option: problem.time(option) for option in options}
-    limit = min(times.values()) * TOLERANCE
-    good = (option for option in options if times[option] <= limit)
-    return min(good, key=lambda option: (option.parts, times[option]))
+    return {option: problem.time(option) for option in options}
 
 
 def takes_boxes(found: Contraction) -> bool:

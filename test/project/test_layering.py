@@ -24,6 +24,7 @@ RANKS = {
     "frontend": 5,
     "runtime": 5,
     "fuzz": 6,
+    "tune": 6,
     "pytorch": 6,
     "tools": 6,
     "universe": 6,

@@ -37,7 +37,9 @@ class BeamStrategy(GroupedStrategy):
         yield front
         while True:
             known = set(self.times)
-            near = sorted({other for point in front for other in self.space.neighbours(point)} - known)
+            near = sorted(
+                {other for point in front for group in self.space.neighbours(point) for other in group} - known
+            )
             if not near:
                 near = [self.draw.choice(self.space.ordered)]
             self.draw.shuffle(near)
@@ -56,7 +58,7 @@ class CoordinateStrategy(GroupedStrategy):
             places = list(range(len(self.space.decisions)))
             self.draw.shuffle(places)
             for place in places:
-                near = self.space.neighbours(point, place)
+                near = self.space.neighbours(point)[place]
                 yield near
                 point = min((point, *near), key=self.times.__getitem__)
             if point == before:
@@ -71,7 +73,7 @@ class AnnealStrategy(GroupedStrategy):
         point, heat, idle = self.space.start, HEAT, 0
         yield [point]
         while True:
-            near = self.space.neighbours(point)
+            near = [other for group in self.space.neighbours(point) for other in group]
             if not near or idle > IDLE:
                 point, idle = self.draw.choice(self.space.ordered), 0
                 yield [point]

@@ -47,7 +47,7 @@ class GroupedStrategy(ABC):
 
     def ask(self, n: int) -> list[Point]:
         """See `Strategy`."""
-        while not self._group and len(self.times) == len(self._asked) < len(self.space.estimates):
+        while not self._group and len(self.times) == len(self._asked) and not self._is_done():
             if (group := next(self._moves, None)) is None:
                 break
             self._group += [point for point in dict.fromkeys(group) if point not in self._asked]
@@ -58,3 +58,6 @@ class GroupedStrategy(ABC):
     def tell(self, point: Point, us: float | None) -> None:
         """See `Strategy`."""
         self.times[point] = float("inf") if us is None else us
+
+    def _is_done(self) -> bool:
+        return self.space.is_closed and len(self._asked) == len(self.space.points)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Sequence
 
 from deplodock.tune.space import Point, Space
 
@@ -33,19 +34,8 @@ TREE_SHARE = 0.5
 BEST = 3
 """The points whose single changes are measured."""
 
-
-class _Node:
-    """The points that share their first decisions."""
-
-    def __init__(self) -> None:
-        self.children: dict[int, _Node] = {}
-        self.low = math.inf
-        """The least estimate of its points."""
-        self.left = 0
-        """Points that were not asked for."""
-        self.visits = 0
-        self.best = math.inf
-        """The least time of its points."""
+JITTER = 0.1
+"""By how much the model's times of those changes are moved at random, so that seeds differ where it has no opinion."""
 
 
 class TreeStrategy:
@@ -54,21 +44,16 @@ class TreeStrategy:
     def __init__(self, space: Space, seed: int, budget: int) -> None:
         self._space, self._in_tree = space, max(2, int(budget * TREE_SHARE))
         self._draw = random.Random(seed)
-        self._root = _Node()
+        self._root = _Node(space.ordered, 0, space.estimate)
         self._asked: set[Point] = set()
         self._times: dict[Point, float] = {}
-        for point in space.ordered:
-            for node in self._path(point):
-                node.left += 1
-                node.low = min(node.low, space.estimates[point])
 
     def ask(self, n: int) -> list[Point]:
         """See `Strategy`."""
         found: list[Point] = []
-        while len(found) < n and self._root.left:
-            point = self._next()
+        while len(found) < n and (point := self._next()) is not None:
             self._asked.add(point)
-            for node in self._path(point):
+            for node in self._root.path(point):
                 node.left -= 1
                 node.visits += 1
             found.append(point)
@@ -78,52 +63,87 @@ class TreeStrategy:
         """See `Strategy`."""
         time = math.inf if us is None else us
         self._times[point] = time
-        for node in self._path(point):
+        for node in self._root.path(point):
             node.best = min(node.best, time)
 
-    def _next(self) -> Point:
+    def _next(self) -> Point | None:
         if not self._asked:
             return self._space.start
-        if self._spent() >= self._in_tree and (point := self._change()) is not None:
+        if (self._spent() >= self._in_tree or not self._root.left) and (point := self._change()) is not None:
             return point
-        node, point = self._root, ()
-        while node.children:
-            value = self._child(node)
-            node, point = node.children[value], (*point, value)
-        return point
+        return self._root.descend(self._root.best) if self._root.left else None
 
     def _spent(self) -> int:
         """The times that are known or awaited; points of equal times are likely to be one CUDA text."""
         times = {time for time in self._times.values() if time < math.inf}
         return len(times) + len(self._asked) - len(self._times)
 
-    def _child(self, node: _Node) -> int:
-        """The value of the next decision, of those that lead to points that were not asked for."""
-        open = {value: child for value, child in node.children.items() if child.left}
-        low = min(child.low for child in open.values())
-        weights = {value: math.exp(-SHARPNESS * (child.low / low - 1)) for value, child in open.items()}
-        total, visits = sum(weights.values()), 1 + sum(child.visits for child in open.values())
-
-        def score(value: int) -> float:
-            child = open[value]
-            known = child.best < math.inf
-            worth = self._root.best / child.best if known else 0.0 if child.visits else DOUBT * low / child.low
-            return worth + EXPLORATION * weights[value] / total * math.sqrt(visits) / (1 + child.visits)
-
-        return max(open, key=score)
-
     def _change(self) -> Point | None:
-        """The single change of one of the best points that the model, give or take a tenth, likes most."""
+        """The single change of one of the best points that the model, give or take `JITTER`, likes most."""
         ranked = sorted((time, point) for point, time in self._times.items() if time < math.inf)
         for _, point in ranked[:BEST]:
-            near = [other for other in self._space.neighbours(point) if other not in self._asked]
+            near = [other for group in self._space.neighbours(point) for other in group if other not in self._asked]
             if near:
-                return min(near, key=lambda other: self._space.estimates[other] * self._draw.uniform(0.9, 1.1))
+                spread = 1 - JITTER, 1 + JITTER
+                return min(near, key=lambda other: self._space.estimate(other) * self._draw.uniform(*spread))
         return None
 
-    def _path(self, point: Point) -> list[_Node]:
-        """The nodes from the root to the leaf of a point."""
-        path = [self._root]
-        for value in point:
-            path.append(path[-1].children.setdefault(value, _Node()))
-        return path
+
+class _Node:
+    """Points that share their first decisions, those of the least estimates first. Its children are made when needed.
+
+    Decisions that all of its points share are passed over.
+    """
+
+    def __init__(self, points: Sequence[Point], place: int, estimate: Callable[[Point], float]) -> None:
+        self.points, self.estimate = points, estimate
+        self.low = estimate(points[0])
+        self.left = len(points)
+        """Points that were not asked for."""
+        self.visits = 0
+        self.best = math.inf
+        """The least time of its points."""
+        self._place = place
+        self._children: dict[int, _Node] | None = None
+
+    def children(self) -> dict[int, _Node]:
+        """The nodes of the next decision in which its points differ, by what they take; none of a single point."""
+        if self._children is None:
+            groups: dict[int, list[Point]] = {}
+            while len(self.points) > 1 and len(groups) < 2:
+                groups = {}
+                for point in self.points:
+                    groups.setdefault(point[self._place], []).append(point)
+                self._place += 1
+            self._children = {value: _Node(group, self._place, self.estimate) for value, group in groups.items()}
+        return self._children
+
+    def path(self, point: Point) -> list[_Node]:
+        """The nodes from this one to the leaf of a point; none if it is not one of its points."""
+        path, node = [self], self
+        while children := node.children():
+            if (found := children.get(point[node._place - 1])) is None:
+                return []
+            path.append(node := found)
+        return path if node.points[0] == point else []
+
+    def descend(self, best: float) -> Point:
+        """The point, of those that were not asked for, that PUCT leads to."""
+        node = self
+        while node.children():
+            node = node._favourite(best)
+        return node.points[0]
+
+    def _favourite(self, best: float) -> _Node:
+        """The child to visit next, where `best` is the least time that is known."""
+        open = [child for child in self.children().values() if child.left]
+        low = min(child.low for child in open)
+        weights = [math.exp(-SHARPNESS * (child.low / low - 1)) for child in open]
+        total, visits = sum(weights), 1 + sum(child.visits for child in open)
+
+        def score(place: int) -> float:
+            child = open[place]
+            worth = best / child.best if child.best < math.inf else 0.0 if child.visits else DOUBT * low / child.low
+            return worth + EXPLORATION * weights[place] / total * math.sqrt(visits) / (1 + child.visits)
+
+        return open[max(range(len(open)), key=score)]
