@@ -1,15 +1,15 @@
 """The space of a kernel: what the heuristics weigh, and what the rules say that their options may be.
 
-The first decision takes one of the schedules that the heuristics weigh, each with the time of their model; its first
-value is the one that they choose. Each of the others leaves a rule out, adds one, or gives an option another of the
+The first decision takes one of the schedules that the heuristics weigh; its first value is the one that they choose. Each of the others leaves a rule out, adds one, or gives an option another of the
 values that its rule tries. No kind of kernel has a table of its own: a value is there if, as the only change of the
 heuristic's schedule, it gives a CUDA text that no other value gives.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -25,6 +25,7 @@ from deplodock.schedule.choose.kernels import alternatives
 from deplodock.schedule.steps import ATTRIBUTE, Schedule, format_schedule, parse_schedule
 from deplodock.tune.edits import difference, edited
 from deplodock.tune.lowering import Lower
+from deplodock.tune.model import model_of
 from deplodock.tune.space import Decision, Point, Space
 from deplodock.tune.task import Task, module_of
 
@@ -34,7 +35,7 @@ MOST_WEIGHED = 32
 WIDELY_CHANGED = 4
 """Of how many of those every two changes are in the space from the start; of all others single changes are."""
 
-CHANGE = 1.05
+CHANGE = 1.03
 """What a change of an option is taken to cost: rules' defaults and the heuristics' values are mostly right."""
 
 NEAR = 4
@@ -54,7 +55,10 @@ def space_of(task: Task, lower_all: Lower) -> Space:
     base = parse_schedule(chosen)
     first = Decision("heuristics", tuple(difference(base, parse_schedule(text)) for text in weighed))
     others = _that_matter(base, list(_options(base, _applies(task, base))), lower_all)
-    return Space(base, (first, *others), _points(others, len(weighed)), _Estimate(tuple(weighed.values())))
+    decisions = (first, *others)
+    return Space(
+        base, decisions, _points(others, len(weighed)), _estimate(task, base, decisions, list(weighed.values()))
+    )
 
 
 def _weighed(task: Task) -> dict[str, float]:
@@ -161,12 +165,12 @@ def _points(others: Sequence[Decision], weighed: int) -> tuple[Point, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class _Estimate:
-    """The time of a schedule that the heuristics weigh, longer for each change."""
-
-    times: tuple[float, ...]
-
-    def __call__(self, point: Point) -> float:
-        first, *changes = point
-        return self.times[first] * CHANGE ** sum(map(bool, changes))
+def _estimate(
+    task: Task, base: Schedule, decisions: Sequence[Decision], weighed: Sequence[float]
+) -> Callable[[Point], float]:
+    """The nanoseconds of points, by the model of any schedule where there is one, longer for each change."""
+    model = model_of(task)
+    if model is None or math.isinf(model(base)):
+        return lambda point: weighed[point[0]] * CHANGE ** sum(map(bool, point[1:]))
+    space = Space(base, tuple(decisions), (), lambda point: 0.0)
+    return cache(lambda point: model(space.steps(point)) * CHANGE ** sum(map(bool, point[1:])))

@@ -1,7 +1,7 @@
 """Tables of schedules and their times, recorded on a GPU, on which searches are compared without one.
 
-A table is JSON lines. The first one has the kernel's text at loop level, the base schedule, and the decisions with their
-values; each of the others a time and all points of one CUDA text:
+A table is JSON lines. The first one has the kernel's text at loop level, the base schedule, and the decisions with
+their values; each of the others a time and all points of one CUDA text:
 
     {"what": "linear 512x3584x3584 f32", "card": "NVIDIA H200", "module": "..", "base": "tileify,..",
      "decisions": [["tile", ["blockify-launch.m=64 ..", ..]], ["bk", ["chunk-matmul-k.bk=16", ..]], ..]}
@@ -19,9 +19,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
+from deplodock.passes.driver import new_context
 from deplodock.schedule.steps import Schedule, format_schedule, parse_schedule
 from deplodock.tune.space import Decision, Point, Space
+from deplodock.tune.task import Task, tasks
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,13 @@ class Table:
     """A number for each CUDA text; points that were refused or failed have numbers of their own."""
     times: Mapping[Point, float | None]
     """Microseconds; None for points that were refused or failed."""
+
+    @cached_property
+    def task(self) -> Task:
+        """The kernel as a task."""
+        module = FloatLiteralsParser(new_context(), self.module).parse_module()
+        (task,) = tasks(module)
+        return task
 
     @cached_property
     def best(self) -> float:

@@ -163,13 +163,6 @@ SPECIALS_PER_CYCLE = 16
 LAUNCH_NS = 1250
 """The fact `launch_ns` of all cards: 1.0 to 1.5 us between small kernels of a graph, measured on an H100."""
 
-SECOND_LAUNCH_NS = 500.0
-"""What a kernel that adds the parts of a contraction takes behind it in a graph, besides its bytes.
-
-Fitted together with the contraction's own start and end (`analysis/machine/cost.py`, measured on an H100), so it is not
-`LAUNCH_NS`, the whole time of a small kernel.
-"""
-
 
 @dataclass(frozen=True)
 class _Architecture:

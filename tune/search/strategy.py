@@ -27,7 +27,7 @@ Times: TypeAlias = dict[Point, float]
 """The microseconds of points; infinite for those that have none."""
 
 Moves: TypeAlias = Generator[Sequence[Point], None, None]
-"""Groups of points; the times of one are known before the next is asked for. Points of known times may be among them."""
+"""Groups of points: the times of one are known before the next is made. Points of known times may be among them."""
 
 
 class GroupedStrategy(ABC):
