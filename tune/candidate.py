@@ -10,6 +10,8 @@ Status: TypeAlias = Literal["ok", "wrong", "unstable", "hang", "fault", "refused
 """What became of a candidate: its time is known; its result is wrong; right on its first run only; it did not end, or
 the GPU reported an error; or it was never run, as the rules, the target or nvcc do not take it."""
 
+STATUSES: tuple[Status, ...] = ("ok", "wrong", "unstable", "hang", "fault", "refused")
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -1,8 +1,9 @@
 """The space of a kernel: what the heuristics weigh, and what the rules say that their options may be.
 
-The first decision takes one of the schedules that the heuristics weigh; its first value is the one that they choose. Each of the others leaves a rule out, adds one, or gives an option another of the
-values that its rule tries. No kind of kernel has a table of its own: a value is there if, as the only change of the
-heuristic's schedule, it gives a CUDA text that no other value gives.
+The first decision takes one of the schedules that the heuristics weigh; its first value is the one that they choose.
+Each of the others leaves a rule out, adds one, or gives an option another of the values that its rule tries. No kind of
+kernel has a table of its own: a value is there if, as the only change of the heuristic's schedule, it gives a CUDA text
+that no other value gives.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def edited(schedule: Schedule, changes: Iterable[str]) -> Schedule:
         if option:
             key, _, value = option.partition("=")
             options = {other: old for other, old in step.options.items() if other != key}
-            step = RuleStep(rule, options | _read(key, value), target or None)
+            step = RuleStep(rule, {**options, **_read(key, value)}, target or None)
         steps[name] = step
     return tuple(sorted(steps.values(), key=lambda step: _ORDER[step.rule]))
 

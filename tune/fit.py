@@ -1,8 +1,7 @@
 """Fits the constants of the cost model to tables of times, by least squares of the logarithms of the errors.
 
-The method is that of Levenberg and Marquardt, on the logarithms of the constants, which keeps them positive; the time of
-each table is scaled by what it is off in the mean, if that is asked for. Half of the points of each table are fitted,
-and the errors of the other half are given too, before and after.
+The method is that of Levenberg and Marquardt, on the logarithms of the constants, which keeps them positive. Half of
+the points of each table are fitted; the errors of the other half are given, before and after.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import get_args
 
-from deplodock.tune.candidate import Candidate, Measurement, Status
+from deplodock.tune.candidate import STATUSES, Candidate, Measurement
 from deplodock.version import __version__
 
 _TEXTS = ("kernel", "schedule", "code", "card")
@@ -134,9 +133,10 @@ def _read(line: str) -> Entry:
     missing = [name for name in _TEXTS if not isinstance(fields.get(name), str)]
     if missing:
         raise ValueError(f"{', '.join(missing)} must be there, as text")
-    status, us = fields.get("status"), fields.get("us")
-    if status not in get_args(Status):
-        raise ValueError(f"the status {status} is none of {', '.join(get_args(Status))}")
+    us = fields.get("us")
+    status = next((status for status in STATUSES if status == fields.get("status")), None)
+    if status is None:
+        raise ValueError(f"the status must be one of {', '.join(STATUSES)}")
     is_time = isinstance(us, int | float) and not isinstance(us, bool) and us > 0
     if is_time != (status == "ok") or (not is_time and us is not None):
         raise ValueError(f"us is {us} where the status is {status}")

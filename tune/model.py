@@ -3,7 +3,8 @@
 It is that of the tiling (`schedule/choose/tiling.py`), whose tiles have a measured rate. Here the rate of a tile
 follows from what a schedule says of it:
 
-* a thread with c_m x c_n outputs reads c_m + c_n elements for c_m * c_n products, so its rate grows with their quotient;
+* a thread with c_m x c_n outputs reads c_m + c_n elements for c_m * c_n products, so its rate grows with their
+  quotient;
 * a step over a chunk costs as much as some elements of k besides those of the chunk;
 * fewer warps on an SM hide less;
 * a step takes no less than its copies, over the steps that they run ahead; where they do not, it waits for all of them.

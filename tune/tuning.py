@@ -121,14 +121,15 @@ def tune(
     if strategy not in known:
         raise InvalidInputError(f"there is no strategy {strategy!r}; there are {', '.join(known)}")
     budget = budget or Budget()
-    most = budget.measurements or len(space.estimates)
-    run = _Run(task, space, known[strategy](space, seed, most), lower, measure, journal, observe)
+    most = budget.measurements or math.inf
+    planned = budget.measurements or Budget().measurements or 0
+    run = _Run(task, space, known[strategy](space, seed, planned), lower, measure, journal, observe)
     run.measure_first()
     deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
     under_way: deque[_Batch] = deque()
     while True:
         is_over = deadline is not None and time.monotonic() >= deadline
-        size = 0 if is_over or run.is_ended else min(batch, most - run.planned)
+        size = 0 if is_over or run.is_ended else int(min(batch, most - run.planned))
         asked = run.ask(size) if size > 0 else None
         if asked is not None:
             under_way.append(asked)

@@ -120,7 +120,8 @@ class _Node:
 
     def path(self, point: Point) -> list[_Node]:
         """The nodes from this one to the leaf of a point; none if it is not one of its points."""
-        path, node = [self], self
+        node: _Node = self
+        path = [node]
         while children := node.children():
             if (found := children.get(point[node._place - 1])) is None:
                 return []

@@ -7,7 +7,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block
 
-from deplodock.analysis.machine.cost import Rates, Work, element_work
+from deplodock.analysis.machine.cost import GridConstants, Rates, Work, element_work
 from deplodock.analysis.machine.targets import target
 from deplodock.dialects.tensor import ElementwiseOp, IotaOp, ReduceOp
 
