@@ -1,8 +1,12 @@
 """The loop: what it measures, what it repeats, and that it ends the same whatever comes in between."""
 
+import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,41 +85,66 @@ def _key(one: Candidate) -> tuple[str, str, str]:
     return one.kernel, one.schedule, one.code
 
 
-class Killed(Exception):
-    """In place of kill -9: what was written is there, and nothing is tidied up."""
+def in_child(run: Callable[[], object]) -> int:
+    """Run a function in a forked process. Returns its id."""
+    if child := os.fork():
+        return child
+    try:
+        run()
+    finally:
+        os._exit(0)
 
 
-def dying(played: Played, after: int) -> Measure:
-    left = after
+def test_a_run_that_is_killed_ends_as_one_that_is_not(played: Played, tmp_path: Path) -> None:
+    """By kill -9 at twenty moments, some before the first line and some after the last."""
+    whole = tuned(played, Journal(tmp_path / "whole", CARD))
 
-    def measure(candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        nonlocal left
+    def slow(candidates: Sequence[Candidate]) -> Iterator[Measurement]:
         for found in played.measure(candidates):
-            if not left:
-                raise Killed
-            left -= 1
+            time.sleep(0.001)
             yield found
 
-    return measure
-
-
-def test_a_run_that_is_killed_twenty_times_ends_as_one_that_is_not(played: Played, tmp_path: Path) -> None:
-    whole = tuned(played, Journal(tmp_path / "whole", CARD))
-    draw = random.Random(5)
+    draw, counts = random.Random(5), set[int]()
     for at in range(20):
         folder = tmp_path / str(at)
-        with pytest.raises(Killed):
-            tuned(played, Journal(folder, CARD), dying(played, after := draw.randrange(24)))
-        torn = next(iter(folder.glob("*.jsonl")), None)
-        if torn is not None and at % 2:
-            torn.write_bytes(torn.read_bytes()[: -draw.randrange(1, 90)])
-        before = len(read_journal(folder).entries) if torn else 0
-        assert before >= after - 1
+        child = in_child(lambda folder=folder: tuned(played, Journal(folder, CARD), slow))
+        time.sleep(draw.uniform(0.005, 0.08))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        written = read_journal(folder).entries if folder.exists() else ()
+        counts.add(len(written))
         played.measured.clear()
         again = tuned(played, Journal(folder, CARD))
         assert replace(again, repeated=0) == whole
-        assert again.repeated == before
-        assert len(played.measured) == 24 - before
+        assert again.repeated == len(written)
+        assert len(played.measured) == 24 - len(written)
+    assert len(counts) > 2
+
+
+def test_a_line_that_was_half_written_is_measured_again(played: Played, tmp_path: Path) -> None:
+    whole = tuned(played, Journal(tmp_path, CARD))
+    (file,) = tmp_path.glob("*.jsonl")
+    file.write_bytes(file.read_bytes()[:-40])
+    played.measured.clear()
+    assert replace(tuned(played, Journal(tmp_path, CARD)), repeated=0) == whole
+    assert len(played.measured) == 1
+
+
+def test_two_processes_share_a_journal(played: Played, tmp_path: Path) -> None:
+    run = partial(tune, played.task, played.table.space, played.measure, played.lower, budget=Budget(24))
+    children = [
+        in_child(lambda seed=seed: run(journal=Journal(tmp_path, CARD), seed=seed, strategy="random"))
+        for seed in (1, 2)
+    ]
+    for child in children:
+        os.waitpid(child, 0)
+    found = read_journal(tmp_path)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    assert 24 < len({entry.measurement.code for entry in found.entries}) <= len(found.entries) <= 48
+    assert not found.complaints
+    for seed in (1, 2):
+        again = run(journal=Journal(tmp_path, CARD), seed=seed, strategy="random")
+        assert again.repeated == again.measured == 24
 
 
 def test_a_replay_gives_the_same_file(played: Played, tmp_path: Path) -> None:
