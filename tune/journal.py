@@ -133,10 +133,10 @@ def _read(line: str) -> Entry:
     missing = [name for name in _TEXTS if not isinstance(fields.get(name), str)]
     if missing:
         raise ValueError(f"{', '.join(missing)} must be there, as text")
-    us = fields.get("us")
-    status = next((status for status in STATUSES if status == fields.get("status")), None)
-    if status is None:
+    given, us = fields.get("status"), fields.get("us")
+    if given not in STATUSES:
         raise ValueError(f"the status must be one of {', '.join(STATUSES)}")
+    status = STATUSES[STATUSES.index(given)]
     is_time = isinstance(us, int | float) and not isinstance(us, bool) and us > 0
     if is_time != (status == "ok") or (not is_time and us is not None):
         raise ValueError(f"us is {us} where the status is {status}")

@@ -120,13 +120,11 @@ class _Node:
 
     def path(self, point: Point) -> list[_Node]:
         """The nodes from this one to the leaf of a point; none if it is not one of its points."""
-        node: _Node = self
-        path = [node]
-        while children := node.children():
-            if (found := children.get(point[node._place - 1])) is None:
-                return []
-            path.append(node := found)
-        return path if node.points[0] == point else []
+        if not (children := self.children()):
+            return [self] if self.points[0] == point else []
+        child = children.get(point[self._place - 1])
+        below = child.path(point) if child is not None else []
+        return [self, *below] if below else []
 
     def descend(self, best: float) -> Point:
         """The point, of those that were not asked for, that PUCT leads to."""

@@ -1,0 +1,98 @@
+"""The space of a kernel: the heuristic's schedule first, the values of the rules around it."""
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import pytest
+from row_sums import ROWS, module
+
+from deplodock.analysis.shape.nest import kernels
+from deplodock.frontend.expression import read_expression
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.passes.tile.rule import read_schedule
+from deplodock.schedule.choose.kernels import choose
+from deplodock.schedule.steps import format_schedule
+from deplodock.tune.candidate import Candidate
+from deplodock.tune.choices import space_of
+from deplodock.tune.lowering import Lowered, lower_schedule, remembering
+from deplodock.tune.space import Space
+from deplodock.tune.task import Task, module_of, tasks
+
+LINEAR = "torch.nn.functional.linear(torch.randn(200, 768, dtype=D), torch.randn(1500, 768, dtype=D))"
+HEADS = "torch.randn(1, 9, 256, 64, dtype=D)"
+ATTENTION = f"torch.nn.functional.scaled_dot_product_attention({HEADS}, {HEADS}, {HEADS})"
+KINDS = {
+    "linear": f"import torch\nD = torch.float32\n{LINEAR}",
+    "tensor cores": f"import torch\nD = torch.bfloat16\n{LINEAR}",
+    "attention": f"import torch\nD = torch.bfloat16\n{ATTENTION}",
+    "columns": "torch.randn(300, 2000).amax(0)",
+    "points": "torch.nn.functional.gelu(torch.randn(999, 1000))",
+}
+
+
+@cache
+def task_of_kind(kind: str) -> Task:
+    found = read_expression(KINDS[kind]).module
+    lower(found, new_context(), Level.LOOP, target="h200", stream="always")
+    return max(tasks(found), key=lambda task: len(task.text))
+
+
+def unlowered(schedules: Sequence[str]) -> Iterator[Lowered]:
+    """As if each schedule gave a CUDA text of its own."""
+    return (Lowered(Candidate("", schedule, schedule), "") for schedule in schedules)
+
+
+@cache
+def space_of_kind(kind: str) -> Space:
+    return space_of(task_of_kind(kind), unlowered)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_heuristic_comes_first_and_all_schedules_are_read(kind: str) -> None:
+    space = space_of_kind(kind)
+    (function,) = kernels(module_of(task_of_kind(kind))[0])
+    assert space.schedule(space.start) == format_schedule(choose(function))
+    assert len(set(space.points)) == len(space.points) > 50
+    draw = random.Random(0)
+    for point in draw.sample(space.points, 30):
+        read_schedule(space.schedule(point))
+        assert space.estimate(point) > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("linear", {"heuristics", "chunk-matmul-k.bk", "blockify-launch.m", "register-tile.n", "double-buffer.depth"}),
+        ("tensor cores", {"heuristics", "tensor-tile.n", "pipeline-k-outer.distance", "blockify-launch.n"}),
+        ("attention", {"heuristics", "stream-tile.m", "stream-tile.n", "double-buffer.depth"}),
+        ("columns", {"cooperative-reduce.threads", "blockify-launch.threads", "mark-unroll"}),
+        ("points", {"blockify-launch.threads", "register-tile.vector"}),
+    ],
+)
+def test_kinds_have_the_options_of_their_rules(kind: str, names: set[str]) -> None:
+    assert names <= {decision.name for decision in space_of_kind(kind).decisions}
+
+
+def test_engines_are_weighed() -> None:
+    for kind, rule in (("tensor cores", "tensor-tile"), ("attention", "stream-tile")):
+        space = space_of_kind(kind)
+        weighed = [space.steps((first, *space.start[1:])) for first in range(len(space.decisions[0].values))]
+        engines = {step.options.get("engine", "threads") for steps in weighed for step in steps if step.rule == rule}
+        assert {"mma", "wgmma"} <= engines
+
+
+def test_values_that_change_nothing_are_no_choices() -> None:
+    (task,) = tasks(module(ROWS))
+    lower = remembering(lambda schedules: [lower_schedule(task, schedule) for schedule in schedules])
+    space = space_of(task, lower)
+    singles = [space.schedule(point) for point in space.points if sum(map(bool, point)) <= 1]
+    codes = [lowered.candidate.code for lowered in lower(singles)]
+    assert "" not in codes
+    assert len(set(codes)) == len(codes) > 5
+
+
+def test_an_open_space_leads_to_points_that_it_does_not_list() -> None:
+    space = space_of_kind("linear")
+    point = space.points[-1]
+    assert any(other not in space.points for group in space.neighbours(point) for other in group)
