@@ -21,6 +21,10 @@ from deplodock.tune.table import Table
 ROUNDS = 30
 """Steps of the method, at most."""
 
+KEEP = 0.03
+"""The error in the mean that is as bad as a constant that is off by a factor of e: so those stay of which times say
+nothing, such as what a launch takes where none is split."""
+
 STEP = 1e-3
 """By how much of itself a constant is moved to find how errors depend on it."""
 
@@ -72,7 +76,7 @@ def fit(tables: Sequence[Table]) -> Fit:
 
     def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
         constants = _constants(logs)
-        return np.concatenate([sample.errors(constants, 0) for sample in samples])
+        return np.concatenate([KEEP * (logs - start), *(sample.errors(constants) for sample in samples)])
 
     start = np.log([getattr(Constants(), name) for name in NAMES])
     fitted = _constants(_least_squares(errors, start))
@@ -108,9 +112,9 @@ class _Sample:
         assert model is not None
         return np.array([model(schedule) for schedule in self.schedules])
 
-    def errors(self, constants: Constants, half: int) -> NDArray[np.float64]:
+    def errors(self, constants: Constants) -> NDArray[np.float64]:
         """The logarithms of what every second guess is off, each table with the same weight."""
-        off = np.log(self.guesses(constants) / self.times)[half::2]
+        off = np.log(self.guesses(constants) / self.times)[::2]
         return off / math.sqrt(len(off))
 
     def quality(self, constants: Constants) -> Quality:

@@ -31,8 +31,8 @@ def test_a_fit_finds_the_constants_that_times_were_made_by(few_rows: Table) -> N
     made = replace(few_rows, times=times, codes={point: place for place, point in enumerate(some)})
     found = fit([made])
     assert found.before[made.what].error > 0.1
-    assert found.after[made.what].error < 0.01
-    assert found.constants.copy_ns == pytest.approx(1500, rel=0.1)
+    assert found.after[made.what].error < 0.02
+    assert found.constants.copy_ns == pytest.approx(1500, rel=0.15)
     assert "copy_ns" in str(found)
 
 
