@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
+from math import prod
 from typing import TypeAlias
 
 from deplodock.schedule.steps import Schedule, format_schedule
@@ -12,6 +14,10 @@ from deplodock.tune.edits import edited
 
 Point: TypeAlias = tuple[int, ...]
 """A schedule as decisions: for each one the place of what is taken among its values."""
+
+
+WEIGHED = 8
+"""The most values of the first decision, which are whole schedules, in a product of decisions."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,22 @@ class Space:
                 for at, decision in enumerate(self.decisions)
             ]
         return found
+
+    def product(self, most: int) -> Space:
+        """The product of some decisions, of at most so many points, without any others: for tables of all of its times.
+
+        The decisions are the first one, of up to `WEIGHED` values, and those with the most values, as many as there is
+        room for.
+        """
+        first, *others = self.decisions
+        sizes = {first.name: min(WEIGHED, most, len(first.values))}
+        for decision in sorted(others, key=lambda decision: -len(decision.values)):
+            if prod(sizes.values()) * len(decision.values) <= most:
+                sizes[decision.name] = len(decision.values)
+        kept = [decision for decision in self.decisions if decision.name in sizes]
+        chosen = [Decision(decision.name, decision.values[: sizes[decision.name]]) for decision in kept]
+        points = tuple(product(*(range(len(decision.values)) for decision in chosen)))
+        return Space(self.base, tuple(chosen), points, lambda point: 1.0, is_closed=True)
 
     @cached_property
     def _known(self) -> frozenset[Point]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache
+from math import prod
 
 import pytest
 from row_sums import ROWS, module
@@ -17,6 +18,7 @@ from deplodock.tune.candidate import Candidate
 from deplodock.tune.choices import space_of
 from deplodock.tune.lowering import Lowered, lower_schedule, remembering
 from deplodock.tune.space import Space
+from deplodock.tune.table import Table
 from deplodock.tune.task import Task, module_of, tasks
 
 LINEAR = "torch.nn.functional.linear(torch.randn(200, 768, dtype=D), torch.randn(1500, 768, dtype=D))"
@@ -90,6 +92,14 @@ def test_values_that_change_nothing_are_no_choices() -> None:
     codes = [lowered.candidate.code for lowered in lower(singles)]
     assert "" not in codes
     assert len(set(codes)) == len(codes) > 5
+
+
+def test_a_product_of_decisions_has_the_heuristic_first(table: Table) -> None:
+    small = space_of_kind("linear").product(400)
+    assert len(small.points) == prod(len(decision.values) for decision in small.decisions) > 100
+    assert small.schedule(small.start) == space_of_kind("linear").schedule(space_of_kind("linear").start)
+    assert [decision.name for decision in table.space.product(100).decisions] == ["tile", "bk", "split"]
+    assert all(other in small.points for group in small.neighbours(small.start) for other in group)
 
 
 def test_an_open_space_leads_to_points_that_it_does_not_list() -> None:
