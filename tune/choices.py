@@ -55,7 +55,7 @@ def space_of(task: Task, lower_all: Lower) -> Space:
     chosen, *_ = weighed
     base = parse_schedule(chosen)
     first = Decision("heuristics", tuple(difference(base, parse_schedule(text)) for text in weighed))
-    others = _that_matter(base, list(_options(base, _applies(task, base))), lower_all)
+    others = _that_matter(base, list(_options(base, _effect(task, base))), lower_all)
     decisions = (first, *others)
     return Space(
         base, decisions, _points(others, len(weighed)), _estimate(task, base, decisions, list(weighed.values()))
@@ -73,8 +73,8 @@ def _weighed(task: Task) -> dict[str, float]:
     return {chosen[0]: own, **{text: times[text] for text in best}}
 
 
-def _options(base: Schedule, applies: Callable[[str], bool]) -> Iterator[Decision]:
-    """All changes of a single rule or option, in the order of the rules; those of other rules where these apply."""
+def _options(base: Schedule, effect: Callable[[str], str | None]) -> Iterator[Decision]:
+    """All changes of a single rule or option, in the order of the rules; rules are added where that has an effect."""
     for stage in RULES.values():
         rule = stage.load()
         assert issubclass(rule, OptionsPass)
@@ -89,10 +89,13 @@ def _options(base: Schedule, applies: Callable[[str], bool]) -> Iterator[Decisio
                 ]
                 yield Decision(f"{step.name}.{key}", ("", *(f"{step.name}.{key}={value}" for value in values)))
         if not own:
-            options = [
-                f"{rule.name}.{key}={value}" for key, option in rule.options().items() for value in option.domain.tried
-            ]
-            yield Decision(rule.name, ("", *filter(applies, [rule.name, *options])))
+            options = rule.options().items()
+            changes = [f"{rule.name}.{key}={value}" for key, option in options for value in option.domain.tried]
+            effects: dict[str, str] = {}
+            for change in (rule.name, *changes):
+                if (result := effect(change)) is not None:
+                    effects.setdefault(result, change)
+            yield Decision(rule.name, ("", *effects.values()))
 
 
 def _is_near(value: Value, present: Value | None) -> bool:
@@ -102,8 +105,8 @@ def _is_near(value: Value, present: Value | None) -> bool:
     return present <= value * NEAR and value <= present * NEAR
 
 
-def _applies(task: Task, base: Schedule) -> Callable[[str], bool]:
-    """Whether a rule that a schedule leaves out would change the kernel, given as the change that adds it."""
+def _effect(task: Task, base: Schedule) -> Callable[[str], str | None]:
+    """What a rule that a schedule leaves out makes of the kernel, given the change that adds it; None if nothing."""
     module, context = module_of(task)
     before: dict[str, ModuleOp] = {}
     order = iter([*RULES, ""])
@@ -113,7 +116,7 @@ def _applies(task: Task, base: Schedule) -> Callable[[str], bool]:
 
     lower(module, context, Level.TILE, schedule=format_schedule(base), observer=keep)
 
-    def applies(change: str) -> bool:
+    def effect(change: str) -> str | None:
         name = change.partition(".")[0]
         state = before[name].clone()
         for function in kernels(state):
@@ -122,10 +125,12 @@ def _applies(task: Task, base: Schedule) -> Callable[[str], bool]:
             with collect() as remarks:
                 RULES[name].load()().apply(context, state)
         except DiagnosticException:
-            return False
-        return not remarks
+            return None
+        for function in kernels(state):
+            del function.attributes[ATTRIBUTE]
+        return None if remarks else str(state)
 
-    return applies
+    return effect
 
 
 def _that_matter(base: Schedule, decisions: Sequence[Decision], lower: Lower) -> list[Decision]:

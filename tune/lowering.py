@@ -10,9 +10,14 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
+from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
-from deplodock.passes.driver import Level, lower
+from deplodock.passes.driver import Level, StageRun, lower
+from deplodock.passes.failures import ExceedsTarget
 from deplodock.tune.candidate import Candidate
 from deplodock.tune.task import Task, module_of
 
@@ -28,6 +33,9 @@ class Lowered:
     refusal: str = ""
     """Why the rules or the limits of the target do not take the schedule, in one line."""
 
+
+_LAST_BOUND = "permute-register-tile"
+"""The rule behind which no other one takes threads from a CTA."""
 
 Lower: TypeAlias = Callable[[Sequence[str]], Iterable[Lowered]]
 """Lowers schedules of a task, and yields what they give in their order."""
@@ -45,9 +53,20 @@ def lower_schedule(task: Task, schedule: str) -> Lowered:
 
 
 def kernel_module(task: Task, schedule: str | None) -> ModuleOp:
-    """A task at kernel level, by a schedule or the heuristics'. Raises what `driver.lower` raises."""
+    """A task at kernel level, by a schedule or the heuristics'. Raises what `driver.lower` raises.
+
+    CTAs of too many threads are refused as soon as the rules have bound them: what follows takes minutes for a million.
+    """
     module, context = module_of(task)
-    lower(module, context, Level.KERNEL, schedule=schedule)
+    most = target_of(module).fact("threads_per_block")
+
+    def check(run: StageRun, now: ModuleOp) -> None:
+        if run.stage.name == _LAST_BOUND:
+            for launch in (launch for function in kernels(now) for launch in launches(function)):
+                if (threads := known_points(launch.bound_to(Binding.THREAD))) > most:
+                    raise ExceedsTarget(f"@{task.name} has {threads} threads in a CTA, the target allows {most}")
+
+    lower(module, context, Level.KERNEL, schedule=schedule, observer=check)
     return module
 
 

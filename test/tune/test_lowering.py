@@ -50,7 +50,7 @@ def test_schedules_of_equal_text_have_one_code() -> None:
 @pytest.mark.parametrize(
     ("schedule", "reason"),
     [
-        ("tileify,cooperative-reduce{threads=2048},blockify-launch", "threads in a CTA, sm_90 allows 1024"),
+        ("tileify,cooperative-reduce{threads=2048},blockify-launch", "threads in a CTA, the target allows 1024"),
         ("tileify,unroll", "names unroll, which is not one of"),
         ("tileify{", "malformed schedule"),
     ],
