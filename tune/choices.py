@@ -182,13 +182,14 @@ def _estimate(
     named = {step.name for step in base}
     costs = [[_cost(value, named) for value in decision.values] for decision in decisions[1:]]
     model = model_of(task)
+    if model is not None and math.isinf(model(base)):
+        model = None
     space = Space(base, tuple(decisions), (), lambda point: 0.0)
 
     def estimate(point: Point) -> float:
-        time = weighed[point[0]] if model is None or not has_model else model(space.steps(point))
+        time = weighed[point[0]] if model is None else model(space.steps(point))
         return time * math.prod(cost[value] for cost, value in zip(costs, point[1:], strict=True))
 
-    has_model = model is not None and model(base) < math.inf
     return cache(estimate)
 
 
