@@ -11,9 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.machine.banks import Wavefronts, kernel_wavefronts
 from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.codegen.cuda import print_module
+from deplodock.dialects import kernel
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
 from deplodock.passes.driver import Level, StageRun, lower
@@ -32,6 +34,8 @@ class Lowered:
     """The CUDA text, empty if the schedule is refused."""
     refusal: str = ""
     """Why the rules or the limits of the target do not take the schedule, in one line."""
+    conflicts: float = 1.0
+    """The wavefronts of its accesses to shared memory, over the fewest for as many lanes."""
 
 
 _LAST_BOUND = "permute-register-tile"
@@ -44,12 +48,20 @@ Lower: TypeAlias = Callable[[Sequence[str]], Iterable[Lowered]]
 def lower_schedule(task: Task, schedule: str) -> Lowered:
     """Lower a task by a schedule. Needs no GPU; workers may call it."""
     try:
-        text = print_module(kernel_module(task, schedule))
+        module = kernel_module(task, schedule)
+        text = print_module(module)
     except (DiagnosticException, Error) as error:
         reason = " ".join(str(error).split())
         return Lowered(Candidate(task.key, schedule, ""), "", reason)
     code = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Lowered(Candidate(task.key, schedule, code), text)
+    return Lowered(Candidate(task.key, schedule, code), text, conflicts=conflicts_of(module))
+
+
+def conflicts_of(module: ModuleOp) -> float:
+    """The wavefronts that a module at kernel level needs in shared memory, over the fewest for as many lanes."""
+    found = [kernel_wavefronts(op) for op in module.walk() if isinstance(op, kernel.FuncOp)]
+    total = sum((each for wavefronts in found for each in wavefronts.values()), Wavefronts())
+    return total.needed / total.ideal if total.ideal else 1.0
 
 
 def kernel_module(task: Task, schedule: str | None) -> ModuleOp:

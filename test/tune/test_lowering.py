@@ -6,6 +6,7 @@ from row_sums import ROWS, module
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.passes.driver import new_context
 from deplodock.tune.lowering import lower_schedule, remembering
+from deplodock.tune.table import Table
 from deplodock.tune.task import tasks
 
 
@@ -45,6 +46,16 @@ def test_schedules_of_equal_text_have_one_code() -> None:
     assert one.candidate.code == same.candidate.code != other.candidate.code
     assert "__global__" in one.cuda
     assert one.candidate.kernel == task.key
+
+
+def test_conflicts_in_shared_memory_are_counted(table: Table) -> None:
+    schedule = (
+        "tileify,chunk-matmul-k{bk=32},blockify-launch{m=64 n=64},stage-inputs{transpose=auto},register-tile{m=4 n=4},"
+        "permute-register-tile{m=strips n=strips lanes=nmnnm},double-buffer,async-copy"
+    )
+    assert lower_schedule(table.task, schedule).conflicts > 1.25
+    assert lower_schedule(table.task, schedule + ",pad-smem").conflicts == 1
+    assert lower_schedule(table.task, schedule.replace("transpose=auto", "transpose=never")).conflicts > 5
 
 
 @pytest.mark.parametrize(

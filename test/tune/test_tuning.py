@@ -197,6 +197,26 @@ def test_a_refused_schedule_has_no_time(played: Played, table: Table) -> None:
     assert outcome.refused > 5
 
 
+def test_conflicts_in_shared_memory_are_not_measured(played: Played, table: Table) -> None:
+    """Those of the heuristic's own schedule, or a little more, are."""
+
+    def lower(schedules: Sequence[str]) -> Iterable[Lowered]:
+        for lowered in played.lower(schedules):
+            yield replace(lowered, conflicts=4.0 if "double-buffer{depth=3}" in lowered.candidate.schedule else 1.6)
+
+    measured: list[str] = []
+
+    def measure(candidates: Sequence[Candidate]) -> Iterator[Measurement]:
+        measured.extend(one.schedule for one in candidates)
+        return played.measure(candidates)
+
+    outcome = tune(played.task, table.space, measure, lower, strategy="random", budget=Budget(40))
+    assert "double-buffer{depth=3}" not in table.space.schedule(table.space.start)
+    assert outcome.measured == 40
+    assert outcome.refused > 5
+    assert not any("double-buffer{depth=3}" in schedule for schedule in measured)
+
+
 def test_progress_counts_up(played: Played) -> None:
     seen: list[Progress] = []
     tune(played.task, played.table.space, played.measure, played.lower, budget=Budget(12), observe=seen.append)
