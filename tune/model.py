@@ -38,6 +38,13 @@ ADDRESSES = 40
 FULL_WARPS = 16
 """Warps of an SM from which on more hide nothing more."""
 
+FEW_WARPS = 8
+"""Warps of an SM, two for each scheduler, below which products wait for each other."""
+
+SLABLESS = 3.0
+"""How much longer a tile takes that reads its factors from global memory: on an H200 1047 us instead of 298 for 512 x
+3584 x 3584, and 102 instead of 25 for 333 x 1000 x 777."""
+
 SPILL = 2.0
 """How much longer a tile takes whose registers do not fit, at least: no such schedule was among the best quarter."""
 
@@ -57,17 +64,19 @@ class Constants(GridConstants):
     this model; the heuristics' own stay with the rates of theirs.
     """
 
-    peak_share: float = 0.828
+    peak_share: float = 0.824
     idle_loss: float = 0.469
-    tail_loss: float = 0.427
-    start_ns: float = 3960.0
-    last_cta_rate: float = 54.9
-    second_launch_ns: float = 3180.0
-    reuse: float = 0.457
+    tail_loss: float = 0.435
+    start_ns: float = 4010.0
+    last_cta_rate: float = 54.4
+    second_launch_ns: float = 3250.0
+    reuse: float = 0.453
     """The power with which the rate grows with the products for each element read."""
-    warps: float = 0.18
+    warps: float = 0.15
     """The power with which it grows with the warps of an SM, up to `FULL_WARPS`."""
-    step_elements: float = 0.652
+    few: float = 0.2
+    """The power with which it grows besides up to `FEW_WARPS`."""
+    step_elements: float = 0.647
     """What a step takes besides its products, in elements of k."""
     copy_ns: float = 688.0
     """The time from the start of a step's copies to their end."""
@@ -115,6 +124,11 @@ class _Model:
         ctas = parts * problem.batch * -(-problem.m // tile.m) * -(-problem.n // tile.n)
         waves = -(-ctas // (problem.rates.sms * tile.occupancy))
         copies = waves * -(-(problem.steps or 1) // parts) * self.constants.copy_ns
+        if not {"chunk-matmul-k", "stage-inputs"} <= rules:
+            time *= SLABLESS
+        if "stream-matmul-k" in rules:
+            all_ctas = min(ctas, problem.rates.sms * tile.occupancy)
+            time *= max(1, all_ctas / options.number("stream-matmul-k", "ctas", all_ctas))
         ahead = _steps_ahead(options, tile)
         return max(time, copies / ahead) if ahead else time + copies
 
@@ -148,7 +162,9 @@ class _Model:
         constants = self.constants
         reuse = _reuse(cells_m, cells_n) / _reuse(_WIDEST.cells_m, _WIDEST.cells_n)
         steps = (1 + constants.step_elements / CHUNK) / (1 + constants.step_elements / chunk)
-        return reuse**constants.reuse * min(1, max(warps, 1) / FULL_WARPS) ** constants.warps * steps
+        warps = max(warps, 1)
+        busy = min(1, warps / FULL_WARPS) ** constants.warps * min(1, warps / FEW_WARPS) ** constants.few
+        return reuse**constants.reuse * busy * steps
 
     def _chunked(self, chunk: int) -> Problem:
         """The problem in steps of so many elements of k."""
