@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -20,7 +21,7 @@ from deplodock.frontend.capture import Call, export
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.symbolic import SymbolicProgram
 from deplodock.pytorch.compiled import CompiledProgram, compiled_program, lower_ahead, place_on
-from deplodock.pytorch.options import BackendOptions, check_max_shapes
+from deplodock.pytorch.options import BackendOptions, check_max_shapes, check_tuned
 from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
 from deplodock.pytorch.signature import shown, sorted_call
 
@@ -36,6 +37,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    tuned: str | Path | None = None,
 ) -> CompiledProgram: ...
 
 
@@ -48,6 +50,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    tuned: str | Path | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -60,6 +63,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    tuned: str | Path | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -74,6 +78,7 @@ def compile(
     target: str | None = None,
     device: str | torch.device | None = None,
     schedule: str | None = None,
+    tuned: str | Path | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -98,6 +103,7 @@ def compile(
             stream. On `cpu` the simulator runs the kernels, or, above `LANE_STEP_LIMIT` lane steps, numpy the loop IR,
             which one warning of the logger `deplodock` says. Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
+        tuned: a file that `deplodock tune` wrote, whose schedules the kernels take that it knows.
         dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
             each call that brings others; the result is a `CompiledFunction`, also with examples.
         dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the
@@ -111,7 +117,8 @@ def compile(
         CompileError: the generated code does not compile.
     """
     check_max_shapes(max_shapes)
-    options = BackendOptions(target, schedule, max_shapes=max_shapes)
+    options = BackendOptions(target, schedule, None if tuned is None else str(tuned), max_shapes=max_shapes)
+    check_tuned(options)
     symbols = SymbolicCapture(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:
         return lambda function: CompiledFunction(function, options, device, symbols)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from io import StringIO
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
 from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
-from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.passes.driver import new_context
-from deplodock.passes.loop.kernel_identity import structure
+from deplodock.passes.loop.kernel_identity import kernel_key
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 
 
@@ -47,26 +44,13 @@ def task_of(function: func.FuncOp, module: ModuleOp) -> Task:
     """A kernel function at loop level, of a module that states its target, as a task."""
     alone = function.clone()
     alone.attributes.pop(SCHEDULE, None)
-    text = _plain(structure(alone).key) + str(target_of(module))
-    key = hashlib.sha256(text.encode()).hexdigest()[:16]
     own = ModuleOp([alone], {TARGET: module.attributes[TARGET]})
     stream = StringIO()
     Printer(stream).print_op(own)
-    return Task(key, alone.sym_name.data, stream.getvalue() + "\n")
+    return Task(kernel_key(alone), alone.sym_name.data, stream.getvalue() + "\n")
 
 
 def module_of(task: Task) -> tuple[ModuleOp, Context]:
     """The module of a task, and a context that it may be lowered in."""
     context = new_context()
     return FloatLiteralsParser(context, task.text).parse_module(), context
-
-
-def _plain(key: object) -> str:
-    """The text of a structure's key, which depends on nothing but the key."""
-    match key:
-        case tuple():
-            return "(" + ",".join(map(_plain, key)) + ")"
-        case Attribute():
-            return str(key)
-        case _:
-            return repr(key)

@@ -13,12 +13,13 @@ import pytest
 from recorded import Played
 
 from deplodock.errors import InvalidInputError
+from deplodock.runtime.tuned import write_tuned
 from deplodock.tune.candidate import Candidate, Measure, Measurement
 from deplodock.tune.journal import Journal, read_journal
 from deplodock.tune.lowering import Lowered
 from deplodock.tune.search import strategies
 from deplodock.tune.table import Table
-from deplodock.tune.tuned import TunedEntry, write_tuned
+from deplodock.tune.tuned import entry_of
 from deplodock.tune.tuning import Budget, Outcome, Progress, tune
 
 CARD = "NVIDIA H200"
@@ -155,7 +156,7 @@ def test_a_replay_gives_the_same_file(played: Played, tmp_path: Path) -> None:
         budget=Budget(24), journal=Journal(tmp_path / "journal", CARD), batch=4,
     )  # fmt: skip
     for name, found in (("first", outcome), ("again", again)):
-        write_tuned(tmp_path / name, [TunedEntry.of(found, CARD)])
+        write_tuned(tmp_path / name, [entry_of(found, CARD, found.task.name)])
     assert (tmp_path / "first").read_bytes() == (tmp_path / "again").read_bytes()
     assert not played.measured
 

@@ -7,16 +7,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 import deplodock
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
+from deplodock.runtime.tuned import read_tuned
 from deplodock.tools.bench import rows as bench_rows
 from deplodock.tools.bench.report import MODES
 from deplodock.tools.cli.code import OutputForm, code, form_of
+from deplodock.tools.cli.options import (
+    Colors,
+    DumpDir,
+    Expression,
+    File,
+    Generic,
+    Json,
+    Layer,
+    RandomWeights,
+    RowList,
+    RowNames,
+    Schedule,
+    Seed,
+    SeqLen,
+    Stream,
+    Suite,
+    Target,
+    TargetOfRows,
+    TargetOfRun,
+    TorchCompile,
+    Tuned,
+    Verbose,
+)
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
@@ -32,71 +56,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-File = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="FILE",
-        help="a Python file (.py), IR text of any level (- is stdin), or a model: a folder or a Hugging Face id",
-    ),
-]
-Layer = Annotated[int | None, typer.Option(min=0, metavar="N", help="of a model, only this layer, counted from 0")]
-SeqLen = Annotated[int | None, typer.Option(min=1, metavar="N", help="tokens that a model gets  [default: 128]")]
-Expression = Annotated[
-    str | None,
-    typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
-]
-_TARGET = "architecture or card to compile for, such as sm_90 or h100"
-Target = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else sm_90]")
-]
-TargetOfRun = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else the GPU's or sm_90]")
-]
-TargetOfRows = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: the GPU's, else sm_90]")]
-Schedule = Annotated[
-    str | None,
-    typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
-]
-Stream = Annotated[
-    Literal["never", "cheaper", "always"] | None,
-    typer.Option(help="where attention is one kernel, which stores no scores  [default: cheaper]"),
-]
-Verbose = Annotated[
-    int,
-    typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
-]
-Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
-DumpDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
-]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
-    ),
-]
-RandomWeights = Annotated[
-    bool, typer.Option("--random-weights", help="of a model, draw the weights instead of reading them")
-]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
-Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
-Suite = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="take the problems in this folder, in KernelBench's form, as the rows"),
-]
-RowNames = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="rows whose name contains this, or is like this glob; may be repeated"),
-]
-RowList = Annotated[Path | None, typer.Option(metavar="FILE", help="rows whose names are in this file, one a line")]
-TorchCompile = Annotated[
-    bool,
-    typer.Option(
-        "--torch-compile/--no-torch-compile",
-        help="time torch.compile, too; without, the results keep its times",
-    ),
-]
 
 
 class Device(StrEnum):
@@ -131,6 +90,7 @@ def compile_command(
     ] = None,
     target: Target = None,
     schedule: Schedule = None,
+    tuned: Tuned = None,
     stream: Stream = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
     verbosity: Verbose = 0,
@@ -150,7 +110,7 @@ def compile_command(
     if schedule is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
         raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {level}")
     options = Options(
-        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
+        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, tuned
     )
     session = _session(context, options)
     program = _read(session, file, expression, weights="none")
@@ -182,6 +142,7 @@ def export_command(
     expression: Expression = None,
     target: Target = None,
     schedule: Schedule = None,
+    tuned: Tuned = None,
     stream: Stream = None,
     verbosity: Verbose = 0,
     seed: Seed = 0,
@@ -193,7 +154,9 @@ def export_command(
     They are its CUDA, a launcher in C with its header, one in Python, the plan as JSON, a Makefile, and the machine
     code if there is a compiler of CUDA.
     """
-    options = Options(target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream)
+    options = Options(
+        target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream, tuned=tuned
+    )
     session = _session(context, options)
     module = _read(session, file, expression, weights="none").module
     session.lower(module, Level.KERNEL)
@@ -231,6 +194,7 @@ def run_command(
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: TargetOfRun = None,
     schedule: Schedule = None,
+    tuned: Tuned = None,
     stream: Stream = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
@@ -249,7 +213,7 @@ def run_command(
     ("not run") if no CTA of some kernel could run.
     """
     given = Options(
-        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream
+        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, tuned
     )
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
@@ -327,6 +291,7 @@ def bench_command(
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
     target: TargetOfRows = None,
+    tuned: Tuned = None,
 ) -> None:
     """Measure the benchmark on the GPU beside PyTorch.
 
@@ -339,7 +304,7 @@ def bench_command(
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
-    _refuse_options_of_bench(rows, suite, replacement, autotune=autotune)
+    _refuse_options_of_bench(rows, suite, replacement, tuned, autotune=autotune)
     require("torch")
     if suite is not None:
         from deplodock.tools.cli.suite import SuiteOptions, compile_suite, measure_suite
@@ -350,19 +315,21 @@ def bench_command(
         from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
 
         modes = tuple(mode for mode, wanted in zip(MODES, (compiled, autotune), strict=True) if wanted)
-        options = TableOptions(limit, budget, replacement, modes, resume)
-        passed = compile_table(rows, target) if compile_only else measure_table(rows, target, output, options)
+        options = TableOptions(limit, budget, replacement, modes, resume, tuned)
+        passed = compile_table(rows, target, tuned) if compile_only else measure_table(rows, target, output, options)
     if not passed:
         raise typer.Exit(1)
 
 
 def _refuse_options_of_bench(
-    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, *, autotune: bool
+    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, tuned: Path | None, *, autotune: bool
 ) -> None:
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
-    if suite is not None and (replacement is not None or autotune):
-        raise typer.BadParameter("--from and --max-autotune are for rows of the benchmark: leave out --suite")
+    if suite is not None and (replacement is not None or autotune or tuned is not None):
+        raise typer.BadParameter("--from, --max-autotune and --tuned are for rows of the benchmark: leave out --suite")
+    if tuned is not None:
+        read_tuned(tuned)
 
 
 @app.command("ops")
@@ -407,6 +374,8 @@ def fuzz_command(
 
 
 def _session(context: typer.Context, options: Options) -> Session:
+    if options.schedule is not None and options.tuned is not None:
+        raise typer.BadParameter("--schedule is for every kernel, so nothing is left for --tuned: give one of them")
     return Session(options, context.obj or Clock())
 
 
