@@ -98,17 +98,31 @@ def _within(
     truth = reference[finite].astype(np.float64)
     differences = np.abs(got[finite] - truth)
     size, root = _norm(truth), math.sqrt(max(1, truth.size))
-    # In float64 the reference makes roundings, too.
-    half_ulp = epsilon(got.dtype) / (1 if got.dtype == np.float64 else 2)
     moved = 0.0 if sensitivity is None else _norm(sensitivity[finite])
-    allowed = half_ulp * (_ROUNDINGS + math.sqrt(reduction_extent)) * max(size, moved)
+    allowed = allowed_error(epsilon(got.dtype), got.dtype == np.float64, reduction_extent) * max(size, moved)
     if eager is not None and np.isfinite(eager[finite]).all():
         allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))
     distance, largest = _norm(differences), float(differences.max(initial=0.0))
-    passed = distance <= allowed and largest <= _SPREAD * allowed / root
+    passed = distance <= allowed and largest <= allowed_worst(allowed, truth.size)
     position = 0 if passed else int(np.flatnonzero(finite)[differences.argmax()])
     reason = "" if passed else _difference(got, reference, position)
     return Verdict(_ratio(distance, size), _ratio(allowed, size), _ratio(largest, size / root), reason)
+
+
+def allowed_error(ulp: float, is_reference: bool, reduction_extent: int) -> float:
+    """What the norm of the differences may be, for one of 1 of the reference.
+
+    Args:
+        ulp: the distance from 1 to the next number of the output's type.
+        is_reference: whether that type is the reference's, float64, which makes roundings then, too.
+        reduction_extent: see `compare`.
+    """
+    return ulp / (1 if is_reference else 2) * (_ROUNDINGS + math.sqrt(reduction_extent))
+
+
+def allowed_worst(allowed: float, elements: int) -> float:
+    """What the largest difference of so many elements may be where their norm may be `allowed`."""
+    return _SPREAD * allowed / math.sqrt(max(1, elements))
 
 
 def _exact(got: Array, reference: Array, counts: Array) -> Verdict:

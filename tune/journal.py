@@ -18,6 +18,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from deplodock.tune.candidate import STATUSES, Candidate, Measurement
 from deplodock.version import __version__
@@ -76,30 +77,34 @@ class Journal:
 
     folder: Path
     card: str
+    is_read: bool = True
+    """Whether what the folder has counts as measured."""
     complaints: list[str] = field(default_factory=list[str], init=False)
     """What is wrong with lines of the folder."""
     _known: dict[tuple[str, str], Measurement] = field(default_factory=dict[tuple[str, str], Measurement], init=False)
     _codes: dict[tuple[str, str], set[str]] = field(default_factory=dict[tuple[str, str], set[str]], init=False)
     _file: int | None = field(default=None, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
 
     def __post_init__(self) -> None:
-        if self.folder.exists():
+        if self.is_read and self.folder.exists():
             found = read_journal(self.folder)
             self.complaints += found.complaints
             self._add(found.entries)
 
     def append(self, measurement: Measurement, what: str = "") -> None:
-        """Write a measurement; it is on disk when this returns."""
-        if self._file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
-            self._file = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        entry = Entry(measurement, self.card, what)
-        line = f"{entry}\n".encode()
-        if (written := os.write(self._file, line)) != len(line):
-            raise OSError(f"{self.folder}: only {written} of {len(line)} bytes of a line were written")
-        os.fsync(self._file)
-        self._add([entry])
+        """Write a measurement, from any thread; it is on disk when this returns."""
+        with self._lock:
+            if self._file is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
+                self._file = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            entry = Entry(measurement, self.card, what)
+            line = f"{entry}\n".encode()
+            if (written := os.write(self._file, line)) != len(line):
+                raise OSError(f"{self.folder}: only {written} of {len(line)} bytes of a line were written")
+            os.fsync(self._file)
+            self._add([entry])
 
     def find(self, candidate: Candidate) -> Measurement | None:
         """What was measured of a kernel and a CUDA text, by whatever schedule it came about; None if nothing was."""

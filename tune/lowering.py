@@ -14,12 +14,12 @@ from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.banks import Wavefronts, kernel_wavefronts
 from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.shape.nest import kernels, launches
-from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
 from deplodock.passes.driver import Level, StageRun, lower
 from deplodock.passes.failures import ExceedsTarget
+from deplodock.runtime.planned import PlannedProgram, planned_program
 from deplodock.tune.candidate import Candidate
 from deplodock.tune.task import Task, module_of
 
@@ -47,14 +47,19 @@ Lower: TypeAlias = Callable[[Sequence[str]], Iterable[Lowered]]
 
 def lower_schedule(task: Task, schedule: str) -> Lowered:
     """Lower a task by a schedule. Needs no GPU; workers may call it."""
+    return lower_planned(task, schedule)[0]
+
+
+def lower_planned(task: Task, schedule: str) -> tuple[Lowered, PlannedProgram | None]:
+    """`lower_schedule`, and what runs of it, None if the schedule is refused."""
     try:
         module = kernel_module(task, schedule)
-        text = print_module(module)
+        program = planned_program(module)
     except (DiagnosticException, Error) as error:
         reason = " ".join(str(error).split())
-        return Lowered(Candidate(task.key, schedule, ""), "", reason)
-    code = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Lowered(Candidate(task.key, schedule, code), text, conflicts=conflicts_of(module))
+        return Lowered(Candidate(task.key, schedule, ""), "", reason), None
+    code = hashlib.sha256(program.text.encode()).hexdigest()[:16]
+    return Lowered(Candidate(task.key, schedule, code), program.text, conflicts=conflicts_of(module)), program
 
 
 def conflicts_of(module: ModuleOp) -> float:
