@@ -238,8 +238,14 @@ def target(name: str) -> TargetAttr:
 
 def card_named(device: str, arch: str) -> str:
     """The card of the table that a driver calls `device`, such as `NVIDIA H100 80GB HBM3`, else the architecture."""
+    found = target_named(device)
+    return found if found is not None and _CARDS[found].arch == arch else arch
+
+
+def target_named(device: str) -> str | None:
+    """The card of the table that a driver calls `device`, whatever its architecture."""
     joined = device.lower().replace(" ", "")
-    return next((name for name, card in _CARDS.items() if name in joined and card.arch == arch), arch)
+    return next((name for name in _CARDS if name in joined), None)
 
 
 def nvcc_arch(arch: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import deplodock
+from deplodock.analysis.machine.targets import target_named
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.runtime.tuned import read_tuned
@@ -330,6 +331,105 @@ def _refuse_options_of_bench(
         raise typer.BadParameter("--from, --max-autotune and --tuned are for rows of the benchmark: leave out --suite")
     if tuned is not None:
         read_tuned(tuned)
+
+
+@app.command("tune")
+def tune_command(
+    context: typer.Context,
+    file: File = None,
+    expression: Expression = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="a TOML file whose table [rows] names programs; all are tuned"),
+    ] = None,
+    name: RowNames = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|SECONDSs",
+            help="measurements of a program, as 64, or its seconds, as 30s  [default: 64 of a kernel]",
+        ),
+    ] = None,
+    strategy: Annotated[str | None, typer.Option(metavar="NAME", help="how to search  [default: mcts]")] = None,
+    output: Annotated[
+        Path, typer.Option("-o", metavar="FILE", help="tuned schedules; those of other kernels in it stay")
+    ] = Path("tuned.jsonl"),
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="folder of all measurements, which processes share  [default: FILE.journal]"),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="take what the journal has for measured")] = False,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="JOURNAL", help="take all times from a journal; needs no GPU")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="measure nothing; say which lines of -o FILE are fresh, stale or refused")
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="measure --budget schedules of one kernel, a product of decisions: a table"),
+    ] = None,
+    fit: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="TABLE", help="fit the model's constants to this table, not a program; may be repeated"),
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="GPUs that measure")] = 1,
+    target: TargetOfRun = None,
+    stream: Stream = None,
+    verbosity: Verbose = 0,
+    seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
+) -> None:
+    """Search for the fastest schedules of a program's kernels, by measuring them on the GPU.
+
+    The heuristics' schedule of a kernel is measured first, and left only for one that is faster. Results are compared
+    with the same kernel in float64 before and after they are timed. `compile`, `run`, `export` and `bench` take the
+    schedules by --tuned FILE. The exit code is 1 if a kernel could not be measured.
+    """
+    with working("import deplodock"):
+        from deplodock.tools.cli import tune as tuning
+
+    if fit:
+        if file is not None or expression is not None or table is not None:
+            raise typer.BadParameter("--fit takes tables of times: leave out the program")
+        tuning.print_fit(fit)
+        return
+    if table is not None and (file is not None or expression is not None):
+        raise typer.BadParameter("--table has programs of its own: leave out -c EXPR and FILE")
+    if name and table is None:
+        raise typer.BadParameter("--name chooses among the programs of --table FILE")
+    if replay is not None and (resume or gpus > 1):
+        raise typer.BadParameter("--replay takes all times from its journal: leave out --resume and --gpus")
+    if sum((replay is not None, check, record is not None)) > 1:
+        raise typer.BadParameter("give one of --replay, --check and --record")
+    how = tuning.TuneOptions(
+        output,
+        journal or output.with_suffix(".journal"),
+        tuning.read_budget(budget),
+        tuning.read_strategy(strategy),
+        seed,
+        resume,
+        replay,
+        gpus,
+        record,
+    )
+    given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream)
+    session = _session(context, given)
+    if replay is not None and target is None:
+        session.options = replace(given, target=target_named(tuning.card_of(replay)))
+    elif replay is None and not check:
+        tuning.require_gpus(gpus)
+        if target is None:
+            _take_target_of_gpu(session, file)
+    if table is None:
+        programs = iter([("", _read(session, file, expression, weights="none").module)])
+    else:
+        rows = bench_rows.chosen(bench_rows.read_rows(table), name or [], [], [])
+        programs = ((row.name, session.read_expression(row.text).module) for row in rows)
+    act = tuning.check_programs if check else tuning.record_program if record else tuning.tune_programs
+    if not act(session, programs, how):
+        raise typer.Exit(1)
 
 
 @app.command("ops")
