@@ -108,8 +108,9 @@ def compile_command(
     """
     form = form_of(ir, output)
     level = form.level
-    if schedule is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
-        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {level}")
+    for option, given in (("--schedule", schedule), ("--tuned", tuned)):
+        if given is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
+            raise typer.BadParameter(f"{option} acts below loop level, so it cannot show in --ir {level}")
     options = Options(
         target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, tuned
     )

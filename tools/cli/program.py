@@ -167,8 +167,9 @@ class Session:
                 raise explain(error, module, file, text, None) from None
         set_target(module, self.options.target)
         level = level_of(module)
-        if self.options.schedule is not None and level in (Level.TILE, Level.KERNEL):
-            raise InvalidInputError(f"--schedule is for programs above tile level; {name} is at {level} level")
+        for option, given in (("--schedule", self.options.schedule), ("--tuned", self.options.tuned)):
+            if given is not None and level in (Level.TILE, Level.KERNEL):
+                raise InvalidInputError(f"{option} is for programs above tile level; {name} is at {level} level")
         return module
 
     def lower(self, module: ModuleOp, level: Level) -> None:

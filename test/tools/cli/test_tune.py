@@ -114,6 +114,8 @@ def test_what_is_tuned_replays_and_is_checked(program: str, gpu: None) -> None:
         app, ["compile", program, "--target", "h200", "--ir", "tile", "--tuned", "tuned.jsonl"]
     )
     assert 'deplodock.tuned = "tuned.jsonl:1"' in compiled.stdout
+    shown = CliRunner().invoke(app, ["compile", program, "--ir", "loop", "--tuned", "tuned.jsonl"])
+    assert (shown.exit_code, "--tuned acts below loop level" in shown.stderr) == (2, True)
 
 
 def test_budgets_follow_the_time() -> None:
