@@ -49,9 +49,9 @@ class OwnRuns:
         for launches, each in zip(self._launches, self._buffers, strict=True):
             launches.place([value.data_ptr() for value in each.values()])
 
-    def run(self) -> None:
-        """Launch a run on every set."""
-        for launches in self._launches:
+    def run(self, sets: int | None = None) -> None:
+        """Launch a run on every set, or on the first ones."""
+        for launches in self._launches[:sets]:
             self._executable.launch(launches, self._stream)
 
     def step(self, number: int) -> None:

@@ -135,16 +135,22 @@ class _GpuRuns:
         self._runs.poison()
         torch.cuda.synchronize()
 
-    def start(self) -> None:
-        """Run on every set; raises Hung if that does not end within the limit."""
-        done = torch.cuda.Event()
-        self._runs.run()
-        done.record(self._kernel.stream)
+    def start(self) -> float:
+        """Run on the first set, twice; raises Hung if the first run does not end within the limit."""
+        stream = self._kernel.stream
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self._runs.run(1)
+        first.record(stream)
         end = time.monotonic() + self._limit
-        while not done.query():
+        while not first.query():
             if time.monotonic() > end:
                 raise Hung(f"no end of the first run in {self._limit:g} s")
             time.sleep(_POLL)
+        first.record(stream)
+        self._runs.run(1)
+        last.record(stream)
+        last.synchronize()
+        return first.elapsed_time(last) * 1e3
 
     def replay(self) -> float:
         """Microseconds of a run."""
@@ -153,11 +159,12 @@ class _GpuRuns:
         graph, repeats = self._graph
         return replay_us(graph, repeats) / len(self._kernel.sets)
 
-    def wrong(self) -> str:
-        """What is wrong on the first and the last set."""
+    def wrong(self, *, is_started: bool = False) -> str:
+        """What is wrong on the first and the last set, or on the first alone."""
         torch.cuda.synchronize()
-        for number in sorted({0, len(self._kernel.sets) - 1}):
-            for place, (got, right) in enumerate(zip(self._runs.results(number), self._kernel.reference, strict=True)):
+        for number in sorted({0} if is_started else {0, len(self._kernel.sets) - 1}):
+            pairs = zip(self._runs.results(number), self._kernel.reference, strict=True)
+            for place, (got, right) in enumerate(pairs):
                 if reason := wrong(got, right, self._kernel.extent):
                     return f"output {place}: {reason}"
         return ""

@@ -20,6 +20,10 @@ _SLOW, _NEAR, _WINS = 1.15, 1.03, 0.99
 candidate may take its place. Five replays of one kernel differ by 1.3 to 2.1 percent (an H200)."""
 
 
+_HOPELESS, _LAUNCH_US = 5.0, 20.0
+"""In times of the incumbent, and microseconds of a launch besides, what a single run takes that is not timed again."""
+
+
 class Runs(Protocol):
     """A program on every set of inputs, on a device."""
 
@@ -27,16 +31,16 @@ class Runs(Protocol):
         """Fill what the runs write with what no result is."""
         ...
 
-    def start(self) -> None:
-        """Run it on every set for the first time, and wait. Raises Hung if that takes too long."""
+    def start(self) -> float:
+        """Run it on the first set, twice, and wait; microseconds of the second run. Raises Hung if that is too long."""
         ...
 
     def replay(self) -> float:
         """Run it again on every set, some times in a row; microseconds of a run."""
         ...
 
-    def wrong(self) -> str:
-        """What is wrong with the results of the last run; empty if they are right."""
+    def wrong(self, *, is_started: bool = False) -> str:
+        """What is wrong with the results of the last run, on all sets or where it was started; empty if nothing is."""
         ...
 
 
@@ -64,9 +68,11 @@ def measured(runs: Runs, incumbent: Runs | None, incumbent_us: float, floor_us: 
         floor_us: microseconds below which no right program can be.
     """
     runs.poison()
-    runs.start()
-    if reason := runs.wrong():
+    once = runs.start()
+    if reason := runs.wrong(is_started=True):
         return Found("wrong", detail=reason)
+    if incumbent is not None and once > _HOPELESS * incumbent_us + _LAUNCH_US:
+        return Found("ok", once, "the time is that of a single run, as it is far from the best")
     ratios = _ratios(runs, incumbent)
     runs.poison()
     runs.replay()

@@ -10,7 +10,6 @@ import pytest
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.passes.driver import new_context, set_target
 from deplodock.runtime.device import device_target
-from deplodock.runtime.graph_timing import rotation
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.tune import compiling
 from deplodock.tune.candidate import Candidate, Measurement
@@ -30,12 +29,11 @@ func.func @k_scaled(%x: memref<{COUNT}xf32>, %out: memref<{COUNT}xf32>) {{
   func.return
 }}
 """
-RUNS = f"{rotation(8 * COUNT)}u * gridDim.x * blockDim.x"
 PLANTED = {
     32: ("hang", "for (;;) __nanosleep(1000);"),
     64: ("fault", "*(volatile int*)8 = 1;"),
     96: ("wrong", "if (blockIdx.x == gridDim.x - 1) return;"),
-    160: ("unstable", f"static __device__ unsigned runs; if (atomicAdd(&runs, 1u) >= {RUNS}) return;"),
+    160: ("unstable", "static __device__ unsigned runs; if (atomicAdd(&runs, 1u) >= gridDim.x * blockDim.x) return;"),
 }
 """What the first line of a kernel does, and how its candidate is called then, by the threads of a CTA."""
 

@@ -9,11 +9,11 @@ from multiprocessing.connection import Connection
 from deplodock.tune.requests import Begin, Measure
 from deplodock.tune.rounds import Found, measured
 
-HANGS, FAULTS, WRONG, RIGHT_ONCE, TOO_FAST, FASTER, DIES = 32, 64, 96, 160, 192, 256, 320
+HANGS, FAULTS, WRONG, RIGHT_ONCE, TOO_FAST, FASTER, DIES, SLOW = 32, 64, 96, 160, 192, 256, 320, 352
 """Threads of a CTA, by what is planted."""
 
 FLOOR_US = 5.0
-TIMES = {TOO_FAST: 4.0, FASTER: 50.0}
+TIMES = {TOO_FAST: 4.0, FASTER: 50.0, SLOW: 9000.0}
 USUAL_US = 100.0
 
 
@@ -26,20 +26,21 @@ class PlantedRuns:
     def poison(self) -> None:
         """Nothing has to be filled."""
 
-    def start(self) -> None:
+    def start(self) -> float:
         """The first run."""
         self.runs += 1
         if self.threads == HANGS:
             time.sleep(1000)
         if self.threads == DIES:
             os._exit(3)
+        return TIMES.get(self.threads, USUAL_US)
 
     def replay(self) -> float:
         """Another run."""
         self.runs += 1
         return TIMES.get(self.threads, USUAL_US)
 
-    def wrong(self) -> str:
+    def wrong(self, *, is_started: bool = False) -> str:
         """What is planted."""
         is_wrong = self.threads == WRONG or (self.threads == RIGHT_ONCE and self.runs > 1)
         return "element [0] is 1.0, should be 2.0" if is_wrong else ""

@@ -84,7 +84,7 @@ def test_planted_candidates_are_named_and_cost_their_limit_at_most(kernels: list
     found = measure(measurer, kernels[0], 128)
     assert (found[128].status, found[128].us) == ("ok", planted.USUAL_US)
     threads = (planted.HANGS, planted.FAULTS, planted.WRONG, planted.RIGHT_ONCE, planted.TOO_FAST, planted.DIES)
-    found = measure(measurer, kernels[0], *threads, planted.FASTER, USUAL, SPILLS, REJECTED, TOO_LARGE)
+    found = measure(measurer, kernels[0], *threads, planted.FASTER, planted.SLOW, USUAL, SPILLS, REJECTED, TOO_LARGE)
     assert {each: (one.status, one.us, one.detail) for each, one in found.items()} == {
         planted.HANGS: ("hang", None, "no end of the measurement in 0.5 s"),
         planted.FAULTS: ("fault", None, "an illegal memory access was encountered"),
@@ -93,6 +93,7 @@ def test_planted_candidates_are_named_and_cost_their_limit_at_most(kernels: list
         planted.TOO_FAST: ("fault", None, "4.00 us are below the floor of 5.00 us: the measurement is wrong"),
         planted.DIES: ("fault", None, "the process ended with exit status 3"),
         planted.FASTER: ("ok", 50.0, ""),
+        planted.SLOW: ("ok", 9000.0, "the time is that of a single run, as it is far from the best"),
         USUAL: ("ok", 100.0, ""),
         SPILLS: ("refused", None, "spills 128 bytes"),
         REJECTED: ("refused", None, "nvcc rejected @k_twice"),

@@ -382,7 +382,7 @@ def tune_command(
     layer: Layer = None,
     seq_len: SeqLen = None,
 ) -> None:
-    """Search for the fastest schedules of a program's kernels, by measuring them on the GPU.
+    """Search for faster schedules by measuring on the GPU.
 
     The heuristics' schedule of a kernel is measured first, and left only for one that is faster. Results are compared
     with the same kernel in float64 before and after they are timed. `compile`, `run`, `export` and `bench` take the
@@ -398,6 +398,8 @@ def tune_command(
         return
     if table is not None and (file is not None or expression is not None):
         raise typer.BadParameter("--table has programs of its own: leave out -c EXPR and FILE")
+    if table is None and (file is None) == (expression is None):
+        raise typer.BadParameter("give a program: either -c EXPR or a FILE, or several by --table FILE")
     if name and table is None:
         raise typer.BadParameter("--name chooses among the programs of --table FILE")
     if replay is not None and (resume or gpus > 1):
