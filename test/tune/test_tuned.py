@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, lower, new_context, set_target
+from deplodock.passes.tile.rule import read_schedule
 from deplodock.runtime.tuned import ORIGIN, Tuned, TunedEntry, lower_tuned, read_tuned, write_tuned
 from deplodock.schedule.steps import ATTRIBUTE
 from deplodock.tune.lowering import Lowered, lower_schedule
@@ -81,6 +82,13 @@ def test_a_file_is_sorted_and_read_back(tmp_path: Path) -> None:
         write_tuned(tmp_path / name, entries)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert [*read_tuned(tmp_path / "a").entries.values()] == [first, ENTRY]
+
+
+def test_the_files_that_are_shipped_are_read(repository: Path) -> None:
+    files = list((repository / "bench" / "tuned").glob("*.jsonl"))
+    assert files
+    for entry in (entry for file in files for entry in read_tuned(file).entries.values()):
+        read_schedule(entry.schedule)
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
