@@ -36,6 +36,7 @@ from deplodock.pytorch.saved import ProgramFile, program_file, state_names, writ
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_count, device_target, missing
 from deplodock.runtime.lowering import lower_by_loops
+from deplodock.runtime.tuned import lower_tuned, read_tuned
 from deplodock.runtime.workers import Request, lower_all
 
 _REQUIRES_GRAD = attrgetter("requires_grad")
@@ -120,14 +121,16 @@ def make_runner(
     `name` is the program's in what is written of it, see `Artifacts`, `reused` see `CudaRunner`.
     """
     target, schedule = target_on(device, options), options.schedule
+    tuned = None if options.tuned is None else read_tuned(Path(options.tuned))
     context, artifacts = new_context(), Artifacts(name, options.folder)
     artifacts.begin(module)
     if is_watched(options.folder):
         lower(module, context, Level.LOOP, target=target, observer=artifacts)
         loops = module.clone()
-        lower(module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
+        step = partial(lower, module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
+        step() if tuned is None else lower_tuned(module, tuned, step)
     else:
-        loops = lower_by_loops(module, context, target=target, schedule=schedule)
+        loops = lower_by_loops(module, context, target=target, schedule=schedule, tuned=tuned)
     artifacts.finish(module)
     if device.type == "cpu":
         return CpuRunner(module, loops)
@@ -149,7 +152,7 @@ def lower_ahead(programs: Sequence[tuple[ModuleOp, torch.device]], options: Back
         targets = [target_on(device, options) for _, device in programs]
         lower_all(
             [
-                Request.of(module, target, options.schedule, compiles=device.type == "cuda")
+                Request.of(module, target, options.schedule, compiles=device.type == "cuda", tuned=options.tuned)
                 for (module, device), target in zip(programs, targets, strict=True)
             ]
         )

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -21,7 +22,7 @@ from deplodock.frontend.capture import Call, export
 from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.symbolic import SymbolicProgram
 from deplodock.pytorch.compiled import CompiledProgram, compiled_program, lower_ahead, place_on
-from deplodock.pytorch.options import BackendOptions, check_max_shapes
+from deplodock.pytorch.options import BackendOptions, check_max_shapes, check_tuned
 from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
 from deplodock.pytorch.signature import shown, sorted_call
 
@@ -38,6 +39,7 @@ def compile(
     device: str | torch.device | None = None,
     schedule: str | None = None,
     precision: str | None = None,
+    tuned: str | Path | None = None,
 ) -> CompiledProgram: ...
 
 
@@ -51,6 +53,7 @@ def compile(
     device: str | torch.device | None = None,
     schedule: str | None = None,
     precision: str | None = None,
+    tuned: str | Path | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -64,6 +67,7 @@ def compile(
     device: str | torch.device | None = None,
     schedule: str | None = None,
     precision: str | None = None,
+    tuned: str | Path | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -79,6 +83,7 @@ def compile(
     device: str | torch.device | None = None,
     schedule: str | None = None,
     precision: str | None = None,
+    tuned: str | Path | None = None,
     dynamic: bool = False,
     dynamic_shapes: Any = None,
     max_shapes: int = MAX_SHAPES,
@@ -104,6 +109,7 @@ def compile(
             which one warning of the logger `deplodock` says. Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
         precision: that of products of FP32 matrices; by default what torch.get_float32_matmul_precision() says then.
+        tuned: a file that `deplodock tune` wrote, whose schedules the kernels take that it knows.
         dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
             each call that brings others; the result is a `CompiledFunction`, also with examples.
         dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the
@@ -117,7 +123,9 @@ def compile(
         CompileError: the generated code does not compile.
     """
     check_max_shapes(max_shapes)
-    options = BackendOptions(target, schedule, precision, max_shapes=max_shapes)
+    given = None if tuned is None else str(tuned)
+    options = BackendOptions(target, schedule, precision, given, max_shapes=max_shapes)
+    check_tuned(options)
     symbols = SymbolicCapture(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:
         return lambda function: CompiledFunction(function, options, device, symbols)

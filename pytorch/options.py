@@ -17,6 +17,7 @@ from deplodock.frontend.precision import matmul_precision
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.pytorch.shapes import MAX_SHAPES
 from deplodock.runtime.dump import make_folder
+from deplodock.runtime.tuned import read_tuned
 
 DUMP = "DEPLODOCK_DUMP"
 """The environment variable that names the folder of what programs become where no option does."""
@@ -26,13 +27,14 @@ DUMP = "DEPLODOCK_DUMP"
 class BackendOptions:
     """How the programs of a call of `torch.compile` are compiled.
 
-    `target`, `schedule`, `precision` and `max_shapes` are those of `deplodock.compile`; `dump` is a folder for what
-    each graph becomes, by default that of the environment variable `DEPLODOCK_DUMP`, if it is set.
+    `target`, `schedule`, `precision`, `tuned` and `max_shapes` are those of `deplodock.compile`; `dump` is a folder
+    for what each graph becomes, by default that of the environment variable `DEPLODOCK_DUMP`, if it is set.
     """
 
     target: str | None = None
     schedule: str | None = None
     precision: str | None = None
+    tuned: str | None = None
     dump: str | None = None
     max_shapes: int = MAX_SHAPES
 
@@ -51,6 +53,14 @@ class BackendOptions:
         """The folder of what each graph becomes, None without one."""
         name = os.environ.get(DUMP) if self.dump is None else self.dump
         return Path(name) if name else None
+
+
+def check_tuned(options: BackendOptions) -> None:
+    """Raise InvalidInputError where a file of tuned schedules cannot be read, or there is a schedule, too."""
+    if options.tuned is not None:
+        if options.schedule is not None:
+            raise InvalidInputError("schedule is for every kernel, so nothing is left for tuned: give one of them")
+        read_tuned(Path(options.tuned))
 
 
 def check_max_shapes(value: object) -> None:
@@ -80,6 +90,7 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> Backend
             read_schedule(given.schedule)
         except DiagnosticException as error:
             raise InvalidInputError(str(error)) from None
+    check_tuned(given)
     if given.folder is not None:
         make_folder(given.folder)
     return given

@@ -89,9 +89,7 @@ def compare(
             position = np.flatnonzero(_other_specials(got, expected[0], counts))[0]
             return _wrong(_difference(got, expected[0], int(position)))
         finite = np.isfinite(got) & np.isfinite(reference) & counts.reshape(got.shape)
-        # In float64 the reference makes roundings, too.
-        roundoff = max(epsilon(got.dtype) / (1 if got.dtype == np.float64 else 2), _ROUNDOFFS[precision])
-        bar = roundoff * (_ROUNDINGS + math.sqrt(reduction_extent))
+        bar = allowed_error(epsilon(got.dtype), got.dtype == np.float64, reduction_extent, precision)
         verdict = _within(got, reference, eager, bar, None, finite)
         if verdict.passed or sensitivity is None:
             return verdict
@@ -114,10 +112,28 @@ def _within(
     if eager is not None and np.isfinite(eager[finite]).all():
         allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))
     distance, largest = _norm(differences), float(differences.max(initial=0.0))
-    passed = distance <= allowed and largest <= _SPREAD * allowed / root
+    passed = distance <= allowed and largest <= allowed_worst(allowed, truth.size)
     position = 0 if passed else int(np.flatnonzero(finite)[differences.argmax()])
     reason = "" if passed else _difference(got, reference, position)
     return Verdict(_ratio(distance, size), _ratio(allowed, size), _ratio(largest, size / root), reason)
+
+
+def allowed_error(ulp: float, is_reference: bool, reduction_extent: int, precision: str = "highest") -> float:
+    """What the norm of the differences may be, for one of 1 of the reference.
+
+    Args:
+        ulp: the distance from 1 to the next number of the output's type.
+        is_reference: whether that type is the reference's, float64, which makes roundings then, too.
+        reduction_extent: see `compare`.
+        precision: see `compare`.
+    """
+    roundoff = max(ulp / (1 if is_reference else 2), _ROUNDOFFS[precision])
+    return roundoff * (_ROUNDINGS + math.sqrt(reduction_extent))
+
+
+def allowed_worst(allowed: float, elements: int) -> float:
+    """What the largest difference of so many elements may be where their norm may be `allowed`."""
+    return _SPREAD * allowed / math.sqrt(max(1, elements))
 
 
 def _exact(got: Array, reference: Array, counts: Array) -> Verdict:

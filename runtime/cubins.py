@@ -68,6 +68,12 @@ def cubins(texts: Sequence[str], arch: str, *, folder: Path | None = None, limit
     return [by_text[text] for text in texts]
 
 
+def compiled_text(text: str, arch: str, *, limit: float = LIMIT) -> CompiledKernel:
+    """Compile a CUDA text that nobody will ask for again, and keep nothing. Raises as `cubins`."""
+    _, compile = _compiler(limit)
+    return compile(text, arch)
+
+
 def cache_folder() -> Path:
     """The folder of compiled kernels (XDG base directory specification); a variable that is empty is as if not set."""
     if own := os.environ.get("DEPLODOCK_CACHE"):

@@ -23,6 +23,7 @@ from deplodock.passes.driver import Level, Observer, level_of, lower, set_target
 from deplodock.passes.packages import packages
 from deplodock.runtime.cubins import cache_folder
 from deplodock.runtime.store import Store
+from deplodock.runtime.tuned import Tuned, lower_tuned
 
 ALWAYS = "DEPLODOCK_LOWER_ALWAYS"
 """The environment variable that, if it is not empty, has every program lowered, whatever is kept."""
@@ -89,12 +90,21 @@ def is_kept() -> bool:
 
 
 def lower_by_loops(
-    module: ModuleOp, ctx: Context, *, target: str | TargetAttr | None = None, schedule: str | None = None
+    module: ModuleOp,
+    ctx: Context,
+    *,
+    target: str | TargetAttr | None = None,
+    schedule: str | None = None,
+    tuned: Tuned | None = None,
 ) -> ModuleOp:
-    """Lower a module to kernel level by `lower_once`. Returns what it was at loop level; raises what that raises."""
+    """Lower a module to kernel level by `lower_once`. Returns what it was at loop level; raises what that raises.
+
+    `tuned` are schedules for kernels that have none; see `lower_tuned`.
+    """
     lower_once(module, ctx, Level.LOOP, target=target)
     loops = module.clone()
-    lower_once(module, ctx, Level.KERNEL, schedule=schedule)
+    step = partial(lower_once, module, ctx, Level.KERNEL, schedule=schedule)
+    step() if tuned is None else lower_tuned(module, tuned, step)
     return loops
 
 

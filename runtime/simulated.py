@@ -27,7 +27,7 @@ def lane_steps(module: ModuleOp) -> int:
 
     Guards are taken to hold for all threads, and loops to run to the largest value of their bound.
     """
-    launched = [(callee(op), _repeats(op)) for op in module.walk() if isinstance(op, Call)]
+    launched = [(callee(op), repeats(op)) for op in module.walk() if isinstance(op, Call)]
     kernels = launched or [(op, 1) for op in module.ops]
     return sum(
         times * function.num_blocks * steps_of_cta(function)
@@ -36,10 +36,10 @@ def lane_steps(module: ModuleOp) -> int:
     )
 
 
-def _repeats(op: Operation) -> int:
-    """How often an operation of a host function runs."""
+def repeats(op: Operation) -> int:
+    """How often an operation of a host function runs, in one of the function's."""
     above = op.parent_op()
-    inner = 1 if above is None else _repeats(above)
+    inner = 1 if above is None else repeats(above)
     return inner * above.trips if isinstance(above, loop.RepeatOp) else inner
 
 

@@ -9,11 +9,13 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from deplodock.passes.driver import new_context
 from deplodock.runtime.lowering import lower_by_loops, read_text
 from deplodock.runtime.planned import compiled, planned_program
+from deplodock.runtime.tuned import read_tuned
 
 
 def main() -> None:
@@ -32,7 +34,8 @@ def _error_of(request: dict[str, Any]) -> str:
     try:
         context = new_context()
         module = read_text(context, request["text"])
-        lower_by_loops(module, context, schedule=request["schedule"])
+        tuned = None if request["tuned"] is None else read_tuned(Path(request["tuned"]))
+        lower_by_loops(module, context, schedule=request["schedule"], tuned=tuned)
         if request["compiles"]:
             compiled(planned_program(module))
     except Exception as error:

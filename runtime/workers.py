@@ -41,18 +41,29 @@ _ENDING = 5.0
 
 @dataclass(frozen=True)
 class Request:
-    """A program to lower to kernel level, as text that says its target, and whether to compile its kernels, too."""
+    """A program to lower to kernel level, as text that says its target, and whether to compile its kernels, too.
+
+    `tuned` names a file of schedules for its kernels.
+    """
 
     text: str
     schedule: str | None
+    tuned: str | None
     compiles: bool
     folder: str
 
     @staticmethod
-    def of(module: ModuleOp, target: str | TargetAttr | None, schedule: str | None, *, compiles: bool) -> Request:
+    def of(
+        module: ModuleOp,
+        target: str | TargetAttr | None,
+        schedule: str | None,
+        *,
+        compiles: bool,
+        tuned: str | None = None,
+    ) -> Request:
         """The request for a module, which is given its target. Raises InvalidInputError if there is no such target."""
         set_target(module, target)
-        return Request(located_text(module), schedule, compiles, str(cache_folder()))
+        return Request(located_text(module), schedule, tuned, compiles, str(cache_folder()))
 
 
 def lower_all(requests: Sequence[Request]) -> list[str]:

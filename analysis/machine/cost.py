@@ -9,8 +9,9 @@ The rates come from the facts of the module's target (`analysis/machine/targets.
 * `Rates.grid_ns`, of CTAs that each compute a tile of a contraction: waves of CTAs, each at the rate of its tile and of
   the CTAs that share an SM. The tiling of a contraction is chosen by it.
 
-The constants of `grid_ns` are fitted to a hundred schedules of `F.linear` with 32 to 2048 rows, measured on an H100,
-where the root mean square of the errors is 5 percent; it is 11 percent on batches of short products, as in attention.
+Its constants (`GridConstants`) are fitted to a hundred schedules of `F.linear` with 32 to 2048 rows, measured on an
+H100, where the root mean square of the errors is 5 percent; it is 11 percent on batches of short products, as in
+attention.
 """
 
 from __future__ import annotations
@@ -26,22 +27,6 @@ from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, SPECIALS_PER_
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.tensor import ElementwiseOp, GatherOp, ReduceOp, ScanOp
-
-PEAK_SHARE = 0.73
-"""The share of the FP32 peak that CTAs of 128x128 outputs reach."""
-
-IDLE_LOSS = 0.185
-"""What a CTA alone on an SM loses of the rate that the SM reaches with the CTAs that it is meant for."""
-
-TAIL_LOSS = 0.75
-"""The same for what is left after full waves: SMs that are done first take more of it than their share."""
-
-START_NS = 5300.0
-"""The start and the end of the first wave, when products wait for the first slabs or are stored; later waves start and
-end while other CTAs of their SMs compute."""
-
-LAST_CTA_RATE = 61.0
-"""Bytes per nanosecond at which the last CTA of a tile reads and adds its parts."""
 
 DRAM_LATENCY_NS = 700.0
 """The time from a load to its element: with 4 KB in flight in each, 64 CTAs move 374 bytes in a nanosecond. Measured on
@@ -97,6 +82,26 @@ class Work:
 
 
 @dataclass(frozen=True)
+class GridConstants:
+    """What `Rates.grid_ns` is fitted by; `deplodock tune --fit` fits them to tables of times."""
+
+    peak_share: float = 0.73
+    """The share of the FP32 peak that CTAs of 128x128 outputs reach."""
+    idle_loss: float = 0.185
+    """What a CTA alone on an SM loses of the rate that the SM reaches with the CTAs that it is meant for."""
+    tail_loss: float = 0.75
+    """The same for what is left after full waves: SMs that are done first take more of it than their share."""
+    start_ns: float = 5300.0
+    """The start and the end of the first wave, when products wait for the first slabs or are stored; later waves start
+    and end while other CTAs of their SMs compute."""
+    last_cta_rate: float = 61.0
+    """Bytes per nanosecond at which the last CTA of a tile reads and adds its parts."""
+    second_launch_ns: float = 500.0
+    """What a kernel that adds the parts of a contraction takes behind it in a graph, besides its bytes. It is fitted
+    together with `start_ns`, so it is not the whole time of a small kernel."""
+
+
+@dataclass(frozen=True)
 class Rates:
     """What a card does in a nanosecond: bytes from DRAM, instructions and special functions of all SMs, cycles."""
 
@@ -109,6 +114,7 @@ class Rates:
     shared_bytes: int
     multiplies_narrow: bool
     """Whether the tensor cores of its warps multiply half precision."""
+    grid: GridConstants = GridConstants()
 
     @staticmethod
     def of(target: TargetAttr) -> Rates:
@@ -162,12 +168,12 @@ class Rates:
         `resident` of them share an SM, and reach together `rate` of the speed of CTAs of 128x128 outputs. Where they
         are `is_uneven`, they take unlike times and level out among the SMs.
         """
-        cta = operations * self.sms / (2 * self.instructions * PEAK_SHARE * rate)
+        cta = operations * self.sms / (2 * self.instructions * self.grid.peak_share * rate)
         waves, left = (0, ctas) if is_uneven else divmod(ctas, self.sms * resident)
         shared = max(1, left / self.sms) if is_uneven else math.ceil(left / self.sms)
-        loss = (TAIL_LOSS if waves else IDLE_LOSS) * max(0, 1 - shared / resident)
+        loss = (self.grid.tail_loss if waves else self.grid.idle_loss) * max(0, 1 - shared / resident)
         later = math.ceil(ctas / (self.sms * resident)) - 1
-        start = START_NS * (1 + later / max(1, resident - 1))
+        start = self.grid.start_ns * (1 + later / max(1, resident - 1))
         return start + cta * (waves * resident + shared / (1 - loss))
 
 

@@ -163,13 +163,6 @@ SPECIALS_PER_CYCLE = 16
 LAUNCH_NS = 1250
 """The fact `launch_ns` of all cards: 1.0 to 1.5 us between small kernels of a graph, measured on an H100."""
 
-SECOND_LAUNCH_NS = 500.0
-"""What a kernel that adds the parts of a contraction takes behind it in a graph, besides its bytes.
-
-Fitted together with the contraction's own start and end (`analysis/machine/cost.py`, measured on an H100), so it is not
-`LAUNCH_NS`, the whole time of a small kernel.
-"""
-
 
 @dataclass(frozen=True)
 class _Architecture:
@@ -245,8 +238,14 @@ def target(name: str) -> TargetAttr:
 
 def card_named(device: str, arch: str) -> str:
     """The card of the table that a driver calls `device`, such as `NVIDIA H100 80GB HBM3`, else the architecture."""
+    found = target_named(device)
+    return found if found is not None and _CARDS[found].arch == arch else arch
+
+
+def target_named(device: str) -> str | None:
+    """The card of the table that a driver calls `device`, whatever its architecture."""
     joined = device.lower().replace(" ", "")
-    return next((name for name, card in _CARDS.items() if name in joined and card.arch == arch), arch)
+    return next((name for name in _CARDS if name in joined), None)
 
 
 def nvcc_arch(arch: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from deplodock.analysis.machine.targets import target_at
 from deplodock.dialects.tensor import KernelOp
 
 
@@ -32,6 +35,25 @@ def structure(kernel: func.FuncOp | KernelOp) -> Structure:
     order = sorted(range(len(body.args)), key=lambda i: numbers[body.args[i]])
     types = tuple(body.args[i].type for i in order)
     return Structure((_named(kernel.attributes), types, key), tuple(order))
+
+
+def kernel_key(kernel: func.FuncOp) -> str:
+    """16 hexadecimal digits, equal for kernels at loop level that compute the same for the same target.
+
+    So they are in every process. Names, locations, the order of parameters and the schedule do not count.
+    """
+    alone = kernel.clone()
+    for name in [name for name in alone.attributes if name.startswith("deplodock.")]:
+        del alone.attributes[name]
+    text = _plain(structure(alone).key) + str(target_at(kernel))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(key: object) -> str:
+    """The text of a key, which depends on nothing but the key."""
+    if isinstance(key, tuple):
+        return f"({','.join(map(_plain, cast(tuple[object, ...], key)))})"
+    return str(key) if isinstance(key, Attribute) else repr(key)
 
 
 def _block_key(block: Block, numbers: dict[SSAValue, int]) -> Hashable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import known_points, subscripts_of
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
@@ -13,10 +15,12 @@ from deplodock.dialects.loop import memref_of
 from deplodock.schedule.choose.tiling import (
     READ_ALONG_K,
     CtaTile,
+    Tiling,
     best_tiling,
     chunk_of,
     elements_of_k,
     needs_flattening,
+    tilings,
 )
 from deplodock.schedule.choose.uneven_tiles import ends_together
 
@@ -57,7 +61,21 @@ def contraction_options(
     slabs, as deep as its steps and shared memory allow at the tile's occupancy.
     """
     size = element_bytes(found.reduction.results[0].type)
-    tiling = best_tiling(found, size, target, has_registers)
+    return _options(found, target, best_tiling(found, size, target, has_registers))
+
+
+def contraction_alternatives(
+    found: Contraction, target: TargetAttr
+) -> Iterator[tuple[dict[str, dict[str, int | str]], float]]:
+    """The rules and options of all tilings that `contraction_options` chooses from, and the nanoseconds of each."""
+    size = element_bytes(found.reduction.results[0].type)
+    for tiling, time in tilings(found, size, target).items():
+        yield _options(found, target, tiling), time
+
+
+def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str, dict[str, int | str]]:
+    """The rules of a tiling and their options."""
+    size = element_bytes(found.reduction.results[0].type)
     tile = tiling.tile
     chunk, k = chunk_of(found), elements_of_k(found)
     if k is None:

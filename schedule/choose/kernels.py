@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
@@ -16,7 +16,7 @@ from deplodock.analysis.shape.streaming import streamed_product
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.columns import column_options, column_schedule
-from deplodock.schedule.choose.contraction import contraction_options
+from deplodock.schedule.choose.contraction import contraction_alternatives, contraction_options
 from deplodock.schedule.choose.depthwise import depthwise_schedule
 from deplodock.schedule.choose.flight import steps_in_flight
 from deplodock.schedule.choose.long_rows import fold_steps
@@ -24,10 +24,18 @@ from deplodock.schedule.choose.pointwise import free_width
 from deplodock.schedule.choose.rows import row_options, rows_together
 from deplodock.schedule.choose.shared_sums import shared_sums
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
-from deplodock.schedule.choose.streaming import stream_options
-from deplodock.schedule.choose.tensor_cores import tensor_options
+from deplodock.schedule.choose.streaming import stream_alternatives, stream_options
+from deplodock.schedule.choose.tensor_cores import tensor_alternatives, tensor_options
 from deplodock.schedule.choose.windows import window_schedule
-from deplodock.schedule.steps import ATTRIBUTE, Options, Schedule, options_for_all, parse_schedule, steps
+from deplodock.schedule.steps import (
+    ATTRIBUTE,
+    Options,
+    Schedule,
+    format_schedule,
+    options_for_all,
+    parse_schedule,
+    steps,
+)
 
 
 def schedule_of(function: func.FuncOp) -> Schedule:
@@ -45,7 +53,36 @@ def schedule_of(function: func.FuncOp) -> Schedule:
 
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
-    rules = _rules(function, given)
+    return _folding(function, _rules(function, given))
+
+
+def alternatives(function: func.FuncOp) -> dict[str, float | None]:
+    """What the heuristics weigh for a kernel at loop level: the schedule that they choose first, then the others.
+
+    Each is text, with the nanoseconds that a model gives it, or None where there is no model.
+    """
+    chosen = format_schedule(choose(function))
+    others = {format_schedule(_folding(function, rules)): time for rules, time in _weighed(function)}
+    return {chosen: others.get(chosen)} | others
+
+
+def _weighed(function: func.FuncOp) -> Iterator[tuple[Mapping[str, Options], float | None]]:
+    """The rules that the heuristics weigh, with the time of a model, where there is more than one way."""
+    target, several = target_at(function), side_by_side(function)
+    found = [(nest, product) for nest in several if (product := contraction(nest)) is not None]
+    if not found:
+        nest, *_ = nests(function)
+        if (streamed := streamed_product(nest)) is not None:
+            yield from ((options, None) for options in stream_alternatives(streamed, nest, target))
+        return
+    nest, product = found[0]
+    tensor = list(tensor_alternatives(product, nest, target)) if len(several) == 1 else []
+    for rules, time in tensor or contraction_alternatives(product, target):
+        yield _beside(rules, rules.get("split-matmul-k", {}), nest, several, target), time
+
+
+def _folding(function: func.FuncOp, rules: Mapping[str, Options]) -> Schedule:
+    """The schedule of some rules, with what folds the parts of a row."""
     if (split := rules.get("split-stream")) is None:
         return steps(rules)
     nest, *_ = nests(function)
@@ -74,8 +111,7 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
             if given is not None and named is not None:
                 wanted = options_for_all(given, "split-matmul-k")
                 split = {**split, **wanted} if "split-matmul-k" in named else {}
-            has_others = split.get("over") == "block" or any(contraction(other) is None for other in several)
-            return _with_others(schedule, nest, target_at(function).fact("sms")) if has_others else schedule
+            return _beside(schedule, split, nest, several, target_at(function))
     nest, *_ = nests(function)
     streamed = streamed_product(nest)
     if streamed is not None and (options := stream_options(streamed, nest, target_at(function))) is not None:
@@ -120,10 +156,14 @@ def _cta(threads: int, steps: int, vector: int = 1) -> Mapping[str, Options]:
     return schedule
 
 
-def _with_others(schedule: Mapping[str, Options], nest: Nest, sms: int) -> Mapping[str, Options]:
+def _beside(
+    schedule: Mapping[str, Options], split: Options, nest: Nest, several: Sequence[Nest], target: TargetAttr
+) -> Mapping[str, Options]:
     """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
+    if split.get("over") != "block" and all(contraction(other) is not None for other in several):
+        return schedule
     outputs = known_points(nest.axes)
-    is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= sms * CTA_THREADS * VECTOR
+    is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= target.fact("sms") * CTA_THREADS * VECTOR
     vector = VECTOR if is_wide and "register-tile" in schedule else 1
     added: Mapping[str, Options] = {
         "blockify-launch": {"threads": CTA_THREADS * vector},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
@@ -56,13 +58,15 @@ def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     are, up to `STREAM_ROWS`, fewer where half of the SMs were idle, and the longest steps that let CTAs share an SM.
     Where tiles leave SMs idle still, several CTAs share a row.
     """
-    options = (
-        long_row_options(found, nest, target)
-        or _warpgroup_options(found, nest, target)
-        or _warp_options(found, nest, target)
-        or _thread_options(found, nest, target)
-    )
-    return None if options is None else split_options(found, nest, target, options)
+    chosen = next(stream_alternatives(found, nest, target), None)
+    return None if chosen is None else split_options(found, nest, target, chosen)
+
+
+def stream_alternatives(found: StreamedProduct, nest: Nest, target: TargetAttr) -> Iterator[dict[str, Options]]:
+    """The rules and options of all ways that suit a streaming reduction of products, the one to take first."""
+    for options_of in (long_row_options, _warpgroup_options, _warp_options, _thread_options):
+        if (options := options_of(found, nest, target)) is not None:
+            yield options
 
 
 def _thread_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -22,7 +25,7 @@ from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_parts import parts_options
-from deplodock.schedule.choose.tensor_tiles import CHUNKS, LINE_WORDS, RASTER, TensorGrid, best_grid
+from deplodock.schedule.choose.tensor_tiles import CHUNKS, LINE_WORDS, RASTER, TensorGrid, best_grid, tensor_grids
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
 
 PERSISTENT_WAVES = 2
@@ -33,45 +36,101 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     """The rules for a contraction that tensor cores take, and their options; None for any other."""
     if (row := _engine(found, nest, target)) is None:
         return None
-    has_boxes = has_feature(target, Feature.BOXES)
-    has_warpgroups = has_boxes and has_feature(target, Feature.WARPGROUPS)
-    is_split = any(precision_of(product) == HIGH for product in found.products)
-    if (few := few_rows_options(found, row, has_warpgroups and not is_split, target)) is not None:
+    is_split = _is_split(found)
+    if (few := few_rows_options(found, row, _has_warpgroups(target) and not is_split, target)) is not None:
         return _split(few) if is_split else few
-    if (sides := _sides(found, row)) is None:
-        return None
     if is_split:
-        return parts_options(found, sides, has_boxes, target) if (found.reduction.trips or 0) >= LINE_WORDS else None
-    trips = found.reduction.trips
-    assert trips is not None
-    chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
-    steps = -(-trips // chunk)
-    has_lines = fills_lines(found) if row.packed == 2 else takes_boxes(found)
-    has_warpgroups = has_warpgroups and steps > 1 and has_lines
-    grid = best_grid(found, sides, has_warpgroups, chunk, target)
-    is_boxed = has_boxes and (grid.engine != WARPS or takes_boxes(found))
-    tile, depth = grid.tile, grid.depth
-    m, n = min(tile.m, sides[0]), min(tile.n, sides[1])
-    rules: dict[str, dict[str, int | str]] = {"tileify": {}}
-    if steps > 1:
-        rules["chunk-matmul-k"] = {"bk": chunk, "kv": 1}
-    if grid.parts > 1:
-        rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
-    rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
-    if known_points(found.m) > m:
-        rules["blockify-launch"] |= {"raster": RASTER}
-    rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
-    rules["tensor-tile"] = {"engine": grid.engine, "m": min(tile.part[0], m), "n": min(tile.part[1], n)}
-    if depth > 1:
-        boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
-        rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
-    rules |= {"async-copy": {}, "pad-smem": {}}
-    if depth > 1:
-        rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
-    rules["mark-unroll"] = {}
-    if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
-        rules |= _persistent(grid, nest, (m, n), target)
-    return rules
+        return _parts_options(found, row, target)
+    if (product := _TensorProduct.of(found, nest, row, target)) is None:
+        return None
+    return product.options(best_grid(product.grids()))
+
+
+def tensor_alternatives(
+    found: Contraction, nest: Nest, target: TargetAttr
+) -> Iterator[tuple[dict[str, dict[str, int | str]], float]]:
+    """The rules and options of all grids for tensor cores, of many rows, and the nanoseconds of each."""
+    row = _engine(found, nest, target)
+    if row is None or _is_split(found):
+        return
+    if (product := _TensorProduct.of(found, nest, row, target)) is not None:
+        for grid in product.grids():
+            yield product.options(grid), grid.time
+
+
+def _is_split(found: Contraction) -> bool:
+    """Whether factors of FP32 are split into parts."""
+    return any(precision_of(product) == HIGH for product in found.products)
+
+
+def _parts_options(found: Contraction, row: Engine, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
+    """The rules for a contraction of parts of many rows; None where there is no whole instruction, or a short k."""
+    sides = _sides(found, row)
+    if sides is None or (found.reduction.trips or 0) < LINE_WORDS:
+        return None
+    return parts_options(found, sides, has_feature(target, Feature.BOXES), target)
+
+
+def _has_warpgroups(target: TargetAttr) -> bool:
+    """Whether a target has warpgroups, and the boxes that fill their slabs."""
+    return has_feature(target, Feature.BOXES) and has_feature(target, Feature.WARPGROUPS)
+
+
+@dataclass(frozen=True)
+class _TensorProduct:
+    """A contraction that tensor cores take in tiles of some rows and columns."""
+
+    found: Contraction
+    nest: Nest
+    target: TargetAttr
+    row: Engine
+    sides: tuple[int, int]
+    """The most rows and columns of a tile."""
+    chunk: int
+    """Elements of k in a slab."""
+    steps: int
+
+    @staticmethod
+    def of(found: Contraction, nest: Nest, row: Engine, target: TargetAttr) -> _TensorProduct | None:
+        """None where there is no whole instruction."""
+        if (sides := _sides(found, row)) is None:
+            return None
+        trips = found.reduction.trips
+        assert trips is not None
+        chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
+        return _TensorProduct(found, nest, target, row, sides, chunk, -(-trips // chunk))
+
+    def grids(self) -> list[TensorGrid]:
+        """The grids to choose from."""
+        has_lines = fills_lines(self.found) if self.row.packed == 2 else takes_boxes(self.found)
+        has_warpgroups = _has_warpgroups(self.target) and self.steps > 1 and has_lines
+        return tensor_grids(self.found, self.sides, has_warpgroups, self.chunk, self.target)
+
+    def options(self, grid: TensorGrid) -> dict[str, dict[str, int | str]]:
+        """The rules of a grid and their options."""
+        is_boxed = has_feature(self.target, Feature.BOXES) and (grid.engine != WARPS or takes_boxes(self.found))
+        tile, depth = grid.tile, grid.depth
+        m, n = min(tile.m, self.sides[0]), min(tile.n, self.sides[1])
+        rules: dict[str, dict[str, int | str]] = {"tileify": {}}
+        if self.steps > 1:
+            rules["chunk-matmul-k"] = {"bk": self.chunk, "kv": 1}
+        if grid.parts > 1:
+            rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
+        rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
+        if known_points(self.found.m) > m:
+            rules["blockify-launch"] |= {"raster": RASTER}
+        rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
+        rules["tensor-tile"] = {"engine": grid.engine, "m": min(tile.part[0], m), "n": min(tile.part[1], n)}
+        if depth > 1:
+            boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
+            rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
+        rules |= {"async-copy": {}, "pad-smem": {}}
+        if depth > 1:
+            rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
+        rules["mark-unroll"] = {}
+        if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
+            rules |= _persistent(grid, self.nest, (m, n), self.target)
+        return rules
 
 
 def _split(rules: dict[str, dict[str, int | str]]) -> dict[str, dict[str, int | str]]:

@@ -23,7 +23,8 @@ from deplodock.schedule.choose.tensor_tiles import (
     TensorGrid,
     TensorProblem,
     TensorTile,
-    best_of,
+    best_grid,
+    grids_of,
 )
 from deplodock.schedule.choose.tiling import TOLERANCE, boxes_take, takes_boxes
 
@@ -46,7 +47,7 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     if not tiles:
         right = None
         tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
-    grid = best_of(problem, tiles)
+    grid = best_grid(grids_of(problem, tiles))
     streamed = _streamed(problem, tiles[0][1], grid) if right is not None else None
     grid = streamed or grid
     m, n = min(grid.tile.m, sides[0]), min(grid.tile.n, sides[1])

@@ -172,21 +172,24 @@ class TensorGrid:
     """How the parts are combined, as split-matmul-k has it."""
 
 
-def best_grid(
+def best_grid(grids: Sequence[TensorGrid]) -> TensorGrid:
+    """The grid that ends first; with fewer parts, or in one launch, if it hardly does."""
+    best = min(grid.time for grid in grids)
+    good = (grid for grid in grids if grid.time <= best * TOLERANCE)
+    return min(good, key=lambda grid: (grid.parts, grid.over == "block", grid.time, grid.busy))
+
+
+def tensor_grids(
     found: Contraction, sides: tuple[int, int], has_warpgroups: bool, chunk: int, target: TargetAttr
-) -> TensorGrid:
-    """The grid that ends first, of tiles of at most so many rows and columns; with fewer parts, or in one launch, if it
-    hardly does.
-
-    The steps along k have `chunk` elements of the factors.
-    """
+) -> list[TensorGrid]:
+    """The grids of tiles of at most so many rows and columns, whose steps along k have `chunk` elements."""
     problem = TensorProblem.of(found, chunk, target)
-    return best_of(problem, list(_tiles(sides, has_warpgroups, problem)))
+    return grids_of(problem, list(_tiles(sides, has_warpgroups, problem)))
 
 
-def best_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) -> TensorGrid:
-    """The grid of one of these tiles, each of an engine, that ends first, as `best_grid`."""
-    grids = [
+def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) -> list[TensorGrid]:
+    """The grids of these tiles, each of an engine."""
+    return [
         grid
         for engine, wide in tiles
         for parts in problem.parts()
@@ -194,9 +197,6 @@ def best_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) -> 
         for tile in problem.narrowed(engine, wide, parts, over)
         if (grid := problem.grid(engine, tile, parts, over)) is not None
     ]
-    best = min(grid.time for grid in grids)
-    good = (grid for grid in grids if grid.time <= best * TOLERANCE)
-    return min(good, key=lambda grid: (grid.parts, grid.over == "block", grid.time, grid.busy))
 
 
 def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:

@@ -16,8 +16,8 @@ from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_or_one, known_points, subscripts_of
-from deplodock.analysis.machine.cost import LAST_CTA_RATE, Rates
-from deplodock.analysis.machine.targets import FIRST_BOXES, SECOND_LAUNCH_NS, capability
+from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.machine.targets import FIRST_BOXES, capability
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import Contraction, accumulating_loops, read_of, runs_through_windows
 from deplodock.analysis.shape.shares import Shares
@@ -153,17 +153,22 @@ def elements_of_k(found: Contraction) -> int | None:
 
 def best_tiling(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> Tiling:
     """The tiling of a contraction whose elements have `size` bytes; of one output a thread without register tiles."""
-    problem = _Problem.of(found, size, target)
+    times = tilings(found, size, target, has_registers)
+    limit = min(times.values()) * TOLERANCE
+    good = (option for option in times if times[option] <= limit)
+    return min(good, key=lambda option: (option.parts, times[option]))
+
+
+def tilings(found: Contraction, size: int, target: TargetAttr, has_registers: bool = True) -> dict[Tiling, float]:
+    """The tilings that `best_tiling` chooses from, with the nanoseconds that each takes."""
+    problem = Problem.of(found, size, target)
     boxed = capability(target) >= FIRST_BOXES and takes_boxes(found)
     cells = 512 // size // len(found.products) if has_registers else 1
     tiles = [tile for tile in TILES if tile.cells_m * tile.cells_n <= cells and (boxed or not tile.is_boxed)]
     tiles = [tile for tile in tiles if tile.m != ODD_ROWS or (problem.m % tile.m == 0 and problem.m % TILES[0].m)]
     options = [Tiling(tile, parts, over) for tile in tiles for parts in problem.parts() for over in ("block", "ticket")]
     options += [Tiling(tile, shares.most_parts, "stream") for tile in tiles if (shares := problem.shares(tile))]
-    times = {option: problem.time(option) for option in options}
-    limit = min(times.values()) * TOLERANCE
-    good = (option for option in options if times[option] <= limit)
-    return min(good, key=lambda option: (option.parts, times[option]))
+    return {option: problem.time(option) for option in options}
 
 
 def takes_boxes(found: Contraction) -> bool:
@@ -200,7 +205,7 @@ def _row_bytes(load: loop.LoadOp) -> int:
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
     """The extents of a contraction, and the rates of the target.
 
     `steps` are the chunks of k, None where they are not known. It `is_uneven` where a mask ends k, so that CTAs take
@@ -220,12 +225,12 @@ class _Problem:
     work: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
 
     @staticmethod
-    def of(found: Contraction, size: int, target: TargetAttr) -> _Problem:
+    def of(found: Contraction, size: int, target: TargetAttr) -> Problem:
         m, n, batch = map(known_points, (found.m, found.n, found.batch))
         is_uneven = bool(wheres(found.reduction.body.block))
         k, chunk, products = elements_of_k(found), chunk_of(found), len(found.reduction.results)
         steps = None if k is None else -(-k // chunk)
-        return _Problem(m, n, batch, steps, chunk, size, products, Rates.of(target), found, is_uneven)
+        return Problem(m, n, batch, steps, chunk, size, products, Rates.of(target), found, is_uneven)
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen."""
@@ -270,7 +275,7 @@ class _Problem:
         size, operations = tile.m * tile.n * self.size * self.products, 2 * tile.m * tile.n * self.chunk * self.products
         grid = self.rates.grid_ns(shares.ctas, operations * shares.length, tile.occupancy, tile.rate, is_uneven=False)
         parts = min(2 * shares.ctas, shares.ctas + shares.tiles)
-        return grid + self.rates.moving_ns(2 * parts * size) + shares.most_parts * size / LAST_CTA_RATE
+        return grid + self.rates.moving_ns(2 * parts * size) + shares.most_parts * size / self.rates.grid.last_cta_rate
 
     def _sum(self, tiling: Tiling) -> float:
         """Nanoseconds to store the parts, to read them and to add them."""
@@ -278,5 +283,5 @@ class _Problem:
         size = self.size * self.products
         moved = self.rates.moving_ns(2 * parts * self.batch * self.m * self.n * size)
         if tiling.over == "block":
-            return moved + SECOND_LAUNCH_NS
-        return moved + parts * tiling.tile.m * tiling.tile.n * size / LAST_CTA_RATE
+            return moved + self.rates.grid.second_launch_ns
+        return moved + parts * tiling.tile.m * tiling.tile.n * size / self.rates.grid.last_cta_rate

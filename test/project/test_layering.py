@@ -23,6 +23,7 @@ RANKS = {
     "interpreters": 4,
     "frontend": 5,
     "runtime": 5,
+    "tune": 6,
     "fuzz": 6,
     "pytorch": 6,
     "tools": 6,

@@ -111,7 +111,7 @@ def geometric_mean(ratios: dict[str, float]) -> float:
 
 
 NOT_RUN = re.compile(
-    r"make |source |pytest |.*--bench|.*--profile|deplodock bench (?!--list)|.*(Qwen/|\./folder)|deplodock fuzz|"
+    r"make |source |pytest |.*--bench|.*--profile|deplodock (tune|bench (?!--list))|.*(Qwen/|\./folder)|deplodock fuzz|"
     r"compiled[ .]"
 )
 """Commands of the README that take minutes, a GPU, or a model; tests of their own run what they do."""

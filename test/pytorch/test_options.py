@@ -16,9 +16,13 @@ import torch
 
 import deplodock
 from deplodock.errors import InvalidInputError
+from deplodock.frontend.capture import export
+from deplodock.passes.driver import Level, lower, new_context
 from deplodock.pytorch import compiled as compiled_module
 from deplodock.pytorch.options import DUMP, BackendOptions, read_options
 from deplodock.pytorch.runners import CpuRunner
+from deplodock.runtime.tuned import TunedEntry, write_tuned
+from deplodock.tune.task import tasks
 
 X = torch.ones(3, 4)
 
@@ -50,6 +54,34 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def run(**given: Any) -> None:
     torch.testing.assert_close(torch.compile(program, backend="deplodock", **given)(X), program(X))
+
+
+def tuned(folder: Path, threads: int) -> Path:
+    """A file that has a schedule with so many threads for the program's kernel."""
+    module = export(program, (X,)).module
+    lower(module, new_context(), Level.LOOP)
+    (task,) = tasks(module)
+    schedule = f"tileify,cooperative-reduce{{threads={threads} vector=1}},blockify-launch{{threads={threads}}}"
+    write_tuned(path := folder / "tuned.jsonl", [TunedEntry(task.key, "", "", schedule, "", 1.0, 2.0, 3)])
+    return path
+
+
+def test_tuned(modules: list[str], tmp_path: Path) -> None:
+    path = tuned(tmp_path, 64)
+    run(options={"tuned": path})
+    run(options={"tuned": path, "dump": tmp_path / "dump"})
+    torch.testing.assert_close(deplodock.compile(program, (X,), tuned=path)(X), program(X))
+    assert ["threads(%thread = 64)" in text for text in modules] == [True] * 3
+    run()
+    assert "threads(%thread = 64)" not in modules[3]
+
+
+def test_bad_files_of_tuned_schedules(tmp_path: Path) -> None:
+    for refuse in (lambda path: read_options(None, {"tuned": path}), lambda path: deplodock.compile(tuned=path)):
+        with pytest.raises(InvalidInputError, match="none: error: the file of tuned schedules cannot be read"):
+            refuse(tmp_path / "none")
+    with pytest.raises(InvalidInputError, match="nothing is left for tuned: give one of them"):
+        deplodock.compile(tuned=tmp_path / "none", schedule="tileify")
 
 
 def test_target(modules: list[str]) -> None:
@@ -97,8 +129,8 @@ def test_the_default_mode() -> None:
     [
         ("max-autotune", None, "deplodock has no mode 'max-autotune'; leave mode out"),
         ("reduce-overhead", None, "deplodock has no mode 'reduce-overhead'"),
-        (None, {"engine": "tf32"}, "deplodock has no option 'engine'; there are target, schedule, precision, dump"),
-        (None, {"tuned": "x"}, "deplodock has no option 'tuned'"),
+        (None, {"engine": "tf32"}, "no option 'engine'; there are target, schedule, precision, tuned, dump"),
+        (None, {"tiles": "x"}, "deplodock has no option 'tiles'"),
         (None, {"target": "sm_1"}, "unknown target 'sm_1'"),
         (None, {"target": 90}, "the option target must be text, got 90"),
         (None, {"schedule": "tilefy"}, "tilefy"),

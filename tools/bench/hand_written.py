@@ -27,7 +27,7 @@ from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
 from deplodock.runtime.device import POISON, Executable, device_name, device_target
-from deplodock.tools.graph_timing import OwnRuns, rotation, time_graphs
+from deplodock.runtime.graph_timing import OwnRuns, rotation, time_graphs
 
 Launches = Callable[[Any, Sequence[torch.Tensor], torch.Tensor], Callable[[], None]]
 """Given the harness, the inputs and the output of one set: what launches the hand-written kernel."""

@@ -36,9 +36,16 @@ def read_models() -> dict[str, dict[str, int]]:
     return _table()["models"]
 
 
-def read_rows() -> list[Row]:
-    """All rows, in the order of the table."""
-    table = _table()
+def read_rows(path: Path | None = None) -> list[Row]:
+    """All rows, in the order of the table, which is the benchmark's or that of a file of the same form.
+
+    In the file `[rows]` may be all there is.
+
+    Raises:
+        OSError: the file cannot be read.
+        InvalidInputError: it is no such file.
+    """
+    table = _table(path or _TABLE)
     return [*_of_models(table), *_alone(table)]
 
 
@@ -84,20 +91,27 @@ def read_names(path: Path, rows: Sequence[Row]) -> set[str]:
     return {line.strip() for line in lines} & known
 
 
-def _table() -> dict[str, Any]:
-    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+def _table(path: Path = _TABLE) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path}: error: no table of programs: {error}") from None
+    if not isinstance(table.get("rows"), dict):
+        raise InvalidInputError(f"{path}: error: no table of programs: [rows] has an expression for each name")
+    return table
 
 
 def _of_models(table: dict[str, Any]) -> Iterator[Row]:
-    for model, sizes in table["models"].items():
+    for model, sizes in table.get("models", {}).items():
         kinds = {**table["kinds"], **table["kinds_of"][model]}
-        for precision, kind, template in _at_precisions(kinds, {**kinds, **table["products"]}, table["precisions"]):
+        known = {**kinds, **table.get("products", {})}
+        for precision, kind, template in _at_precisions(kinds, known, table.get("precisions", {})):
             for s in table["s_of"].get(kind, table["s"]):
                 yield Row(f"{model}/{kind}/{s}", kind, model, s, template.format(s=s, **sizes), precision)
 
 
 def _alone(table: dict[str, Any]) -> Iterator[Row]:
-    for precision, name, text in _at_precisions(table["rows"], table["rows"], table["precisions"]):
+    for precision, name, text in _at_precisions(table["rows"], table["rows"], table.get("precisions", {})):
         yield Row(name, name, "", None, text, precision)
 
 

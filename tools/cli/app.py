@@ -5,19 +5,46 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 import deplodock
+from deplodock.analysis.machine.targets import target_named
 from deplodock.dialects.precision import PRECISIONS, check_precision
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
+from deplodock.runtime.tuned import read_tuned
 from deplodock.tools.bench import rows as bench_rows
 from deplodock.tools.bench.report import MODES
 from deplodock.tools.cli.code import OutputForm, code, form_of
+from deplodock.tools.cli.options import (
+    Colors,
+    Device,
+    DumpDir,
+    Expression,
+    File,
+    Generic,
+    Json,
+    Layer,
+    Precision,
+    PrecisionOfRows,
+    RandomWeights,
+    RowList,
+    RowNames,
+    Schedule,
+    Seed,
+    SeqLen,
+    Stream,
+    Suite,
+    Target,
+    TargetOfRows,
+    TargetOfRun,
+    TorchCompile,
+    Tuned,
+    Verbose,
+)
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
@@ -33,95 +60,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-File = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="FILE",
-        help="a Python file (.py), IR text of any level (- is stdin), or a model: a folder or a Hugging Face id",
-    ),
-]
-Layer = Annotated[int | None, typer.Option(min=0, metavar="N", help="of a model, only this layer, counted from 0")]
-SeqLen = Annotated[int | None, typer.Option(min=1, metavar="N", help="tokens that a model gets  [default: 128]")]
-Expression = Annotated[
-    str | None,
-    typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
-]
-_TARGET = "architecture or card to compile for, such as sm_90 or h100"
-Target = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else sm_90]")
-]
-TargetOfRun = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else the GPU's or sm_90]")
-]
-TargetOfRows = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: the GPU's, else sm_90]")]
-Schedule = Annotated[
-    str | None,
-    typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
-]
-Stream = Annotated[
-    Literal["never", "cheaper", "always"] | None,
-    typer.Option(help="where attention is one kernel, which stores no scores  [default: cheaper]"),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WORD",
-        help="how precisely products of FP32 matrices are computed: highest, high or medium  [default: as PyTorch is "
-        "set, or the text says]",
-    ),
-]
-PrecisionOfRows = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WORD",
-        help="rows whose products of FP32 have this precision: highest, high or medium; of a suite, at which all run  "
-        "[default: all rows, of a suite at highest]",
-    ),
-]
-Verbose = Annotated[
-    int,
-    typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
-]
-Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
-DumpDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
-]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
-    ),
-]
-RandomWeights = Annotated[
-    bool, typer.Option("--random-weights", help="of a model, draw the weights instead of reading them")
-]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
-Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
-Suite = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="take the problems in this folder, in KernelBench's form, as the rows"),
-]
-RowNames = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="rows whose name contains this, or is like this glob; may be repeated"),
-]
-RowList = Annotated[Path | None, typer.Option(metavar="FILE", help="rows whose names are in this file, one a line")]
-TorchCompile = Annotated[
-    bool,
-    typer.Option(
-        "--torch-compile/--no-torch-compile",
-        help="time torch.compile, too; without, the results keep its times",
-    ),
-]
-
-
-class Device(StrEnum):
-    """Where a program runs."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    SIM = "sim"
 
 
 @app.callback(invoke_without_command=True)
@@ -148,12 +86,13 @@ def compile_command(
     ] = None,
     target: Target = None,
     schedule: Schedule = None,
+    tuned: Tuned = None,
     stream: Stream = None,
     precision: Precision = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
-    print_op_generic: Generic = False,
+    generic: Generic = False,
     dump_dir: DumpDir = None,
     seed: Seed = 0,
     layer: Layer = None,
@@ -165,10 +104,11 @@ def compile_command(
     """
     form = form_of(ir, output)
     level = form.level
-    if schedule is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
-        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {level}")
+    for option, given in (("--schedule", schedule), ("--tuned", tuned)):
+        if given is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
+            raise typer.BadParameter(f"{option} acts below loop level, so it cannot show in --ir {level}")
     options = Options(
-        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, precision
+        target, seed, verbosity, color.wanted(), generic, dump_dir, schedule, layer, seq_len, stream, precision, tuned
     )
     session = _session(context, options)
     program = _read(session, file, expression, weights="none")
@@ -200,6 +140,7 @@ def export_command(
     expression: Expression = None,
     target: Target = None,
     schedule: Schedule = None,
+    tuned: Tuned = None,
     stream: Stream = None,
     precision: Precision = None,
     verbosity: Verbose = 0,
@@ -212,9 +153,8 @@ def export_command(
     They are its CUDA, a launcher in C with its header, one in Python, the plan as JSON, a Makefile, and the machine
     code if there is a compiler of CUDA.
     """
-    options = Options(
-        target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream, precision=precision
-    )
+    options = Options(target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream)
+    options = replace(options, precision=precision, tuned=tuned)
     session = _session(context, options)
     module = _read(session, file, expression, weights="none").module
     session.lower(module, Level.KERNEL)
@@ -252,11 +192,12 @@ def run_command(
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
     target: TargetOfRun = None,
     schedule: Schedule = None,
+    tuned: Tuned = None,
     stream: Stream = None,
     precision: Precision = None,
     verbosity: Verbose = 0,
     color: Colors = Color.AUTO,
-    print_op_generic: Generic = False,
+    generic: Generic = False,
     dump_dir: DumpDir = None,
     seed: Seed = 0,
     layer: Layer = None,
@@ -271,7 +212,7 @@ def run_command(
     ("not run") if no CTA of some kernel could run.
     """
     given = Options(
-        target, seed, verbosity, color.wanted(), print_op_generic, dump_dir, schedule, layer, seq_len, stream, precision
+        target, seed, verbosity, color.wanted(), generic, dump_dir, schedule, layer, seq_len, stream, precision, tuned
     )
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
@@ -349,6 +290,7 @@ def bench_command(
         bool, typer.Option("--compile-only", help="compile the rows into the cache on all cores, measure nothing")
     ] = False,
     target: TargetOfRows = None,
+    tuned: Tuned = None,
     precision: PrecisionOfRows = None,
 ) -> None:
     """Measure the benchmark on the GPU beside PyTorch.
@@ -364,7 +306,7 @@ def bench_command(
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
-    _refuse_options_of_bench(rows, suite, replacement, autotune=autotune)
+    _refuse_options_of_bench(rows, suite, replacement, tuned, autotune=autotune)
     require("torch")
     if suite is not None:
         from deplodock.tools.cli.suite import SuiteOptions, compile_suite, measure_suite
@@ -375,19 +317,122 @@ def bench_command(
         from deplodock.tools.cli.table import TableOptions, compile_table, measure_table
 
         modes = tuple(mode for mode, wanted in zip(MODES, (compiled, autotune), strict=True) if wanted)
-        options = TableOptions(limit, budget, replacement, modes, resume)
-        passed = compile_table(rows, target) if compile_only else measure_table(rows, target, output, options)
+        options = TableOptions(limit, budget, replacement, modes, resume, tuned)
+        passed = compile_table(rows, target, tuned) if compile_only else measure_table(rows, target, output, options)
     if not passed:
         raise typer.Exit(1)
 
 
 def _refuse_options_of_bench(
-    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, *, autotune: bool
+    rows: Sequence[bench_rows.Row], suite: Path | None, replacement: str | None, tuned: Path | None, *, autotune: bool
 ) -> None:
     if replacement is not None and len(rows) != 1:
         raise typer.BadParameter(f"--from runs in place of one row, but {len(rows)} are chosen; choose with --name")
-    if suite is not None and (replacement is not None or autotune):
-        raise typer.BadParameter("--from and --max-autotune are for rows of the benchmark: leave out --suite")
+    if suite is not None and (replacement is not None or autotune or tuned is not None):
+        raise typer.BadParameter("--from, --max-autotune and --tuned are for rows of the benchmark: leave out --suite")
+    if tuned is not None:
+        read_tuned(tuned)
+
+
+@app.command("tune")
+def tune_command(
+    context: typer.Context,
+    file: File = None,
+    expression: Expression = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="a TOML file whose table [rows] names programs; all are tuned"),
+    ] = None,
+    name: RowNames = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|SECONDSs",
+            help="measurements of a program, as 64, or its seconds, as 30s  [default: 64 of a kernel]",
+        ),
+    ] = None,
+    strategy: Annotated[str | None, typer.Option(metavar="NAME", help="how to search  [default: mcts]")] = None,
+    output: Annotated[
+        Path, typer.Option("-o", metavar="FILE", help="tuned schedules; those of other kernels in it stay")
+    ] = Path("tuned.jsonl"),
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="folder of all measurements, which processes share  [default: FILE.journal]"),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="take what the journal has for measured")] = False,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="JOURNAL", help="take all times from a journal; needs no GPU")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="measure nothing; say which lines of -o FILE are fresh, stale or refused")
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="measure --budget schedules of one kernel, a product of decisions: a table"),
+    ] = None,
+    fit: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="TABLE", help="fit the model's constants to this table, not a program; may be repeated"),
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="GPUs that measure")] = 1,
+    target: TargetOfRun = None,
+    stream: Stream = None,
+    verbosity: Verbose = 0,
+    seed: Seed = 0,
+    layer: Layer = None,
+    seq_len: SeqLen = None,
+) -> None:
+    """Search for faster schedules by measuring on the GPU.
+
+    The heuristics' schedule of a kernel is measured first, and left only for one that is faster. Results are compared
+    with the same kernel in float64 before and after they are timed. `compile`, `run`, `export` and `bench` take the
+    schedules by --tuned FILE. The exit code is 1 if a kernel could not be measured.
+    """
+    with working("import deplodock"):
+        from deplodock.tools.cli import tune as tuning
+
+    if fit:
+        if file is not None or expression is not None or table is not None:
+            raise typer.BadParameter("--fit takes tables of times: leave out the program")
+        tuning.print_fit(fit)
+        return
+    if table is not None and (file is not None or expression is not None):
+        raise typer.BadParameter("--table has programs of its own: leave out -c EXPR and FILE")
+    if table is None and (file is None) == (expression is None):
+        raise typer.BadParameter("give a program: either -c EXPR or a FILE, or several by --table FILE")
+    if name and table is None:
+        raise typer.BadParameter("--name chooses among the programs of --table FILE")
+    if replay is not None and (resume or gpus > 1):
+        raise typer.BadParameter("--replay takes all times from its journal: leave out --resume and --gpus")
+    if sum((replay is not None, check, record is not None)) > 1:
+        raise typer.BadParameter("give one of --replay, --check and --record")
+    how = tuning.TuneOptions(
+        output,
+        journal or output.with_suffix(".journal"),
+        tuning.read_budget(budget),
+        tuning.read_strategy(strategy),
+        seed,
+        resume,
+        replay,
+        gpus,
+        record,
+    )
+    given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream)
+    session = _session(context, given)
+    if replay is not None and target is None:
+        session.options = replace(given, target=target_named(tuning.card_of(replay)))
+    elif replay is None and not check:
+        tuning.require_gpus(gpus)
+        if target is None:
+            _take_target_of_gpu(session, file)
+    if table is None:
+        programs = iter([("", _read(session, file, expression, weights="none").module)])
+    else:
+        rows = bench_rows.chosen(bench_rows.read_rows(table), name or [], [], [])
+        programs = ((row.name, session.read_expression(row.text).module) for row in rows)
+    act = tuning.check_programs if check else tuning.record_program if record else tuning.tune_programs
+    if not act(session, programs, how):
+        raise typer.Exit(1)
 
 
 @app.command("ops")
@@ -432,6 +477,8 @@ def fuzz_command(
 
 
 def _session(context: typer.Context, options: Options) -> Session:
+    if options.schedule is not None and options.tuned is not None:
+        raise typer.BadParameter("--schedule is for every kernel, so nothing is left for --tuned: give one of them")
     return Session(options, context.obj or Clock())
 
 

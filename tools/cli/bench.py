@@ -21,8 +21,8 @@ from deplodock.frontend.precision import pytorch_beside
 from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import Executable, device_name
+from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 from deplodock.tools.bench.report import EAGER, MODES, OWN, products_of_pytorch
-from deplodock.tools.graph_timing import ROTATED_BYTES, OwnRuns, Timing, rotation, time_graphs, timing
 
 Check = Callable[[Sequence[Array]], str]
 """What is wrong with the outputs of a run; empty if they are right."""

@@ -16,8 +16,8 @@ from deplodock.analysis.machine.occupancy import Occupancy, occupancy
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import Executable
+from deplodock.runtime.graph_timing import OwnRuns, rotation, time_graphs
 from deplodock.runtime.plan import LaunchPlan
-from deplodock.tools.graph_timing import OwnRuns, rotation, time_graphs
 
 
 @dataclass(frozen=True)

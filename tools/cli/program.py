@@ -30,6 +30,7 @@ from deplodock.runtime.cubins import cubins
 from deplodock.runtime.dump import Dump
 from deplodock.runtime.lowering import lower_once
 from deplodock.runtime.nvcc import find_nvcc
+from deplodock.runtime.tuned import lower_tuned, read_tuned
 from deplodock.tools.cli.model_store import ModelStore, amounts_of
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 Weights: TypeAlias = Literal["read", "random", "none"]
 """Where the weights of a model come from."""
+
+_SCHEDULED = (Level.TILE, Level.KERNEL, Level.CUDA)
+"""The levels whose kernels have a schedule."""
 
 FOREIGN = ("import torch", "torch.export", "nvcc")
 """The parts of a command's time that are not deplodock's."""
@@ -70,6 +74,7 @@ class Options:
     seq_len: int | None = None
     stream: str | None = None
     precision: str | None = None
+    tuned: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Session:
         self.writer = Writer(options.color)
         self.ctx = new_context()
         self._dump = None if options.dump_dir is None else Dump(options.dump_dir)
+        self._tuned = None if options.tuned is None else read_tuned(options.tuned)
         self._is_long = False
         self.compiled = self.lowered = 0
         clock.add("import deplodock", clock.unaccounted())
@@ -173,12 +179,23 @@ class Session:
                 raise explain(error, module, file, text, None) from None
         set_target(module, self.options.target)
         level = level_of(module)
-        if self.options.schedule is not None and level in (Level.TILE, Level.KERNEL):
-            raise InvalidInputError(f"--schedule is for programs above tile level; {name} is at {level} level")
+        for option, given in (("--schedule", self.options.schedule), ("--tuned", self.options.tuned)):
+            if given is not None and level in (Level.TILE, Level.KERNEL):
+                raise InvalidInputError(f"{option} is for programs above tile level; {name} is at {level} level")
         return module
 
     def lower(self, module: ModuleOp, level: Level) -> None:
-        """Run the stages to a level, with a trace at `-vv`, or read what they gave before. Raises as `driver.lower`."""
+        """Run the stages to a level, with a trace at `-vv`, or read what they gave before. Raises as `driver.lower`.
+
+        Where loops are bound to the GPU, kernels take the schedules of the file `tuned`, if there is one.
+        """
+        if self._tuned is None or level_of(module) in _SCHEDULED or level not in _SCHEDULED:
+            self._lower(module, level)
+            return
+        self._lower(module, Level.LOOP)
+        lower_tuned(module, self._tuned, lambda: self._lower(module, level))
+
+    def _lower(self, module: ModuleOp, level: Level) -> None:
         trace = Trace(module, self.writer.trace_line) if self.options.verbosity > 1 else None
         todo = stages(level_of(module), level) if self._is_long else []
         bar = iter(tracked(todo, len(todo), "compiling"))

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +24,7 @@ from deplodock.errors import Error
 from deplodock.passes.driver import Level
 from deplodock.runtime import device
 from deplodock.runtime.cubins import check_compiler, cubins
+from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tools.bench.report import UNMEASURED, Result, markdown, read_results, short, write_results
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli.program import Options, Session
@@ -38,7 +41,7 @@ class TableOptions:
 
     `limit` is the seconds that a row may take, `budget` those after which none is started, `replacement` a file of IR
     text to run in place of every row's program; `modes` are those in which torch.compile is timed, too. With `resume`,
-    rows that have results are not measured again.
+    rows that have results are not measured again. `tuned` is a file of schedules for the kernels.
     """
 
     limit: float = 120.0
@@ -46,6 +49,7 @@ class TableOptions:
     replacement: str | None = None
     modes: tuple[str, ...] = ("default",)
     resume: bool = False
+    tuned: Path | None = None
 
 
 class Worker(Protocol):
@@ -120,51 +124,37 @@ def _times(result: Result) -> str:
     return ", ".join(f"{each['name']} {each['microseconds']:.1f} us" for each in timings)
 
 
-class Process:
+class RowProcess:
     """A worker in a process of its own, started again after an error: faults stay with a CUDA context."""
 
     def __init__(self, target: str, options: TableOptions = TableOptions()) -> None:
-        self._target = target
-        self._options = options
-        self._process: Any = None
-        self._connection: Any = None
+        self._process = Process(_serve, target, options)
 
     def measure(self, row: Row, limit: float) -> dict[str, Any]:
         """Measure one row; a process that does not answer within the limit is killed."""
-        connection = self._connection or self._start()
         try:
-            connection.send(row)
-            found = connection.recv() if connection.poll(limit) else {"error": f"no end in {limit:.0f} s"}
-        except (EOFError, OSError):
-            found = {"error": "the process ended"}
+            found = self._process.ask(row, limit)
+        except TooLate:
+            return {"error": f"no end in {limit:.0f} s"}
+        except Ended:
+            return {"error": "the process ended"}
         if "error" in found:
             self.close()
         return found
 
-    def _start(self) -> Any:
-        self._connection, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(other, self._target, self._options), daemon=True)
-        self._process.start()
-        other.close()
-        return self._connection
-
     def close(self) -> None:
         """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        self._process = self._connection = None
+        self._process.kill()
 
 
-def _serve(connection: Any, target: str, options: TableOptions) -> None:
+def _serve(connection: Connection, target: str, options: TableOptions) -> None:
     import torch
 
-    with contextlib.suppress(EOFError):
-        while True:
-            connection.send(_measure(connection.recv(), target, options))
-            gc.unfreeze()
-            gc.collect()
-            torch.cuda.empty_cache()
+    while True:
+        connection.send(_measure(connection.recv(), target, options))
+        gc.unfreeze()
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
@@ -172,7 +162,7 @@ def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
     output, log = StringIO(), StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(log):
-            session = Session(Options(target=target, precision=row.precision), Clock())
+            session = Session(Options(target=target, precision=row.precision, tuned=options.tuned), Clock())
             program = session.read_expression(row.text)
             how = RunOptions("cuda", bench=True, modes=options.modes, json=True)
             outcome = run(session, program, None, options.replacement, how)
@@ -197,7 +187,7 @@ def measure_table(rows: Sequence[Row], target: str | None, folder: Path | None, 
     if (reason := device.missing()) is not None:
         raise Error(f"{reason}; --compile-only compiles the rows without a GPU")
     folder, target = folder or results_folder(), target or device.device_target()
-    worker = Process(target, options)
+    worker = RowProcess(target, options)
     found = conditions(device.device_name(), target)
     todo, passed = without_known(rows, folder) if options.resume else (rows, True)
     try:
@@ -206,25 +196,26 @@ def measure_table(rows: Sequence[Row], target: str | None, folder: Path | None, 
         worker.close()
 
 
-def compile_table(rows: Sequence[Row], target: str | None) -> bool:
+def compile_table(rows: Sequence[Row], target: str | None, tuned: Path | None = None) -> bool:
     """Compile rows into the cache on all cores and print what went wrong; whether nothing did.
 
-    The target is by default the GPU's, else sm_90. Raises CompileError if there is no compiler.
+    The target is by default the GPU's, else sm_90; `tuned` is a file of schedules. Raises CompileError if there is no
+    compiler.
     """
     target = target or default_target()
     passed = True
     check_compiler()
     with ProcessPoolExecutor(mp_context=_SPAWN) as pool:
-        compiled = zip(rows, pool.map(_compile, rows, [target] * len(rows)), strict=True)
+        compiled = zip(rows, pool.map(partial(_compile, target=target, tuned=tuned), rows), strict=True)
         for row, error in tracked(compiled, len(rows), "compiling"):
             passed &= not error
             print(f"{row.name}: {error or 'compiled'}", flush=True)
     return passed
 
 
-def _compile(row: Row, target: str) -> str:
+def _compile(row: Row, target: str, tuned: Path | None) -> str:
     try:
-        session = Session(Options(target=target, precision=row.precision), Clock())
+        session = Session(Options(target=target, precision=row.precision, tuned=tuned), Clock())
         module = session.read_expression(row.text).module
         session.lower(module, Level.KERNEL)
         cubins([session.text(module, Level.CUDA)], nvcc_arch(target_of(module).arch.data))

@@ -24,8 +24,8 @@ from deplodock.pytorch.compiled import place_of
 from deplodock.pytorch.loading import loaded
 from deplodock.pytorch.saved import ProgramFile
 from deplodock.runtime.device import POISON
+from deplodock.runtime.graph_timing import Timing
 from deplodock.tools.bench.report import COMPILED, COMPILED_LOOP, EAGER, EAGER_LOOP, OWN, OWN_LOOP, short
-from deplodock.tools.graph_timing import Timing
 from deplodock.tools.suite.building import built, drawn
 from deplodock.tools.suite.checking import differences, in_double, seeded, wrong
 from deplodock.tools.suite.timing import in_graph, times

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from deplodock.tools.graph_timing import Timing, timing
+from deplodock.runtime.graph_timing import Timing, timing
 
 FLUSHED_BYTES = 1 << 28
 """What is written before each call, more than the L2 of any GPU (KernelBench's `clear_l2_cache`)."""

@@ -7,11 +7,12 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block
 
-from deplodock.analysis.machine.cost import PEAK_SHARE, START_NS, Rates, Work, element_work
+from deplodock.analysis.machine.cost import GridConstants, Rates, Work, element_work
 from deplodock.analysis.machine.targets import target
 from deplodock.dialects.tensor import ElementwiseOp, IotaOp, ReduceOp
 
 H100 = Rates.of(target("h100"))
+GRID = GridConstants()
 
 
 def test_a_full_card_has_the_rates_of_its_target() -> None:
@@ -57,9 +58,9 @@ def test_a_special_function_is_an_eighth_of_the_rate_or_a_quarter(name: str) -> 
 
 def test_a_wave_of_tiles_has_their_share_of_the_peak() -> None:
     tiles, operations = 132 * 2, 10**9
-    wave = H100.grid_ns(tiles, operations, 2, 0.5, is_uneven=False) - START_NS
-    assert wave == pytest.approx(tiles * operations / (2 * H100.instructions * PEAK_SHARE * 0.5))
-    assert H100.grid_ns(2 * tiles, operations, 2, 0.5, is_uneven=False) == pytest.approx(2 * wave + 2 * START_NS)
+    wave = H100.grid_ns(tiles, operations, 2, 0.5, is_uneven=False) - GRID.start_ns
+    assert wave == pytest.approx(tiles * operations / (2 * H100.instructions * GRID.peak_share * 0.5))
+    assert H100.grid_ns(2 * tiles, operations, 2, 0.5, is_uneven=False) == pytest.approx(2 * wave + 2 * GRID.start_ns)
 
 
 def test_tiles_alone_on_an_sm_are_slower_behind_a_wave_than_without_one() -> None:

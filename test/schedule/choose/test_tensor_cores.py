@@ -21,7 +21,7 @@ from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.choose.sizes import READS
-from deplodock.schedule.choose.tensor_tiles import CHUNKS, TILES, TensorGrid, TensorProblem, best_grid
+from deplodock.schedule.choose.tensor_tiles import CHUNKS, TILES, TensorGrid, TensorProblem, best_grid, tensor_grids
 from deplodock.schedule.choose.tiling import TOLERANCE
 from deplodock.schedule.steps import Options
 
@@ -377,7 +377,7 @@ def grid(module: ModuleOp) -> TensorGrid:
     found = contraction(loop_nest(function.body.block))
     assert found is not None
     sides = extent_or_one(found.m[-1]), extent_or_one(found.n[-1])
-    return best_grid(found, sides, True, CHUNKS[0] // 2, target_of(module))
+    return best_grid(tensor_grids(found, sides, True, CHUNKS[0] // 2, target_of(module)))
 
 
 @pytest.mark.parametrize("m", [64, 128, 512, 2048])

@@ -12,7 +12,7 @@ from deplodock.tools.bench.report import Result, markdown, read_results
 from deplodock.tools.bench.rows import Row, _table, chosen, read_rows
 from deplodock.tools.cli.app import app
 from deplodock.tools.cli.bench import read_inputs
-from deplodock.tools.cli.table import Process, run_table
+from deplodock.tools.cli.table import RowProcess, run_table
 
 ROWS = [Row("a", "sdpa", "m", 32, "1"), Row("b", "linear", "m", 32, "2")]
 
@@ -149,7 +149,7 @@ def test_the_floor_counts_inputs_that_are_read_as_a_whole(text: str, read: list[
 
 
 def test_a_process_says_what_goes_wrong_and_starts_again() -> None:
-    worker = Process("sm_90")
+    worker = RowProcess("sm_90")
     try:
         wrong = Row("wrong", "wrong", "", None, "1 +")
         assert "InvalidInputError" in worker.measure(wrong, 600)["error"]

@@ -414,6 +414,7 @@ def test_bad_options(tmp_path: Path) -> None:
         assert "Error: Invalid value" in stderr
     assert cli("run", str(path), "--from", str(path))[0] == 2
     assert cli("tune")[0] == 2
+    assert cli("sing")[0] == 2
 
 
 def test_another_program_does_not_fit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.passes.driver import Level
-from deplodock.tools.graph_timing import Timing
+from deplodock.runtime.graph_timing import Timing
 from deplodock.tools.suite import building, measuring
 from deplodock.tools.suite.checking import wrong
 from deplodock.tools.suite.measuring import Subject, check, subject

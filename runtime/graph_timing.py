@@ -18,7 +18,8 @@ ROTATED_BYTES = 160_000_000
 
 _MOST_SETS = 64
 _REPLAYS = 9
-_SHORTEST_REPLAY_US = 400.0
+SHORTEST_REPLAY_US = 400.0
+"""What replays in a row take together, at least, so that events and the start of a graph do not count."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class OwnRuns:
         for launches, each in zip(self._launches, self._buffers, strict=True):
             launches.place([value.data_ptr() for value in each.values()])
 
-    def run(self) -> None:
-        """Launch a run on every set."""
-        for launches in self._launches:
+    def run(self, sets: int | None = None) -> None:
+        """Launch a run on every set, or on the first ones."""
+        for launches in self._launches[:sets]:
             self._executable.launch(launches, self._stream)
 
     def step(self, number: int) -> None:
@@ -72,10 +73,25 @@ class OwnRuns:
         plan, buffers = self._executable.plan, self._buffers[number]
         return [_array(buffers[output], plan.buffers[output]) for output in plan.outputs]
 
+    def results(self, number: int) -> list[torch.Tensor]:
+        """The outputs of the last run on a set, where they lie on the GPU."""
+        plan, buffers = self._executable.plan, self._buffers[number]
+        return [_typed(buffers[output], plan.buffers[output]) for output in plan.outputs]
+
 
 def _array(value: torch.Tensor, buffer: BufferPlan) -> Array:
     data = value.contiguous().view(-1).view(torch.uint8).cpu().numpy()
     return data[: buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+
+
+def _typed(value: torch.Tensor, buffer: BufferPlan) -> torch.Tensor:
+    data = value.contiguous().view(-1).view(torch.uint8)[: buffer.bytes]
+    return data.view(torch_dtype(buffer)).view(buffer.shape)
+
+
+def torch_dtype(buffer: BufferPlan) -> torch.dtype:
+    """PyTorch's type of the elements of a buffer; numpy and PyTorch name them alike."""
+    return getattr(torch, buffer.dtype.name)
 
 
 def _own_buffers(executable: Executable, inputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -126,20 +142,25 @@ def _time_graphs(
             run()
             run()
         stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            run()
-        once = _replay_us(graph, 3)
-        graphs[name] = graph, max(1, round(_SHORTEST_REPLAY_US / max(once, 0.1)))
+        graphs[name] = graph_of(run, stream)
     times: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(_REPLAYS):
         prepare()
         for name, (graph, repeats) in graphs.items():
-            times[name].append(_replay_us(graph, repeats) / sets)
+            times[name].append(replay_us(graph, repeats) / sets)
     return [timing(name, values) for name, values in times.items()]
 
 
-def _replay_us(graph: torch.cuda.CUDAGraph, repeats: int) -> float:
+def graph_of(run: Callable[[], None], stream: torch.cuda.Stream) -> tuple[torch.cuda.CUDAGraph, int]:
+    """A graph of runs, captured on a stream, and how often in a row it is to be replayed for a time that counts."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    once = replay_us(graph, 3)
+    return graph, max(1, round(SHORTEST_REPLAY_US / max(once, 0.1)))
+
+
+def replay_us(graph: torch.cuda.CUDAGraph, repeats: int) -> float:
     """The microseconds of one replay, the mean of some in a row."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()

@@ -1,0 +1,150 @@
+"""`deplodock tune` without a GPU: a process that takes times from the threads of a CTA stands for it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import planted_runs as planted
+import pytest
+from typer.testing import CliRunner
+
+from deplodock.runtime import device
+from deplodock.tools.cli import tune as tuning
+from deplodock.tools.cli.app import app
+from deplodock.tools.diagnostics import run_tool
+from deplodock.tune import compiling
+from deplodock.tune.lowerers import Lowerers
+from deplodock.tune.measuring import Measurer
+from deplodock.tune.tuning import Budget
+
+SCALED = """
+func.func @k_scaled(%x: memref<4096xf32>, %out: memref<4096xf32>) {
+  %two = arith.constant 2.0 : f32
+  loop.for %i = 0 to 4096 {
+    %v = loop.load %x[%i] : memref<4096xf32>
+    %w = arith.mulf %v, %two : f32
+    loop.store %w, %out[%i] : memref<4096xf32>
+  }
+  func.return
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A program of one kernel, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    Path("scaled.mlir").write_text(SCALED, encoding="utf-8")
+    return "scaled.mlir"
+
+
+class KeptLowerers(Lowerers):
+    """Serves several commands: a process takes a second to start."""
+
+    def close(self) -> None:
+        """Stay."""
+
+
+@pytest.fixture(scope="module")
+def lowerers() -> Iterator[Lowerers]:
+    """Who lowers in all tests."""
+    found = KeptLowerers(jobs=1)
+    yield found
+    super(KeptLowerers, found).close()
+
+
+@pytest.fixture
+def gpu(lowerers: Lowerers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with an H200 that is none, and a compiler of CUDA that compiles nothing."""
+    monkeypatch.setattr(device, "missing", lambda: None)
+    monkeypatch.setattr(device, "device_count", lambda: 1)
+    monkeypatch.setattr(device, "device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(compiling, "machine_code", lambda program, limit: (program, 0))
+    monkeypatch.setattr(tuning, "Measurer", partial(Measurer, serve=planted.serve))
+    monkeypatch.setattr(tuning, "Lowerers", lambda spared=0: lowerers)
+
+
+def tune(*args: str) -> tuple[int, str]:
+    """The exit code and stdout of a command for an H200."""
+    result = CliRunner().invoke(app, ["tune", "--target", "h200", *args])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def fails(*args: str) -> str:
+    """The message of an error, as the tool prints it."""
+    stderr = io.StringIO()
+    with pytest.raises(SystemExit) as exit, contextlib.redirect_stderr(stderr):
+        run_tool("deplodock", lambda: tune(*args)[0])
+    assert exit.value.code == 1
+    return stderr.getvalue().strip()
+
+
+def test_what_is_tuned_replays_and_is_checked(program: str, gpu: None) -> None:
+    code, stdout = tune(program, "--budget", "6")
+    assert code == 0
+    assert stdout.startswith("k_scaled  ")
+    assert "     6 measured" in stdout
+    (line,) = Path("tuned.jsonl").read_text(encoding="utf-8").splitlines()
+    own = json.loads(line)
+    name = f"{own['what']} ({own['kernel']}), {own['schedule']}"
+    assert own["what"] == "k_scaled 4096xf32, 4096xf32"
+    assert tune(program, "--budget", "6", "--replay", "tuned.journal", "-o", "again.jsonl")[0] == 0
+    assert Path("again.jsonl").read_bytes() == Path("tuned.jsonl").read_bytes()
+    assert tune(program, "--check") == (0, f"tuned.jsonl:1: fresh: {name}\n")
+    stale = own | {"code": "0123456789abcdef"}
+    Path("stale.jsonl").write_text(json.dumps(stale) + "\n", encoding="utf-8")
+    assert tune(program, "--check", "-o", "stale.jsonl") == (
+        1,
+        f"stale.jsonl:1: stale: {name}: it gives another CUDA text than was measured\n",
+    )
+    refused = own | {"schedule": "tileify,blockify-launch{threads=2048}"}
+    Path("refused.jsonl").write_text(json.dumps(refused) + "\n", encoding="utf-8")
+    code, stdout = tune(program, "--check", "-o", "refused.jsonl")
+    assert code == 1
+    assert stdout.startswith("refused.jsonl:1: refused: ")
+    assert "2048 threads" in stdout
+    compiled = CliRunner().invoke(
+        app, ["compile", program, "--target", "h200", "--ir", "tile", "--tuned", "tuned.jsonl"]
+    )
+    assert 'deplodock.tuned = "tuned.jsonl:1"' in compiled.stdout
+    shown = CliRunner().invoke(app, ["compile", program, "--ir", "loop", "--tuned", "tuned.jsonl"])
+    assert (shown.exit_code, "--tuned acts below loop level" in shown.stderr) == (2, True)
+
+
+def test_budgets_follow_the_time() -> None:
+    assert tuning.budgets(None, [75.0, 24.9, 0.1]) == [Budget(144), Budget(48), None]
+    assert tuning.budgets(Budget(8), [99.0, 1.0]) == [Budget(8), Budget(2)]
+    assert tuning.budgets(Budget(None, 30.0), [2.0, 1.0]) == [Budget(None, 20.0), Budget(None, 10.0)]
+
+
+def test_bad_input_gets_one_message(program: str) -> None:
+    assert fails(program, "--budget", "much") == (
+        "deplodock: error: a budget is a number of measurements, as 64, or of seconds, as 30s; got 'much'"
+    )
+    assert fails(program, "--strategy", "luck").startswith("deplodock: error: there is no strategy 'luck'; there are ")
+    assert fails(program, "--replay", "none") == "deplodock: error: none: No such file or directory"
+    Path("table.toml").write_text("rows = 3", encoding="utf-8")
+    assert fails("--table", "table.toml", "--check").startswith("table.toml: error: no table of programs: ")
+    Path("tuned.jsonl").write_text("{}\n", encoding="utf-8")
+    assert fails(program, "--check") == (
+        "tuned.jsonl:1: error: no tuned schedule: it must have kernel, what, card, schedule, code, us, heuristic_us, "
+        "measured, version"
+    )
+    assert tune(program, "--table", "table.toml")[0] == 2
+    assert tune(program, "--name", "x")[0] == 2
+    assert tune(program, "--check", "--record", "x")[0] == 2
+
+
+def test_without_a_gpu(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "missing", lambda: "the CUDA driver finds no GPU")
+    assert fails(program) == (
+        "deplodock: error: the CUDA driver finds no GPU; with --replay JOURNAL all times come from a journal, without "
+        "a GPU"
+    )

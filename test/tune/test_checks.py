@@ -1,0 +1,92 @@
+"""What candidates are held to: the kernel in float64, the bar on a GPU, and the bytes that a kernel must move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from xdsl.dialects.builtin import ModuleOp
+
+from deplodock.analysis.host.arguments import entry_function
+from deplodock.errors import UnsupportedError
+from deplodock.frontend.expression import read_expression
+from deplodock.interpreters.check import draw_inputs
+from deplodock.interpreters.evaluate import evaluate, input_types
+from deplodock.interpreters.simulate import simulate
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.tune.checking import wrong
+from deplodock.tune.floor import moved_bytes
+from deplodock.tune.task import module_of, tasks
+from deplodock.tune.widened import widen
+
+HALF = "t = torch.bfloat16; "
+
+
+def kernel(expression: str) -> ModuleOp:
+    """The one kernel of a program, at loop level."""
+    module = read_expression(expression).module
+    lower(module, new_context(), Level.LOOP, target="h200")
+    (task,) = tasks(module)
+    return module_of(task)[0]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        HALF + "F.linear(torch.randn(8, 64, dtype=t), torch.randn(32, 64, dtype=t)).relu()",
+        HALF + "q, k = torch.randn(1, 4, 17, 16, dtype=t), torch.randn(1, 2, 17, 16, dtype=t); "
+        "F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True)",
+        "F.embedding(torch.randint(0, 9, (7,)), torch.randn(9, 5))",
+        "(torch.randn(5, 5) > 0).float().argmax(1)",
+    ],
+)
+def test_a_kernel_in_float64_gives_what_its_loops_mean(expression: str) -> None:
+    module = kernel(expression)
+    inputs = draw_inputs(input_types(entry_function(module)), 0, "normal", lowest=0)
+    expected = evaluate(module, inputs, precision="float64", contracts=True)
+    widen(module)
+    lower(module, new_context(), Level.KERNEL)
+    doubled = [value.astype(np.float64) if value.dtype.kind in "fV" else value for value in inputs]
+    for got, right in zip(simulate(module, doubled).outputs, expected, strict=True):
+        assert got.dtype == right.dtype
+        np.testing.assert_allclose(got, right, 1e-12, 1e-12)
+
+
+def test_bits_of_floats_have_no_float64() -> None:
+    with pytest.raises(UnsupportedError, match=r"arith\.bitcast depends on the bits of its floats"):
+        widen(kernel("torch.randn(9).view(torch.int32) + 1"))
+
+
+def test_the_bar_is_that_of_all_results() -> None:
+    reference = torch.linspace(-3.0, 3.0, 1000, dtype=torch.float64)
+    reference[3], reference[4] = torch.nan, torch.inf
+    right = reference.to(torch.bfloat16)
+    assert not wrong(right, reference, 64)
+    moved = right.clone()
+    moved[5] += 4.0
+    assert wrong(moved, reference, 64).startswith("element [5] is 1.")
+    for place, value in ((3, 0.0), (4, torch.nan), (9, torch.inf)):
+        other = right.clone()
+        other[place] = value
+        assert wrong(other, reference, 64).startswith(f"element [{place}] is ")
+    assert not wrong(right * 1.01, reference, 64)
+    assert "error 2.00e-01" in wrong(right * 1.2, reference, 64)
+    near = reference.float() * (1 + 2.0**-12)
+    assert wrong(near, reference, 64)
+    assert not wrong(near, reference, 64, "medium")
+    counts = torch.arange(5)
+    assert not wrong(counts, counts.clone(), 1)
+    assert wrong(counts + 1, counts, 1).startswith("element [0] is 1, should be 0; error 1.00e+00 (bar 0.00e+00)")
+
+
+@pytest.mark.parametrize(
+    ("expression", "elements"),
+    [
+        ("F.linear(torch.randn(8, 64), torch.randn(32, 64))", 8 * 64 + 32 * 64 + 8 * 32),
+        ("torch.randn(64, 64)[:8] * 2", 8 * 64 + 8 * 64),
+        ("F.embedding(torch.randint(0, 900, (7,), dtype=torch.int32), torch.randn(900, 5))", 7 + 5 + 7 * 5),
+        ("F.conv2d(torch.randn(2, 8, 9, 9), torch.randn(16, 8, 3, 3))", 2 * 8 * 81 + 16 * 72 + 2 * 16 * 49),
+    ],
+)
+def test_a_kernel_moves_what_it_reads_and_writes(expression: str, elements: int) -> None:
+    assert moved_bytes(kernel(expression)) == 4 * elements

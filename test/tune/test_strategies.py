@@ -1,0 +1,57 @@
+"""Strategies on recorded tables, and what all of them keep to."""
+
+from statistics import median
+
+import pytest
+
+from deplodock.tune.comparison import ratios, share
+from deplodock.tune.search import DEFAULT, strategies
+from deplodock.tune.table import Table
+
+
+@pytest.fixture(params=["table", "few_rows"])
+def recorded(request: pytest.FixtureRequest) -> Table:
+    return request.getfixturevalue(request.param)
+
+
+def test_the_default_comes_within_two_percent_in_nine_of_ten_searches(recorded: Table) -> None:
+    assert share(ratios(recorded, DEFAULT, 64), 90) <= 1.02
+
+
+@pytest.mark.parametrize("budget", [16, 32, 64])
+def test_the_default_is_not_two_percent_behind_a_simpler_strategy(recorded: Table, budget: int) -> None:
+    own = median(ratios(recorded, DEFAULT, budget, 20))
+    others = {name: median(ratios(recorded, name, budget, 20)) for name in ("random", "beam", "coordinate")}
+    assert own <= 1.02 * min(others.values()), others
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_a_strategy_starts_at_the_first_point_and_asks_for_none_twice(table: Table, name: str) -> None:
+    search = strategies()[name](table.space, 3, 50)
+    asked = search.ask(1)
+    assert asked == [table.space.start]
+    search.tell(asked[0], table.times[asked[0]])
+    while len(asked) < 50:
+        batch = search.ask(7)
+        assert batch
+        for point in batch:
+            search.tell(point, table.times[point])
+        asked += batch
+    assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_a_strategy_ends_where_no_point_is_left(few_rows: Table, name: str) -> None:
+    search = strategies()[name](few_rows.space, 0, 64)
+    asked: list[tuple[int, ...]] = []
+    while batch := search.ask(64):
+        for point in batch:
+            search.tell(point, None if len(asked) % 3 else few_rows.times[point])
+        asked += batch
+    assert sorted(asked) == sorted(few_rows.times)
+
+
+def test_points_under_way_lead_the_tree_elsewhere(table: Table) -> None:
+    search = strategies()[DEFAULT](table.space, 0, 64)
+    batch = search.ask(16)
+    assert len({point[0] for point in batch}) > 1

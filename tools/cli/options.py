@@ -1,0 +1,105 @@
+"""The options that several commands of `deplodock` have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from deplodock.tools.color import Color
+
+
+class Device(StrEnum):
+    """Where a program runs."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    SIM = "sim"
+
+
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        help="a Python file (.py), IR text of any level (- is stdin), or a model: a folder or a Hugging Face id",
+    ),
+]
+Layer = Annotated[int | None, typer.Option(min=0, metavar="N", help="of a model, only this layer, counted from 0")]
+SeqLen = Annotated[int | None, typer.Option(min=1, metavar="N", help="tokens that a model gets  [default: 128]")]
+Expression = Annotated[
+    str | None,
+    typer.Option("-c", metavar="EXPR", help="Python statements, the last one an expression: the program"),
+]
+_TARGET = "architecture or card to compile for, such as sm_90 or h100"
+Target = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else sm_90]")
+]
+TargetOfRun = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: that of the IR text, else the GPU's or sm_90]")
+]
+TargetOfRows = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_TARGET}  [default: the GPU's, else sm_90]")]
+Schedule = Annotated[
+    str | None,
+    typer.Option(metavar="PIPELINE", help="scheduling rules for every kernel, as a{x=1 y=2},b  [default: chosen]"),
+]
+Tuned = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="schedules that `deplodock tune` found, for the kernels that it knows"),
+]
+Stream = Annotated[
+    Literal["never", "cheaper", "always"] | None,
+    typer.Option(help="where attention is one kernel, which stores no scores  [default: cheaper]"),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="how precisely products of FP32 matrices are computed: highest, high or medium  [default: as PyTorch is "
+        "set, or the text says]",
+    ),
+]
+PrecisionOfRows = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="rows whose products of FP32 have this precision: highest, high or medium; of a suite, at which all run  "
+        "[default: all rows, of a suite at highest]",
+    ),
+]
+Verbose = Annotated[
+    int,
+    typer.Option("-v", count=True, show_default=False, help="print times, and what nvcc says; -vv: trace each pass"),
+]
+Generic = Annotated[bool, typer.Option("--print-op-generic", help="print IR in generic form")]
+DumpDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="folder for the module after each pass and the CUDA of each kernel")
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="print the outcome as JSON: CTAs run of each kernel, and what --bench and --profile measure"
+    ),
+]
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="of a model, draw the weights instead of reading them")
+]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the inputs, for torch.manual_seed before -c runs")]
+Colors = Annotated[Color, typer.Option(help="when to colour IR and traces")]
+Suite = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="take the problems in this folder, in KernelBench's form, as the rows"),
+]
+RowNames = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="rows whose name contains this, or is like this glob; may be repeated"),
+]
+RowList = Annotated[Path | None, typer.Option(metavar="FILE", help="rows whose names are in this file, one a line")]
+TorchCompile = Annotated[
+    bool,
+    typer.Option(
+        "--torch-compile/--no-torch-compile",
+        help="time torch.compile, too; without, the results keep its times",
+    ),
+]

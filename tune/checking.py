@@ -1,0 +1,44 @@
+"""Whether results on a GPU are right, there: by the one error bar (`runtime/compare.py`), which has the last word."""
+
+from __future__ import annotations
+
+import torch
+
+from deplodock.frontend.arrays import to_array
+from deplodock.runtime.compare import allowed_error, allowed_worst, compare
+
+
+def wrong(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, precision: str = "highest") -> str:
+    """What is wrong with a result; empty if it is right.
+
+    Args:
+        got: the result.
+        reference: that of the same kernel in float64 (integers and booleans: in their own type).
+        reduction_extent: see `compare`.
+        precision: see `compare`.
+    """
+    if _is_within(got, reference, reduction_extent, precision):
+        return ""
+    verdict = compare(to_array(got), to_array(reference), None, reduction_extent, precision=precision)
+    return "" if verdict.passed else str(verdict)
+
+
+def _is_within(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, precision: str) -> bool:
+    """Whether a result is right, as far as that is seen without copying it from the GPU."""
+    if not got.is_floating_point():
+        return bool((got == reference).all())
+    expected = reference.to(got.dtype)
+    finite = got.isfinite() & reference.isfinite()
+    specials = ~got.isfinite() | ~expected.isfinite()
+    if not bool((~specials | (got == expected) | (got.isnan() & expected.isnan())).all()):
+        return False
+    truth = torch.where(finite, reference, 0.0)
+    differences = torch.where(finite, got.double() - reference, 0.0)
+    bar = allowed_error(torch.finfo(got.dtype).eps, got.dtype == torch.float64, reduction_extent, precision)
+    allowed = bar * _norm(truth)
+    worst = float(differences.abs().max()) if differences.numel() else 0.0
+    return _norm(differences) <= allowed and worst <= allowed_worst(allowed, int(finite.sum()))
+
+
+def _norm(values: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(values)) if values.numel() else 0.0

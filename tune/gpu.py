@@ -1,0 +1,183 @@
+"""The process that has a GPU: it draws the inputs of kernels, knows what should come out, and measures candidates.
+
+A candidate may fault or never end. Then the answer is the last one, and whoever asked ends the process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from deplodock.analysis.machine.cost import Rates
+from deplodock.analysis.machine.targets import target
+from deplodock.errors import Error
+from deplodock.runtime.device import Executable, device_target
+from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, graph_of, replay_us, rotation, torch_dtype
+from deplodock.runtime.plan import BufferPlan
+from deplodock.runtime.planned import PlannedProgram
+from deplodock.tune.checking import wrong
+from deplodock.tune.requests import MOST_KERNELS, Begin, Incumbent, Measure
+from deplodock.tune.rounds import Found, Hung, measured
+
+_POLL = 2e-4
+"""The seconds between two looks whether a first run has ended."""
+
+
+def serve(connection: Connection, gpu: int) -> None:
+    """Answer requests on a GPU; the first one, None, when it is ready."""
+    gc.freeze()
+    connection.recv()
+    bench = _Bench(gpu)
+    connection.send(None)
+    while True:
+        request = connection.recv()
+        connection.send(bench.begin(request) if isinstance(request, Begin) else bench.measure(request))
+
+
+class _Bench:
+    """A GPU with the inputs and the right results of some kernels."""
+
+    def __init__(self, gpu: int) -> None:
+        torch.cuda.set_device(gpu)
+        self._gpu = gpu
+        self._stream = torch.cuda.Stream()
+        self._rates = Rates.of(target(device_target(gpu)))
+        self._kernels: dict[str, _Kernel] = {}
+        self._hung: Hung | None = None
+        uuid = torch.cuda.get_device_properties(gpu).uuid
+        self._lock = Path(tempfile.gettempdir()) / f"deplodock-{os.geteuid()}-{uuid}.lock"
+
+    def begin(self, request: Begin) -> str:
+        """Draw the inputs of a kernel, and compute what should come out. Returns why that cannot be, if so.
+
+        The kernel that began first makes place, as whoever asks knows.
+        """
+        while len(self._kernels) >= MOST_KERNELS:
+            self._kernels.pop(next(iter(self._kernels)))
+        try:
+            self._kernels[request.kernel] = _Kernel(request, self._gpu, self._stream, self._rates)
+        except (Error, RuntimeError) as error:
+            return " ".join(str(error).split())
+        return ""
+
+    def measure(self, request: Measure) -> Found:
+        """Measure a candidate of a kernel that has begun, while no other process uses the GPU for that."""
+        own = self._kernels.get(request.kernel)
+        if own is None:
+            return Found("fault", detail="the kernel has not begun in this process")
+        try:
+            with self._alone():
+                return own.measure(request)
+        except Hung as error:
+            # To free what a run holds is to wait for its end, so it is kept until the process is killed.
+            self._hung = error
+            return Found("hang", detail=str(error))
+        except (Error, RuntimeError) as error:
+            return Found("fault", detail=next(iter(str(error).splitlines()), type(error).__name__))
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        with self._lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+class _Kernel:
+    """The sets of inputs of a kernel and its results in float64; the runs of the incumbent are kept."""
+
+    def __init__(self, request: Begin, gpu: int, stream: torch.cuda.Stream, rates: Rates) -> None:
+        self.gpu, self.stream, self._request = gpu, stream, request
+        inputs = [_drawn(buffer, number) for number, buffer in enumerate(request.inputs)]
+        size = sum(buffer.bytes for buffer in (*request.inputs, *request.outputs))
+        self.sets = [[value.clone() for value in inputs] for _ in range(rotation(size))]
+        is_cached = len(self.sets) * request.moved_bytes <= ROTATED_BYTES
+        self._floor_us = rates.floor_ns(request.moved_bytes, 0, cached=is_cached) * 1e-3
+        self._incumbent: tuple[Incumbent, _GpuRuns] | None = None
+        doubled = [value.double() if value.is_floating_point() else value for value in inputs]
+        runs = OwnRuns(Executable(request.reference, gpu), [doubled], stream)
+        runs.poison()
+        torch.cuda.synchronize()
+        runs.run()
+        torch.cuda.synchronize()
+        self.reference = [value.clone() for value in runs.results(0)]
+
+    def wrong(self, got: torch.Tensor, right: torch.Tensor) -> str:
+        """What is wrong with a result; empty if it is right."""
+        return wrong(got, right, self._request.reduction_extent, self._request.precision)
+
+    def measure(self, request: Measure) -> Found:
+        """Measure a candidate beside the incumbent of the request."""
+        incumbent = request.incumbent
+        if incumbent is not None and (self._incumbent is None or self._incumbent[0] != incumbent):
+            self._incumbent = incumbent, _GpuRuns(self, incumbent.program, request.limit)
+            self._incumbent[1].start()
+        runs = _GpuRuns(self, request.program, request.limit)
+        if incumbent is None or self._incumbent is None:
+            return measured(runs, None, 0.0, self._floor_us)
+        return measured(runs, self._incumbent[1], incumbent.us, self._floor_us)
+
+
+class _GpuRuns:
+    """The runs of a program on the sets of inputs of a kernel, see `rounds.Runs`: replays of a CUDA graph."""
+
+    def __init__(self, own: _Kernel, program: PlannedProgram, limit: float) -> None:
+        self._kernel, self._limit = own, limit
+        self._runs = OwnRuns(Executable(program, own.gpu), own.sets, own.stream)
+        self._graph: tuple[torch.cuda.CUDAGraph, int] | None = None
+
+    def poison(self) -> None:
+        """Fill outputs and scratch memory."""
+        self._runs.poison()
+        torch.cuda.synchronize()
+
+    def start(self) -> float:
+        """Run on the first set, twice; raises Hung if the first run does not end within the limit."""
+        stream = self._kernel.stream
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self._runs.run(1)
+        first.record(stream)
+        end = time.monotonic() + self._limit
+        while not first.query():
+            if time.monotonic() > end:
+                raise Hung(f"no end of the first run in {self._limit:g} s")
+            time.sleep(_POLL)
+        first.record(stream)
+        self._runs.run(1)
+        last.record(stream)
+        last.synchronize()
+        return first.elapsed_time(last) * 1e3
+
+    def replay(self) -> float:
+        """Microseconds of a run."""
+        if self._graph is None:
+            self._graph = graph_of(self._runs.run, self._kernel.stream)
+        graph, repeats = self._graph
+        return replay_us(graph, repeats) / len(self._kernel.sets)
+
+    def wrong(self, *, is_started: bool = False) -> str:
+        """What is wrong on the first and the last set, or on the first alone."""
+        torch.cuda.synchronize()
+        for number in sorted({0} if is_started else {0, len(self._kernel.sets) - 1}):
+            pairs = zip(self._runs.results(number), self._kernel.reference, strict=True)
+            for place, (got, right) in enumerate(pairs):
+                if reason := self._kernel.wrong(got, right):
+                    return f"output {place}: {reason}"
+        return ""
+
+
+def _drawn(buffer: BufferPlan, seed: int) -> torch.Tensor:
+    """An input, on the GPU: normal numbers, booleans, or integers from 0 to 4, which suit subscripts."""
+    dtype, random = torch_dtype(buffer), torch.Generator("cuda").manual_seed(seed)
+    if dtype.is_floating_point:
+        return torch.randn(buffer.shape, generator=random, device="cuda", dtype=dtype)
+    most = 2 if dtype is torch.bool else 5
+    return torch.randint(0, most, buffer.shape, generator=random, device="cuda").to(dtype)

@@ -1,0 +1,50 @@
+"""What the process that has a GPU is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deplodock.runtime.plan import BufferPlan
+from deplodock.runtime.planned import PlannedProgram
+
+MOST_KERNELS = 4
+"""The kernels that a process has inputs of at a time, the last ones: those of each take some hundred megabytes."""
+
+
+@dataclass(frozen=True)
+class Begin:
+    """A kernel of which candidates are to be measured: get its inputs, and what should come out.
+
+    `reference` is the kernel in float64, `reduction_extent` its longest chain of additions, `precision` the coarsest
+    of its products, `moved_bytes` what it must read and write. The answer is the reason why it cannot be measured,
+    empty if it can.
+    """
+
+    kernel: str
+    inputs: tuple[BufferPlan, ...]
+    outputs: tuple[BufferPlan, ...]
+    reference: PlannedProgram
+    reduction_extent: int
+    precision: str
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best program of a kernel so far, and its microseconds."""
+
+    program: PlannedProgram
+    us: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A candidate to measure, beside the incumbent, None for the first. The answer is what `rounds.measured` gives.
+
+    `limit` is the seconds that its first run may take.
+    """
+
+    kernel: str
+    program: PlannedProgram
+    incumbent: Incumbent | None
+    limit: float
