@@ -30,7 +30,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import has_feature, target_of
-from deplodock.analysis.operations import reached, users_of
+from deplodock.analysis.operations import operands_of, reached, users_of
 from deplodock.analysis.shape.fusion import knows_low_part
 from deplodock.analysis.shape.fusion_index import Index, compose, new_loop
 from deplodock.analysis.shape.streaming import folds, reassociates
@@ -68,11 +68,13 @@ class StoreLowPartsPass(ModulePass):
 def _store_in(block: Block, target: TargetAttr) -> None:
     """Store the low parts of factors of a block, each once."""
     known: dict[SSAValue, SSAValue] = {}
-    for op in list(block.ops):
-        product = _product_of(op) if isinstance(op, ReduceOp) and not _gives_scores(op) else None
-        is_free = product is not None and not _takes_shares(product)
-        right = _right_factor(product, Rates.of(target)) if product is not None and is_free else None
-        if right is not None:
+    sums = {op: product for op in block.ops if isinstance(op, ReduceOp) and (product := _product_of(op)) is not None}
+    if not sums:
+        return
+    scores, shares = _scores(block), _shares(block)
+    for op, product in sums.items():
+        is_free = op not in scores and product not in shares
+        if is_free and (right := _right_factor(product, Rates.of(target))) is not None:
             _know_low_part(right, known)
 
 
@@ -132,29 +134,32 @@ class _Factor:
         return index[-1] == k and not any(form.depends_on(root) for form in index[:-1] for root in k.roots())
 
 
-def _gives_scores(op: ReduceOp) -> bool:
-    """Whether sums are scores of a softmax whose shares weigh a further sum: attention, which warps compute at once."""
+def _scores(block: Block) -> set[Operation]:
+    """Operations that give scores of a softmax whose shares weigh a further sum: attention, which warps compute.
 
-    def users(one: Operation) -> list[Operation]:
-        """What is computed from results, up to the next products."""
-        found: list[Operation] = [] if _multiplies(one) else list(users_of(one))
-        return [user for user in found if isinstance(user, ElementwiseOp | IndexMapOp | ReduceOp)]
-
-    maxima = [one for one in reached([op], users) if isinstance(one, ReduceOp) and folds(one, "maximumf")]
-    return any(map(_multiplies, reached(maxima, users)))
-
-
-def _takes_shares(product: ElementwiseOp) -> bool:
-    """Whether a product weighs values by the shares of a softmax: attention, too."""
+    They are those before a largest value that leads to a product, up to the products before them.
+    """
 
     def sources(one: Operation) -> list[Operation]:
-        owners = [value.owner for value in one.operands]
-        return [owner for owner in owners if isinstance(owner, ElementwiseOp | IndexMapOp)]
+        owners = [value.owner for value in operands_of(one)]
+        values = [owner for owner in owners if isinstance(owner, ElementwiseOp | IndexMapOp | ReduceOp)]
+        return [value for value in values if not _multiplies(value)]
 
-    scalars = [
-        scalar for one in reached([product], sources) if isinstance(one, ElementwiseOp) for scalar in one.body.block.ops
-    ]
-    return any(isinstance(scalar, math.ExpOp) and reassociates(scalar) for scalar in scalars)
+    weighing = reached([op for op in block.ops if _multiplies(op)], sources)
+    return reached([op for op in weighing if isinstance(op, ReduceOp) and folds(op, "maximumf")], sources)
+
+
+def _shares(block: Block) -> set[Operation]:
+    """Operations that take shares of a softmax, as products do that weigh values: attention, too."""
+
+    def users(one: Operation) -> list[Operation]:
+        return [user for user in users_of(one) if isinstance(user, ElementwiseOp | IndexMapOp)]
+
+    return reached([op for op in block.ops if isinstance(op, ElementwiseOp) and _exponentiates(op)], users)
+
+
+def _exponentiates(op: ElementwiseOp) -> bool:
+    return any(isinstance(scalar, math.ExpOp) and reassociates(scalar) for scalar in op.body.block.ops)
 
 
 def _multiplies(op: Operation) -> bool:

@@ -755,11 +755,20 @@ unsigned tile_place(uint64_t descriptor, int row, int k, bool is_transposed, int
   return address;
 }
 
-double tile_factor(uint64_t descriptor, int row, int k, bool is_transposed, bool is_bf16) {
-  const unsigned address = tile_place(descriptor, row, k, is_transposed, 2);
-  uint16_t bits;
-  memcpy(&bits, cta().window + address, sizeof(bits));
-  return factor(bits, 0, is_bf16);
+// What TF32 keeps of a factor: tensor cores drop its last 13 bits.
+double tf32_factor(uint32_t bits) {
+  const uint32_t kept = bits & ~0x1fffu;
+  float value;
+  memcpy(&value, &kept, sizeof(value));
+  return value;
+}
+
+double tile_factor(uint64_t descriptor, int row, int k, bool is_transposed, Type type) {
+  const int size = type == Type::tf32 ? 4 : 2;
+  const unsigned address = tile_place(descriptor, row, k, is_transposed, size);
+  uint32_t bits = 0;
+  memcpy(&bits, cta().window + address, size);
+  return type == Type::tf32 ? tf32_factor(bits) : factor(bits, 0, type == Type::bf16);
 }
 
 }  // namespace
@@ -777,6 +786,23 @@ void mma(const Fragment& sums, const std::array<uint32_t, 4>& left, const std::a
              factor((uint32_t)b[step][(lane * 2 + place % 2) * 4 + other], k % 2, is_bf16);
     }
     *sums[place] = toward_zero(sum);
+  }
+}
+
+void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(
+    Fragment to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Fragment) {
+  uint64_t a[4][32], b[2][32];
+  for (int number = 0; number < 4; ++number) gather(left[number], a[number]);
+  for (int number = 0; number < 2; ++number) gather(right[number], b[number]);
+  const int group = current->index % warp_lanes / 4, lane = current->index % 4;
+  for (int place = 0; place < 4; ++place) {
+    double sum = *to[place];
+    for (int k = 0; k < 8; ++k) {
+      const int step = k / 4, other = k % 4;
+      sum += tf32_factor((uint32_t)a[step * 2 + place / 2][group * 4 + other]) *
+             tf32_factor((uint32_t)b[step][(lane * 2 + place % 2) * 4 + other]);
+    }
+    *to[place] = toward_zero(sum);
   }
 }
 
@@ -814,35 +840,39 @@ void ldmatrix(uint32_t* const* to, int count, At row, bool is_transposed) {
 
 // The products of a warpgroup: `left_factor` gives the left factor of one of the warp's 16 rows, along k.
 template <typename Left>
-static void multiply(float* const* sums, int columns, Left left_factor, uint64_t right, bool is_bf16, bool by_columns) {
+static void multiply(
+    float* const* sums, int columns, Left left_factor, uint64_t right, Type type, bool goes_on, bool by_columns) {
   if (machine.threads % 128 != 0) fault("a product of a warpgroup that lacks threads");
-  const int lane = current->index % warp_lanes;
+  const int lane = current->index % warp_lanes, depth = type == Type::tf32 ? 8 : 16;
   for (int place = 0; place < columns / 2; ++place) {
     const int row = place / 2 % 2 * 8 + lane / 4, column = place / 4 * 8 + lane % 4 * 2 + place % 2;
-    double sum = *sums[place];
-    for (int k = 0; k < 16; ++k) sum += left_factor(row, k) * tile_factor(right, column, k, by_columns, is_bf16);
+    double sum = goes_on ? *sums[place] : 0.0;
+    for (int k = 0; k < depth; ++k) sum += left_factor(row, k) * tile_factor(right, column, k, by_columns, type);
     *sums[place] = toward_zero(sum);
   }
 }
 
-void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns) {
+void wgmma(
+    float* const* sums, int columns, uint64_t left, uint64_t right, Type type, bool goes_on, bool by_rows, bool by_columns) {
   if (machine.is_alone) return;
   const int first = current->index % 128 / warp_lanes * 16;
-  const auto factor_of = [&](int row, int k) { return tile_factor(left, first + row, k, by_rows, is_bf16); };
-  multiply(sums, columns, factor_of, right, is_bf16, by_columns);
+  const auto factor_of = [&](int row, int k) { return tile_factor(left, first + row, k, by_rows, type); };
+  multiply(sums, columns, factor_of, right, type, goes_on, by_columns);
 }
 
-void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, bool is_bf16, bool by_columns) {
+void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, Type type, bool goes_on, bool by_columns) {
   if (machine.is_alone) return;
   uint64_t held[4][32];
   for (int number = 0; number < 4; ++number) gather(left[number], held[number]);
   const auto factor_of = [&](int row, int k) {
-    return factor((uint32_t)held[k / 8 * 2 + row / 8][row % 8 * 4 + k % 8 / 2], k % 2, is_bf16);
+    const int packed = type == Type::tf32 ? 1 : 2, half = 4 * packed;
+    const uint32_t bits = (uint32_t)held[k / half * 2 + row / 8][row % 8 * 4 + k % half / packed];
+    return type == Type::tf32 ? tf32_factor(bits) : factor(bits, k % 2, type == Type::bf16);
   };
-  multiply(sums, columns, factor_of, right, is_bf16, by_columns);
+  multiply(sums, columns, factor_of, right, type, goes_on, by_columns);
 }
 
-void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right) {
+void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right, bool goes_on) {
   if (machine.is_alone) return;
   if (machine.threads % 128 != 0) fault("a product of a warpgroup that lacks threads");
   const int lane = current->index % warp_lanes, first = current->index % 128 / warp_lanes * 16;
@@ -851,7 +881,7 @@ void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right) {
   };
   for (int place = 0; place < columns / 2; ++place) {
     const int row = place / 2 % 2 * 8 + lane / 4, column = place / 4 * 8 + lane % 4 * 2 + place % 2;
-    int64_t sum = *sums[place];
+    int64_t sum = goes_on ? *sums[place] : 0;
     for (int k = 0; k < 32; ++k) sum += byte(left, first + row, k) * byte(right, column, k);
     *sums[place] = (int)sum;
   }

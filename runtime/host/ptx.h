@@ -149,6 +149,8 @@ inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
     Fragment to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Fragment) {
   mma(to, left, right, false);
 }
+void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(
+    Fragment to, std::array<uint32_t, 4> left, std::array<uint32_t, 2> right, Fragment);
 
 using Integers = std::array<int*, 4>;
 void mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(
@@ -168,32 +170,46 @@ HOST_LDMATRIX(2)
 HOST_LDMATRIX(4)
 #undef HOST_LDMATRIX
 
-// The sums are there at once, where the hardware has them at the wait.
-void wgmma(float* const* sums, int columns, uint64_t left, uint64_t right, bool is_bf16, bool by_rows, bool by_columns);
+// The sums are there at once, where the hardware has them at the wait. What `goes_on` goes on with sums, which else start
+// anew.
+enum class Type { bf16, f16, tf32 };
+void wgmma(
+    float* const* sums, int columns, uint64_t left, uint64_t right, Type type, bool goes_on, bool by_rows, bool by_columns);
 // The left factor is in registers: each warp has 16 of its rows, as the left factor of mma.sync.
 using Held = std::array<uint32_t, 4>;
-void wgmma(float* const* sums, int columns, const Held& left, uint64_t right, bool is_bf16, bool by_columns);
+void wgmma(
+    float* const* sums, int columns, const Held& left, uint64_t right, Type type, bool goes_on, bool by_columns);
 inline void wgmma_fence_sync_aligned() {}
 inline void wgmma_commit_group_sync_aligned() {}
 inline void wgmma_wait_group_sync_aligned(unsigned) {}
-void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right);
-#define HOST_WGMMA_OF_BYTES(columns)                                                     \
-  inline void wgmma_mma_async_sync_aligned_m64n##columns##k32_s32_s8_s8(                 \
-      std::array<int*, columns / 2> sums, uint64_t left, uint64_t right, int) {          \
-    wgmma(sums.data(), columns, left, right);                                            \
+void wgmma(int* const* sums, int columns, uint64_t left, uint64_t right, bool goes_on);
+#define HOST_WGMMA_OF_BYTES(columns)                                                                             \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k32_s32_s8_s8(                                         \
+      std::array<int*, columns / 2> sums, uint64_t left, uint64_t right, int goes_on) {                          \
+    wgmma(sums.data(), columns, left, right, goes_on);                                                           \
   }
-#define HOST_WGMMA_OF(columns, type, is_bf16)                                                                    \
+#define HOST_WGMMA_OF(columns, type)                                                                             \
   inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##type##_##type(                               \
-      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int, int, int, int a, int b) {        \
-    wgmma(sums.data(), columns, left, right, is_bf16, a, b);                                                     \
+      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int goes_on, int, int, int a, int b) { \
+    wgmma(sums.data(), columns, left, right, Type::type, goes_on, a, b);                                         \
   }                                                                                                              \
   inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##type##_##type(                               \
-      std::array<float*, columns / 2> sums, Held left, uint64_t right, int, int, int, int b) {                   \
-    wgmma(sums.data(), columns, left, right, is_bf16, b);                                                        \
+      std::array<float*, columns / 2> sums, Held left, uint64_t right, int goes_on, int, int, int b) {           \
+    wgmma(sums.data(), columns, left, right, Type::type, goes_on, b);                                            \
   }
-#define HOST_WGMMA(columns)                                                                                      \
-  HOST_WGMMA_OF(columns, bf16, true)                                                                             \
-  HOST_WGMMA_OF(columns, f16, false)
+#define HOST_WGMMA_OF_TF32(columns)                                                                              \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k8_f32_tf32_tf32(                                      \
+      std::array<float*, columns / 2> sums, uint64_t left, uint64_t right, int goes_on, int, int) {              \
+    wgmma(sums.data(), columns, left, right, Type::tf32, goes_on, false, false);                                 \
+  }                                                                                                              \
+  inline void wgmma_mma_async_sync_aligned_m64n##columns##k8_f32_tf32_tf32(                                      \
+      std::array<float*, columns / 2> sums, Held left, uint64_t right, int goes_on, int, int) {                  \
+    wgmma(sums.data(), columns, left, right, Type::tf32, goes_on, false);                                        \
+  }
+#define HOST_WGMMA(columns)    \
+  HOST_WGMMA_OF(columns, bf16) \
+  HOST_WGMMA_OF(columns, f16)  \
+  HOST_WGMMA_OF_TF32(columns)
 HOST_WGMMA(8)
 HOST_WGMMA(16)
 HOST_WGMMA(24)

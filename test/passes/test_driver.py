@@ -115,7 +115,7 @@ def test_the_highest_level_remains_to_be_lowered(parse: Callable[[str], ModuleOp
 
 
 def test_stages_between_levels() -> None:
-    assert "".join(stage.letter for stage in stages(Level.TORCH, Level.TENSOR)) == "dooo"
+    assert "".join(stage.letter for stage in stages(Level.TORCH, Level.TENSOR)) == "doooo"
     assert {stage.letter for stage in stages(Level.TENSOR, Level.TILE)} == {"l", "t"}
     assert stages(Level.TORCH, Level.CUDA) == list(STAGES)
     assert [stage.name for stage in stages(Level.KERNEL, Level.CUDA)] == ["verify-resources"]

@@ -1,9 +1,10 @@
-"""The parts of an f32 in the printed text, on the host, against the evaluator: bit for bit."""
+"""The parts of an f32 and their products in the printed text, on the host, against the evaluator and the simulator."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from host_samples import Sample
 from scalar_kernels import scalar_kernel
 from scalar_samples import CONTEXT
 from xdsl.dialects.builtin import ModuleOp
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.codegen.scalars import Signature
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
+from deplodock.passes.driver import Level, lower
 from deplodock.runtime.host.harness import BuiltProgram, build
 
 BLOCKS, THREADS = 32, 128
@@ -51,3 +53,27 @@ def test_parts_have_the_bits_of_the_evaluator(program: tuple[ModuleOp, BuiltProg
 
 def bits(values: Array) -> Array:
     return np.asarray(values).view(np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "target", "text"),
+    [
+        pytest.param([(40, 72), (33, 72)], "sm_80", "mma_m16n8k8", id="warps"),
+        pytest.param([(64, 36), (520, 36)], "sm_90", "k8_f32_held_anew", id="warpgroups in turns"),
+    ],
+)
+def test_products_are_those_of_the_simulator(shapes: list[tuple[int, int]], target: str, text: str) -> None:
+    """In all orders of threads, with copies that land early and late."""
+    import torch
+
+    from deplodock.frontend.arrays import to_array
+    from deplodock.frontend.capture import export
+    from deplodock.frontend.precision import pytorch_at
+
+    with pytorch_at("high"):
+        captured = export(torch.nn.functional.linear, tuple(torch.randn(shape) for shape in shapes))
+    lower(captured.module, CONTEXT, Level.KERNEL, target=target)
+    sample = Sample("parts", captured.module, [to_array(value) for value in captured.inputs])
+    assert text in sample.text
+    (program,) = build([sample.module])
+    assert sample.complaint(program) is None
