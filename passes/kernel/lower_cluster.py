@@ -9,7 +9,7 @@
 
 The parts are folded in the order of their ranks. The second barrier keeps all CTAs until nobody reads their memory.
 
-Without `at` a CTA folds the parts of some threads. What follows runs in all CTAs, so that it may hold what all threads
+Without `at` a CTA folds the parts of some warps. What follows runs in all CTAs, so that it may hold what all threads
 must reach, but only the folded values are stored:
 
     loop.guard where (%thread < %s * 32 + 32, %s * 32 < %thread + 1) {
@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.affine.linear import Linear, forms_of
+from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.tile import Memory
 from deplodock.passes.kernel.builder import Condition
@@ -54,7 +55,9 @@ def fold_cluster(emitter: Emitter, op: tile.CombineOp, ranks: Sequence[SSAValue]
     parts.leave(held, [])
     emitter.run(kernel.ClusterBarrierOp())
     arrays = emitter.accumulators(op, kept)
-    own = [] if taken else _own_threads(place_of(emitter, ranks), emitter.thread, -(-emitter.threads // count))
+    # Whole warps: what follows may exchange values between the lanes of a warp.
+    share = -(-emitter.threads // (count * WARP)) * WARP
+    own = [] if taken else _own_threads(place_of(emitter, ranks), emitter.thread, share)
     with emitter.guarded(own):
         parts.fold(op, arrays, count, read)
     emitter.run(kernel.ClusterBarrierOp())

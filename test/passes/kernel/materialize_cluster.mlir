@@ -1,22 +1,22 @@
 // RUN: deplodock-opt %s -p materialize,verify-barriers --check-semantics | filecheck %s
 
-// A combine over a cluster: each CTA adds the parts of some threads in the order of the ranks, and goes on for those.
-// CHECK-LABEL: kernel.func @cluster(%x: memref<8x32xf32>, %out: memref<2x8xf32>) blocks(%block = 8) threads(%thread = 8) cluster 4 {
-// CHECK:         %[[PART:.*]] = kernel.alloc : memref<8xf32, #tile.memory<shared>>
+// A combine over a cluster: each CTA adds the parts of some warps in the order of the ranks, and goes on for those.
+// CHECK-LABEL: kernel.func @cluster(%x: memref<8x128xf32>, %out: memref<2x128xf32>) blocks(%block = 8) threads(%thread = 128) cluster 4 {
+// CHECK:         %[[PART:.*]] = kernel.alloc : memref<128xf32, #tile.memory<shared>>
 // CHECK-NEXT:    loop.store %{{.*}}, %[[PART]][%thread]
 // CHECK-NEXT:    kernel.cluster_barrier
-// CHECK:         loop.guard where (%thread < %[[S:.*]] * 2 + 2, %[[S]] * 2 < %thread + 1) {
+// CHECK:         loop.guard where (%thread < %[[S:.*]] * 32 + 32, %[[S]] * 32 < %thread + 1) {
 // CHECK:           loop.for %[[RANK:.*]] = 0 to 4 unroll {
 // CHECK-NEXT:        %[[TO:.*]] = kernel.alloc : memref<1xf32, #tile.memory<register>>
 // CHECK-NEXT:        kernel.cluster_move 1 %[[PART]][%thread] of %[[RANK]] to %[[TO]][0]
 // CHECK:         kernel.cluster_barrier
-// CHECK:         loop.guard where (%thread < %[[S]] * 2 + 2, %[[S]] * 2 < %thread + 1) {
-// CHECK-NEXT:      loop.store %{{.*}}, %out[%{{.*}}, %{{.*}}] : memref<2x8xf32>
-func.func @cluster(%x: memref<8x32xf32>, %out: memref<2x8xf32>) {
-  tile.launch (%m = 2 : block, %s = 4 : cluster, %t = 8 : thread) {
-    %v = loop.load %x[%m * 4 + %s, %t] : memref<8x32xf32>
+// CHECK:         loop.guard where (%thread < %[[S]] * 32 + 32, %[[S]] * 32 < %thread + 1) {
+// CHECK-NEXT:      loop.store %{{.*}}, %out[%{{.*}}, %{{.*}}] : memref<2x128xf32>
+func.func @cluster(%x: memref<8x128xf32>, %out: memref<2x128xf32>) {
+  tile.launch (%m = 2 : block, %s = 4 : cluster, %t = 128 : thread) {
+    %v = loop.load %x[%m * 4 + %s, %t] : memref<8x128xf32>
     %p = tile.combine {arith.addf} %v over (%s) : f32
-    loop.store %p, %out[%m, %t] : memref<2x8xf32>
+    loop.store %p, %out[%m, %t] : memref<2x128xf32>
   }
   func.return
 }
@@ -75,14 +75,14 @@ func.func @ragged(%x: memref<4x8x32xf32>, %out: memref<8x30xf32>) {
 
 // What was read before, at all coordinates, and what does not lie along the axis, leave no axis to share.
 // CHECK-LABEL: kernel.func @before
-// CHECK:         loop.guard where (%thread < %s * 2 + 2, %s * 2 < %thread + 1) {
-func.func @before(%x: memref<4x8x8xf32>, %b: memref<8x8xf32>, %out: memref<8x8xf32>) {
-  tile.launch (%s = 4 : cluster, %t = 8 : thread, %i = 8 : register) {
-    %a = loop.load %b[%t, %i] : memref<8x8xf32>
-    %v = loop.load %x[%s, %t, %i] : memref<4x8x8xf32>
+// CHECK:         loop.guard where (%thread < %s * 32 + 32, %s * 32 < %thread + 1) {
+func.func @before(%x: memref<4x128x8xf32>, %b: memref<128x8xf32>, %out: memref<128x8xf32>) {
+  tile.launch (%s = 4 : cluster, %t = 128 : thread, %i = 8 : register) {
+    %a = loop.load %b[%t, %i] : memref<128x8xf32>
+    %v = loop.load %x[%s, %t, %i] : memref<4x128x8xf32>
     %p = tile.combine {arith.addf} %v over (%s) : f32
     %y = arith.addf %p, %a : f32
-    loop.store %y, %out[%t, %i] : memref<8x8xf32>
+    loop.store %y, %out[%t, %i] : memref<128x8xf32>
   }
   func.return
 }

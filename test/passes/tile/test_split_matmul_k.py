@@ -205,6 +205,24 @@ def test_a_cluster_barrier_that_some_threads_miss_is_reported() -> None:
     assert any("divergent barrier: `kernel.cluster_barrier`" in text for text in findings(module, case))
 
 
+def test_ctas_of_a_cluster_share_whole_warps() -> None:
+    """Five CTAs share the outputs of four warps, whose lanes exchange their neighbours before they store them."""
+    from deplodock.frontend.arrays import to_array
+    from deplodock.frontend.expression import read_expression
+
+    schedule = (
+        "tileify,chunk-matmul-k{bk=32 kv=1},split-matmul-k{s=5 over=cluster},blockify-launch{m=48 n=64},"
+        "stage-inputs{memory=shared transpose=never},tensor-tile{engine=mma m=32 n=32}"
+    )
+    product = "F.linear(torch.randn(48, 160, dtype=torch.float16), torch.randn(64, 160, dtype=torch.float16))"
+    program = read_expression(product, seed=0)
+    lower(program.module, CONTEXT, Level.KERNEL, target="sm_90", schedule=schedule)
+    assert "kernel.shuffle_xor" in str(program.module)
+    found = simulate(program.module, [to_array(value) for value in program.inputs])
+    assert not found.findings
+    assert np.allclose(found.outputs[0].astype(np.float64), to_array(program.reference()[0]), atol=0.05)
+
+
 def test_clusters_are_refused_where_the_target_has_none() -> None:
     module = Parser(CONTEXT, CASES["even"].text()).parse_module()
     lower(module, CONTEXT, Level.LOOP, target="sm_80")
