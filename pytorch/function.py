@@ -114,18 +114,14 @@ def compile(
             each call that brings others; the result is a `CompiledFunction`, also with examples.
         dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the
             program does not ask to be some number.
-        max_shapes: how many sets of shapes a `CompiledFunction` keeps: the one that was not used for longest makes
-            place. Four times as many may be compiled in all.
+        max_shapes: how many sets of shapes a `CompiledFunction` keeps, the last used; four times as many in all.
 
     Raises:
         InvalidInputError: the program raises on the examples, or a device, target or precision does not exist.
         UnsupportedError: the program uses something that deplodock does not support, or the schedule does not fit.
         CompileError: the generated code does not compile.
     """
-    check_max_shapes(max_shapes)
-    given = None if tuned is None else str(tuned)
-    options = BackendOptions(target, schedule, precision, given, max_shapes=max_shapes)
-    check_tuned(options)
+    options = _options(target, schedule, precision, tuned, max_shapes)
     symbols = SymbolicCapture(dynamic_shapes) if dynamic or dynamic_shapes is not None else None
     if function is None:
         return lambda function: CompiledFunction(function, options, device, symbols)
@@ -138,6 +134,17 @@ def compile(
         return compiled
     program = compiled.prepare(_example_call(example_args, example_kwargs))
     return program if symbols is None else compiled
+
+
+def _options(
+    target: str | None, schedule: str | None, precision: str | None, tuned: str | Path | None, max_shapes: int
+) -> BackendOptions:
+    """The options of `compile`. Raises InvalidInputError for what is none."""
+    check_max_shapes(max_shapes)
+    given = None if tuned is None else str(tuned)
+    options = BackendOptions(target, schedule, precision, given, max_shapes=max_shapes)
+    check_tuned(options)
+    return options
 
 
 def _example_call(args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Call:

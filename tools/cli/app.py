@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from xdsl.dialects.builtin import ModuleOp
 
 import deplodock
 from deplodock.analysis.machine.targets import target_named
@@ -20,29 +21,40 @@ from deplodock.tools.bench import rows as bench_rows
 from deplodock.tools.bench.report import MODES
 from deplodock.tools.cli.code import OutputForm, code, form_of
 from deplodock.tools.cli.options import (
+    Budget,
+    Check,
     Colors,
     Device,
     DumpDir,
     Expression,
     File,
+    Fit,
     Generic,
+    Gpus,
+    Journal,
     Json,
     Layer,
     Precision,
     PrecisionOfRows,
     RandomWeights,
+    Record,
+    Replay,
+    Resume,
     RowList,
     RowNames,
     Schedule,
     Seed,
     SeqLen,
+    Strategy,
     Stream,
     Suite,
+    TableOfPrograms,
     Target,
     TargetOfRows,
     TargetOfRun,
     TorchCompile,
     Tuned,
+    TunedOutput,
     Verbose,
 )
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
@@ -339,42 +351,18 @@ def tune_command(
     context: typer.Context,
     file: File = None,
     expression: Expression = None,
-    table: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="a TOML file whose table [rows] names programs; all are tuned"),
-    ] = None,
+    table: TableOfPrograms = None,
     name: RowNames = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|SECONDSs",
-            help="measurements of a program, as 64, or its seconds, as 30s  [default: 64 of a kernel]",
-        ),
-    ] = None,
-    strategy: Annotated[str | None, typer.Option(metavar="NAME", help="how to search  [default: mcts]")] = None,
-    output: Annotated[
-        Path, typer.Option("-o", metavar="FILE", help="tuned schedules; those of other kernels in it stay")
-    ] = Path("tuned.jsonl"),
-    journal: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="folder of all measurements, which processes share  [default: FILE.journal]"),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="take what the journal has for measured")] = False,
-    replay: Annotated[
-        Path | None, typer.Option(metavar="JOURNAL", help="take all times from a journal; needs no GPU")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="measure nothing; say which lines of -o FILE are fresh, stale or refused")
-    ] = False,
-    record: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="measure --budget schedules of one kernel, a product of decisions: a table"),
-    ] = None,
-    fit: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="TABLE", help="fit the model's constants to this table, not a program; may be repeated"),
-    ] = None,
-    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="GPUs that measure")] = 1,
+    budget: Budget = None,
+    strategy: Strategy = None,
+    output: TunedOutput = Path("tuned.jsonl"),
+    journal: Journal = None,
+    resume: Resume = False,
+    replay: Replay = None,
+    check: Check = False,
+    record: Record = None,
+    fit: Fit = None,
+    gpus: Gpus = 1,
     target: TargetOfRun = None,
     stream: Stream = None,
     verbosity: Verbose = 0,
@@ -391,32 +379,21 @@ def tune_command(
     with working("import deplodock"):
         from deplodock.tools.cli import tune as tuning
 
+    is_given = file is not None or expression is not None
     if fit:
-        if file is not None or expression is not None or table is not None:
+        if is_given or table is not None:
             raise typer.BadParameter("--fit takes tables of times: leave out the program")
         tuning.print_fit(fit)
         return
-    if table is not None and (file is not None or expression is not None):
+    if table is not None and is_given:
         raise typer.BadParameter("--table has programs of its own: leave out -c EXPR and FILE")
     if table is None and (file is None) == (expression is None):
         raise typer.BadParameter("give a program: either -c EXPR or a FILE, or several by --table FILE")
     if name and table is None:
         raise typer.BadParameter("--name chooses among the programs of --table FILE")
-    if replay is not None and (resume or gpus > 1):
-        raise typer.BadParameter("--replay takes all times from its journal: leave out --resume and --gpus")
-    if sum((replay is not None, check, record is not None)) > 1:
-        raise typer.BadParameter("give one of --replay, --check and --record")
-    how = tuning.TuneOptions(
-        output,
-        journal or output.with_suffix(".journal"),
-        tuning.read_budget(budget),
-        tuning.read_strategy(strategy),
-        seed,
-        resume,
-        replay,
-        gpus,
-        record,
-    )
+    limits = tuning.read_budget(budget), tuning.read_strategy(strategy)
+    kept = journal or output.with_suffix(".journal")
+    how = tuning.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
     given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream)
     session = _session(context, given)
     if replay is not None and target is None:
@@ -425,14 +402,19 @@ def tune_command(
         tuning.require_gpus(gpus)
         if target is None:
             _take_target_of_gpu(session, file)
-    if table is None:
-        programs = iter([("", _read(session, file, expression, weights="none").module)])
-    else:
-        rows = bench_rows.chosen(bench_rows.read_rows(table), name or [], [], [])
-        programs = ((row.name, session.read_expression(row.text).module) for row in rows)
-    act = tuning.check_programs if check else tuning.record_program if record else tuning.tune_programs
-    if not act(session, programs, how):
+    programs = _programs(session, file, expression, table, name or [])
+    if not tuning.act(session, programs, how):
         raise typer.Exit(1)
+
+
+def _programs(
+    session: Session, file: str | None, expression: str | None, table: Path | None, names: Sequence[str]
+) -> Iterator[tuple[str, ModuleOp]]:
+    """The programs to tune by their names: those of a table, or one without a name."""
+    if table is None:
+        return iter([("", _read(session, file, expression, weights="none").module)])
+    rows = bench_rows.chosen(bench_rows.read_rows(table), names, [], [])
+    return ((row.name, session.read_expression(row.text).module) for row in rows)
 
 
 @app.command("ops")

@@ -103,3 +103,36 @@ TorchCompile = Annotated[
         help="time torch.compile, too; without, the results keep its times",
     ),
 ]
+TableOfPrograms = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="a TOML file whose table [rows] names programs; all are tuned"),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|SECONDSs",
+        help="measurements of a program, as 64, or its seconds, as 30s  [default: 64 of a kernel]",
+    ),
+]
+Strategy = Annotated[str | None, typer.Option(metavar="NAME", help="how to search  [default: mcts]")]
+TunedOutput = Annotated[
+    Path, typer.Option("-o", metavar="FILE", help="tuned schedules; those of other kernels in it stay")
+]
+Journal = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="folder of all measurements, which processes share  [default: FILE.journal]"),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="take what the journal has for measured")]
+Replay = Annotated[Path | None, typer.Option(metavar="JOURNAL", help="take all times from a journal; needs no GPU")]
+Check = Annotated[
+    bool, typer.Option("--check", help="measure nothing; say which lines of -o FILE are fresh, stale or refused")
+]
+Record = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="measure --budget schedules of one kernel, a product of decisions: a table"),
+]
+Fit = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="TABLE", help="fit the model's constants to this table, not a program; may be repeated"),
+]
+Gpus = Annotated[int, typer.Option(min=1, metavar="N", help="GPUs that measure")]

@@ -60,7 +60,7 @@ class TuneOptions:
     `output` is the file of tuned schedules, in which those of other kernels stay. `budget` is for all kernels together;
     None: 64 measurements for each. `journal` is a folder, whose measurements `resume` takes for known. `replay` is a
     journal from which all times are taken, without a GPU. `gpus` is how many GPUs measure. `record` is the file of a
-    table.
+    table, and `check` says that nothing is measured. Raises InvalidInputError for options that exclude each other.
     """
 
     output: Path
@@ -72,6 +72,20 @@ class TuneOptions:
     replay: Path | None = None
     gpus: int = 1
     record: Path | None = None
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        if self.replay is not None and (self.resume or self.gpus > 1):
+            raise InvalidInputError("--replay takes all times from its journal: leave out --resume and --gpus")
+        if sum((self.replay is not None, self.check, self.record is not None)) > 1:
+            raise InvalidInputError("give one of --replay, --check and --record")
+
+
+def act(session: Session, programs: Iterable[tuple[str, ModuleOp]], options: TuneOptions) -> bool:
+    """Tune programs, check what a file has for them, or record a table, as the options say; whether all is well."""
+    if options.check:
+        return check_programs(session, programs, options)
+    return (tune_programs if options.record is None else record_program)(session, programs, options)
 
 
 def read_budget(text: str | None) -> Budget | None:

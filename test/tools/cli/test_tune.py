@@ -139,7 +139,7 @@ def test_bad_input_gets_one_message(program: str) -> None:
     )
     assert tune(program, "--table", "table.toml")[0] == 2
     assert tune(program, "--name", "x")[0] == 2
-    assert tune(program, "--check", "--record", "x")[0] == 2
+    assert fails(program, "--check", "--record", "x") == "deplodock: error: give one of --replay, --check and --record"
 
 
 def test_without_a_gpu(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
