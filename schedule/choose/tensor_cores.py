@@ -11,7 +11,6 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
 from deplodock.analysis.machine.targets import has_feature
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import Contraction
@@ -25,7 +24,15 @@ from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_parts import parts_options
-from deplodock.schedule.choose.tensor_tiles import CHUNKS, LINE_WORDS, RASTER, TensorGrid, best_grid, tensor_grids
+from deplodock.schedule.choose.tensor_tiles import (
+    CHUNKS,
+    LINE_WORDS,
+    RASTER,
+    TensorGrid,
+    best_grid,
+    pipeline_options,
+    tensor_grids,
+)
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
 
 PERSISTENT_WAVES = 2
@@ -126,7 +133,7 @@ class _TensorProduct:
             rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
         rules |= {"async-copy": {}, "pad-smem": {}}
         if depth > 1:
-            rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
+            rules["pipeline-k-outer"] = pipeline_options(grid, is_boxed)
         rules["mark-unroll"] = {}
         if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
             rules |= _persistent(grid, self.nest, (m, n), self.target)
@@ -162,21 +169,6 @@ def _persistent(
     if all(row % SPANS[0] == 0 for row in columns) and tile[0] * sum(columns) <= grid.room:
         rules["tma-store"] = {}
     return rules
-
-
-def _pipeline(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:
-    """How far copies run ahead of products, or that a producer makes them.
-
-    With a producer, products overlap. On an H200 that takes 35 % off the time of tiles of 64x128 with one CTA on an SM
-    (512x2048x2048, bf16), 15 to 24 % off that of 128x128 and 0 to 3 % off that of 128x256. It is chosen for CTAs that
-    are alone: two on an SM hide their waits from each other, and share registers that products need.
-    """
-    tile, depth = grid.tile, grid.depth
-    if is_boxed and grid.engine == WARPGROUPS and grid.occupancy == 1:
-        return {"distance": PRODUCER}
-    if is_boxed and depth > tile.behind:
-        return {"distance": depth - tile.behind, "barrier": "mbarrier"}
-    return {"distance": depth - 1}
 
 
 def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None:

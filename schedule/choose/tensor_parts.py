@@ -15,7 +15,7 @@ from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import Contraction, low_read_of
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
-from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tensor_tiles import (
     LINE_WORDS,
     PART_TILES,
@@ -25,6 +25,7 @@ from deplodock.schedule.choose.tensor_tiles import (
     TensorTile,
     best_grid,
     grids_of,
+    pipeline_options,
 )
 from deplodock.schedule.choose.tiling import TOLERANCE, boxes_take, takes_boxes
 
@@ -69,7 +70,7 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
         rules |= {"double-buffer": {"depth": grid.depth}, **(boxes if is_boxed else {})}
     rules |= {"async-copy": {}, "pad-smem": {}}
     if grid.depth > 1:
-        rules["pipeline-k-outer"] = _pipeline(grid, is_boxed)
+        rules["pipeline-k-outer"] = pipeline_options(grid, is_boxed)
     rules["mark-unroll"] = {}
     if streamed is not None:
         rules["stream-matmul-k"] = {"ctas": problem.rates.sms}
@@ -87,15 +88,6 @@ def _streamed(problem: TensorProblem, tile: TensorTile, best: TensorGrid) -> Ten
     if time >= best.time / TOLERANCE:
         return None
     return replace(best, tile=tile, parts=1, occupancy=1, depth=tile.depth, time=time)
-
-
-def _pipeline(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:
-    """How far copies run ahead of products, or that a producer makes them."""
-    if is_boxed and grid.engine == WARPGROUPS and grid.occupancy == 1:
-        return {"distance": PRODUCER}
-    if is_boxed and grid.depth > grid.tile.behind:
-        return {"distance": grid.depth - grid.tile.behind, "barrier": "mbarrier"}
-    return {"distance": grid.depth - 1}
 
 
 def _right_side(found: Contraction) -> str | None:
