@@ -1,12 +1,24 @@
-"""The heuristic width of a kernel whose outputs are independent of each other."""
+"""The heuristics of a kernel whose outputs are independent of each other."""
 
 from __future__ import annotations
 
 from deplodock.analysis.access.alignment import aligned_width
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
+from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.shape.nest import Nest
-from deplodock.dialects import loop
+from deplodock.dialects import loop, math_ext
+from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
+
+
+def early_options(nest: Nest, target: TargetAttr) -> dict[str, dict[str, int | str]]:
+    """That a kernel starts early which stores the low part of a factor: the product behind it does, too.
+
+    On an H200 32x2048x2048 in parts of FP32 takes 11.9 us without and 10.6 us with that.
+    """
+    is_low = any(isinstance(op, math_ext.LowPartOp) for op in nest.body.walk())
+    return {"start-early": {}} if is_low and has_feature(target, Feature.EARLY_LAUNCHES) else {}
 
 
 def free_width(nest: Nest, sms: int) -> int:
