@@ -30,10 +30,14 @@ from deplodock.tune.widened import widen
 def serve(connection: Connection) -> None:
     """Answer requests: a task with a schedule by what `lower_planned` gives, a task alone by its `Begin`.
 
-    The latter comes without machine code; the answer is the reason where there is none.
+    The latter comes without machine code; the answer is the reason where there is none. None asks whether the process
+    has started; the answer is None.
     """
     while True:
-        task, schedule = connection.recv()
+        if (request := connection.recv()) is None:
+            connection.send(None)
+            continue
+        task, schedule = request
         connection.send(_begin_or_reason(task) if schedule is None else lower_planned(task, schedule))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from deplodock.runtime.planned import PlannedProgram
 from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tune import compiling
 from deplodock.tune.candidate import Candidate
+from deplodock.tune.jobs import Jobs
 from deplodock.tune.lowering import Lower, Lowered
 from deplodock.tune.requests import Begin
 from deplodock.tune.task import Task
@@ -35,19 +36,24 @@ class Lowerers:
     """As many jobs at a time as there are cores; a process that takes longer than its limit is killed."""
 
     def __init__(self, spared: int = 0, *, jobs: int | None = None) -> None:
-        """Start nothing yet.
+        """Start no process yet.
 
         Args:
             spared: the cores to leave to others.
             jobs: how many work at a time, by default one for each core that is not spared.
         """
         count = jobs or max(1, len(os.sched_getaffinity(0)) - spared)
-        self._jobs = ThreadPoolExecutor(count, "deplodock-compile")
+        self._jobs = Jobs(count, "deplodock-compile", self._stop)
         self._processes = [Process(compiling.serve) for _ in range(count)]
         self._free = SimpleQueue[Process]()
         for process in self._processes:
             self._free.put(process)
         self._programs: dict[str, PlannedProgram] = {}
+
+    def start(self) -> None:
+        """Start all processes, each by itself, while others do other things."""
+        for _ in self._processes:
+            self.submit(self._ask, None)
 
     def lower(self, task: Task) -> Lower:
         """What lowers schedules of a task; it starts when it is called."""
@@ -96,12 +102,14 @@ class Lowerers:
 
     def close(self) -> None:
         """End all jobs and processes, whatever they do."""
-        self._jobs.shutdown(wait=False, cancel_futures=True)
+        self._jobs.close()
+
+    def _stop(self) -> None:
         stop()
         for process in self._processes:
             process.kill()
 
-    def _ask(self, request: tuple[Task, str | None]) -> Any:
+    def _ask(self, request: tuple[Task, str | None] | None) -> Any:
         """The answer of a process, or the reason why there is none."""
         process = self._free.get()
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -378,6 +379,7 @@ def tune_command(
     """
     with working("import deplodock"):
         from deplodock.tools.cli import tune as tuning
+        from deplodock.tools.cli import tuner
 
     is_given = file is not None or expression is not None
     if fit:
@@ -393,11 +395,11 @@ def tune_command(
         raise typer.BadParameter("--name chooses among the programs of --table FILE")
     limits = tuning.read_budget(budget), tuning.read_strategy(strategy)
     kept = journal or output.with_suffix(".journal")
-    how = tuning.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
+    how = tuner.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
     given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream)
     session = _session(context, given)
     if replay is not None and target is None:
-        session.options = replace(given, target=target_named(tuning.card_of(replay)))
+        session.options = replace(given, target=target_named(tuner.card_of(replay)))
     elif replay is None and not check:
         tuning.require_gpus(gpus)
         if target is None:
@@ -409,12 +411,18 @@ def tune_command(
 
 def _programs(
     session: Session, file: str | None, expression: str | None, table: Path | None, names: Sequence[str]
-) -> Iterator[tuple[str, ModuleOp]]:
+) -> Iterator[tuple[str, Callable[[], ModuleOp]]]:
     """The programs to tune by their names: those of a table, or one without a name."""
     if table is None:
-        return iter([("", _read(session, file, expression, weights="none").module)])
+        program = _read(session, file, expression, weights="none")
+        return iter([("", lambda: program.module)])
     rows = bench_rows.chosen(bench_rows.read_rows(table), names, [], [])
-    return ((row.name, session.read_expression(row.text).module) for row in rows)
+    return ((row.name, partial(_read_row, session, row)) for row in rows)
+
+
+def _read_row(session: Session, row: bench_rows.Row) -> ModuleOp:
+    session.options = replace(session.options, precision=row.precision)
+    return session.read_expression(row.text).module
 
 
 @app.command("ops")
