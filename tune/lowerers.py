@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar
 
 from deplodock.errors import CompileError
 from deplodock.runtime.nvcc import stop
@@ -31,6 +33,8 @@ NVCC_LIMIT = 60.0
 
 T = TypeVar("T")
 
+_Found: TypeAlias = tuple[Lowered, PlannedProgram | None]
+
 
 class Lowerers:
     """As many jobs at a time as there are cores; a process that takes longer than its limit is killed."""
@@ -48,12 +52,16 @@ class Lowerers:
         self._free = SimpleQueue[Process]()
         for process in self._processes:
             self._free.put(process)
-        self._programs: dict[str, PlannedProgram] = {}
+        self._lock = Lock()
+        self._by_tiles: dict[tuple[str, str], Future[_Found]] = {}
+        """What each task gives, by the digest of its tile level."""
+        self._programs: dict[tuple[str, str], PlannedProgram] = {}
+        """What runs of each task, by the digest of its CUDA text."""
 
     def start(self) -> None:
         """Start all processes, each by itself, while others do other things."""
         for _ in self._processes:
-            self.submit(self._ask, None)
+            self.submit(self._start)
 
     def lower(self, task: Task) -> Lower:
         """What lowers schedules of a task; it starts when it is called."""
@@ -68,19 +76,29 @@ class Lowerers:
         """Run a job when there is a core for it."""
         return self._jobs.submit(job, *args)
 
-    def lowered(self, task: Task, schedule: str) -> tuple[Lowered, PlannedProgram | None]:
-        """What `lower_planned` gives, from a process. It is a job."""
-        found = self._ask((task, schedule))
-        if isinstance(found, str):
-            return Lowered(Candidate(task.key, schedule, ""), "", found), None
-        lowered, program = found
+    def lowered(self, task: Task, schedule: str) -> _Found:
+        """What a schedule gives, and what runs of it, None if it is refused; from a process. It is a job.
+
+        A schedule that gives the same at tile level as another one gives the same.
+        """
+        try:
+            with self._process() as ask:
+                tiles = ask(compiling.ToTiles(task, schedule))
+                if isinstance(tiles, Lowered):
+                    return tiles, None
+                known, is_new = self._found(task, tiles)
+                if is_new:
+                    _settle(known, ask)
+            found, program = known.result()
+        except _Unanswered as reason:
+            return Lowered(Candidate(task.key, schedule, ""), "", str(reason)), None
         if program is not None:
-            self._programs[lowered.candidate.code] = program
-        return lowered, program
+            self._programs[task.key, found.candidate.code] = program
+        return replace(found, candidate=replace(found.candidate, schedule=schedule)), program
 
     def compiled(self, task: Task, candidate: Candidate) -> tuple[PlannedProgram, int] | str:
         """The program of a candidate with its machine code, and the bytes that it spills; or why there is none."""
-        program = self._programs.get(candidate.code)
+        program = self._programs.get((task.key, candidate.code))
         if program is None:
             lowered, program = self.lowered(task, candidate.schedule)
             if program is None:
@@ -92,13 +110,21 @@ class Lowerers:
 
     def beginning(self, task: Task) -> Begin | str:
         """What a device needs to know of a task, or why it cannot be measured. It is a job."""
-        found = self._ask((task, None))
-        if isinstance(found, str):
-            return found
         try:
+            with self._process() as ask:
+                found = ask(compiling.ToBegin(task))
+            if isinstance(found, str):
+                return found
             return replace(found, reference=compiling.machine_code(found.reference, NVCC_LIMIT)[0])
-        except CompileError as error:
+        except (CompileError, _Unanswered) as error:
             return next(iter(str(error).splitlines()), "nvcc fails")
+
+    def forget(self, task: Task) -> None:
+        """Drop the programs of a task."""
+        with self._lock:
+            for known in (self._by_tiles, self._programs):
+                for key in [key for key in known if key[0] == task.key]:
+                    del known[key]
 
     def close(self) -> None:
         """End all jobs and processes, whatever they do."""
@@ -109,14 +135,45 @@ class Lowerers:
         for process in self._processes:
             process.kill()
 
-    def _ask(self, request: tuple[Task, str | None] | None) -> Any:
-        """The answer of a process, or the reason why there is none."""
+    def _found(self, task: Task, tiles: str) -> tuple[Future[_Found], bool]:
+        """What a task at tile level gives, by its digest, and whether whoever asks has to find out."""
+        with self._lock:
+            if (known := self._by_tiles.get((task.key, tiles))) is not None:
+                return known, False
+            new = self._by_tiles[task.key, tiles] = Future[_Found]()
+            return new, True
+
+    def _start(self) -> None:
+        with suppress(_Unanswered), self._process() as ask:
+            ask(compiling.ToStart())
+
+    @contextmanager
+    def _process(self) -> Iterator[Callable[[compiling.Request], Any]]:
+        """What a process answers to requests, while nobody else asks it. That raises _Unanswered if it does not."""
         process = self._free.get()
+
+        def ask(request: compiling.Request) -> Any:
+            try:
+                return process.ask(request, LOWER_LIMIT if process.is_running else START_LIMIT)
+            except TooLate:
+                raise _Unanswered(f"it takes more than {LOWER_LIMIT:g} s to lower") from None
+            except Ended as error:
+                raise _Unanswered(f"where it is lowered, {error}") from None
+
         try:
-            return process.ask(request, LOWER_LIMIT if process.is_running else START_LIMIT)
-        except TooLate:
-            return f"it takes more than {LOWER_LIMIT:g} s to lower"
-        except Ended as error:
-            return f"where it is lowered, {error}"
+            yield ask
         finally:
             self._free.put(process)
+
+
+class _Unanswered(Exception):
+    """A process did not answer; the text says why."""
+
+
+def _settle(known: Future[_Found], ask: Callable[[compiling.Request], Any]) -> None:
+    """Find out what a task at tile level gives, or why that is not known."""
+    try:
+        known.set_result(ask(compiling.ToKernel()))
+    except BaseException as error:
+        known.set_exception(error)
+        raise

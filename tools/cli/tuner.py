@@ -227,6 +227,7 @@ class Tuner:
             journal=self._journal,
             seed=options.seed,
         )
+        self._lowerers.forget(task)
         seconds = time.monotonic() - start
         return outcome, _report(outcome, None if self._measurer is None else seconds)
 
