@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
@@ -44,17 +45,25 @@ class ToKernel:
 
 
 @dataclass(frozen=True)
-class ToBegin:
-    """Say what a device needs to know of a task. The answer comes without machine code, or is why there is none."""
+class ToRun:
+    """Call a function. The answer is a `Returned`, or the exception, if it raises one of what is wrong with input."""
 
-    task: Task
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a function has returned."""
+
+    value: Any
 
 
 class ToStart:
     """Say that the process has started."""
 
 
-Request: TypeAlias = ToTiles | ToKernel | ToBegin | ToStart
+Request: TypeAlias = ToTiles | ToKernel | ToRun | ToStart
 """What a process that lowers is asked."""
 
 
@@ -81,8 +90,8 @@ class _Worker:
                 assert self._last is not None
                 (trunk, tiles), self._last = self._last, None
                 return trunk.kernel(tiles)
-            case ToBegin(task):
-                return _begin_or_reason(task)
+            case ToRun(function, args):
+                return _returned(function, args)
             case ToStart():
                 return None
 
@@ -98,15 +107,15 @@ class _Worker:
         return tiles.digest
 
 
-def _begin_or_reason(task: Task) -> Begin | str:
+def _returned(function: Callable[..., Any], args: Sequence[Any]) -> Returned | DiagnosticException:
     try:
-        return beginning(task)
+        return Returned(function(*args))
     except DiagnosticException as error:
-        return " ".join(str(error).split())
+        return error
 
 
 def beginning(task: Task) -> Begin:
-    """What a device needs to know of a task.
+    """What a device needs to know of a task, without machine code.
 
     Raises UnsupportedError, or what `driver.lower` raises, where it cannot be measured.
     """

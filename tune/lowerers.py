@@ -9,9 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from deplodock.errors import CompileError
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.errors import CompileError, Error
 from deplodock.runtime.nvcc import stop
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.runtime.processes import Ended, Process, TooLate
@@ -27,6 +29,9 @@ START_LIMIT = 120.0
 
 LOWER_LIMIT = 10.0
 """The seconds that lowering a candidate may take: thirty times what most take."""
+
+RUN_LIMIT = 60.0
+"""The seconds that anything else may take in a process that lowers."""
 
 NVCC_LIMIT = 60.0
 """The seconds that nvcc may take for a candidate: fifty times what most take."""
@@ -111,13 +116,19 @@ class Lowerers:
     def beginning(self, task: Task) -> Begin | str:
         """What a device needs to know of a task, or why it cannot be measured. It is a job."""
         try:
-            with self._process() as ask:
-                found = ask(compiling.ToBegin(task))
-            if isinstance(found, str):
-                return found
+            found = self._returned(compiling.beginning, task)
             return replace(found, reference=compiling.machine_code(found.reference, NVCC_LIMIT)[0])
         except (CompileError, _Unanswered) as error:
             return next(iter(str(error).splitlines()), "nvcc fails")
+        except DiagnosticException as error:
+            return " ".join(str(error).split())
+
+    def run(self, function: Callable[..., T], *args: Any) -> T:
+        """What a function returns, or raises, that a process calls; see `runs.Run`. It is no job, but waits for one.
+
+        Raises Error if the process does not answer.
+        """
+        return self.submit(self._returned, function, *args).result()
 
     def forget(self, task: Task) -> None:
         """Drop the programs of a task."""
@@ -143,20 +154,28 @@ class Lowerers:
             new = self._by_tiles[task.key, tiles] = Future[_Found]()
             return new, True
 
+    def _returned(self, function: Callable[..., T], *args: Any) -> T:
+        with self._process() as ask:
+            answer = ask(compiling.ToRun(function, args), RUN_LIMIT)
+        if isinstance(answer, compiling.Returned):
+            return answer.value
+        raise answer
+
     def _start(self) -> None:
         with suppress(_Unanswered), self._process() as ask:
             ask(compiling.ToStart())
 
     @contextmanager
-    def _process(self) -> Iterator[Callable[[compiling.Request], Any]]:
+    def _process(self) -> Iterator[_Ask]:
         """What a process answers to requests, while nobody else asks it. That raises _Unanswered if it does not."""
         process = self._free.get()
 
-        def ask(request: compiling.Request) -> Any:
+        def ask(request: compiling.Request, limit: float = LOWER_LIMIT) -> Any:
+            limit = limit if process.is_running else START_LIMIT
             try:
-                return process.ask(request, LOWER_LIMIT if process.is_running else START_LIMIT)
+                return process.ask(request, limit)
             except TooLate:
-                raise _Unanswered(f"it takes more than {LOWER_LIMIT:g} s to lower") from None
+                raise _Unanswered(f"it takes more than {limit:g} s to lower") from None
             except Ended as error:
                 raise _Unanswered(f"where it is lowered, {error}") from None
 
@@ -166,11 +185,19 @@ class Lowerers:
             self._free.put(process)
 
 
-class _Unanswered(Exception):
+class _Ask(Protocol):
+    """Asks a process."""
+
+    def __call__(self, request: compiling.Request, limit: float = ...) -> Any:
+        """The answer, which must come in so many seconds. Raises _Unanswered."""
+        ...
+
+
+class _Unanswered(Error):
     """A process did not answer; the text says why."""
 
 
-def _settle(known: Future[_Found], ask: Callable[[compiling.Request], Any]) -> None:
+def _settle(known: Future[_Found], ask: _Ask) -> None:
     """Find out what a task at tile level gives, or why that is not known."""
     try:
         known.set_result(ask(compiling.ToKernel()))

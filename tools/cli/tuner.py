@@ -152,7 +152,7 @@ class Tuner:
         assert self._measurer is not None
         start, lower = time.monotonic(), remembering(self._lowerers.lower(part.task))
         self._measurer.add(part.task)
-        space, table = space_of(part.task, lower).product(most), None
+        space, table = space_of(part.task, lower, self._lowerers.run).product(most), None
         with working(f"recording @{part.task.name}") as show:
             for table in recorded(
                 part.task, space, self._measurer.measure, lower, self._journal, what=part.what, card=self.card
@@ -219,7 +219,7 @@ class Tuner:
         lower = remembering(self._lowerers.lower(task))
         outcome = tune(
             task,
-            space_of(task, lower),
+            space_of(task, lower, self._lowerers.run),
             None if self._measurer is None else self._measurer.measure,
             lower,
             strategy=options.strategy,
