@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from xdsl.dialects.builtin import ModuleOp
 
 import deplodock
 from deplodock.analysis.machine.targets import target_named
@@ -378,8 +376,8 @@ def tune_command(
     schedules by --tuned FILE. The exit code is 1 if a kernel could not be measured.
     """
     with working("import deplodock"):
+        from deplodock.tools.cli import parts, tuner
         from deplodock.tools.cli import tune as tuning
-        from deplodock.tools.cli import tuner
 
     is_given = file is not None or expression is not None
     if fit:
@@ -404,25 +402,13 @@ def tune_command(
         tuning.require_gpus(gpus)
         if target is None:
             _take_target_of_gpu(session, file)
-    programs = _programs(session, file, expression, table, name or [])
+    if table is None:
+        programs = parts.program_alone(session, _read(session, file, expression, weights="none").module)
+    else:
+        rows = bench_rows.chosen(bench_rows.read_rows(table), name or [], [], [])
+        programs = parts.programs_of(rows, session.options)
     if not tuning.act(session, programs, how):
         raise typer.Exit(1)
-
-
-def _programs(
-    session: Session, file: str | None, expression: str | None, table: Path | None, names: Sequence[str]
-) -> Iterator[tuple[str, Callable[[], ModuleOp]]]:
-    """The programs to tune by their names: those of a table, or one without a name."""
-    if table is None:
-        program = _read(session, file, expression, weights="none")
-        return iter([("", lambda: program.module)])
-    rows = bench_rows.chosen(bench_rows.read_rows(table), names, [], [])
-    return ((row.name, partial(_read_row, session, row)) for row in rows)
-
-
-def _read_row(session: Session, row: bench_rows.Row) -> ModuleOp:
-    session.options = replace(session.options, precision=row.precision)
-    return session.read_expression(row.text).module
 
 
 @app.command("ops")

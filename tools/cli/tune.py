@@ -5,23 +5,23 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.errors import Error, InvalidInputError
-from deplodock.passes.driver import Level
 from deplodock.runtime import device
 from deplodock.runtime.cubins import check_compiler
 from deplodock.runtime.tuned import TunedEntry, read_tuned, write_tuned
 from deplodock.tools.bench.report import short
+from deplodock.tools.cli.parts import Programs, TunedPart
 from deplodock.tools.cli.program import Session
-from deplodock.tools.cli.tuner import Begun, TunedPart, TuneOptions, Tuner, parts_of, tuner
+from deplodock.tools.cli.tuner import Begun, TuneOptions, Tuner, tuner
 from deplodock.tools.progress import working
 from deplodock.tools.start import terminable
 from deplodock.tune.fit import fit
@@ -35,15 +35,12 @@ from deplodock.tune.tuning import Budget
 _RECORDED = 1000
 """The points of a table where nothing else is said."""
 
-Programs: TypeAlias = Iterable[tuple[str, Callable[[], ModuleOp]]]
-"""Programs above tile level: the name of each, empty for one alone, and what reads it."""
-
 
 def act(session: Session, programs: Programs, options: TuneOptions) -> bool:
     """Tune programs, check what a file has for them, or record a table, as the options say; whether all is well."""
-    if options.check:
-        return check_programs(session, programs, options)
-    with terminable():
+    with closing(programs), terminable():
+        if options.check:
+            return check_programs(programs, options)
         return (tune_programs if options.record is None else record_program)(session, programs, options)
 
 
@@ -97,7 +94,7 @@ def tune_programs(session: Session, programs: Programs, options: TuneOptions) ->
 
         try:
             for name, read in programs:
-                started.append(_Started(name, _begin(session, own, read)))
+                started.append(_Started(name, _begin(own, read)))
                 if len(started) > own.at_once:
                     finish()
             with working("tuning"):
@@ -119,22 +116,14 @@ def tune_programs(session: Session, programs: Programs, options: TuneOptions) ->
     return len(found) == len(gains)
 
 
-def _begin(session: Session, own: Tuner, read: Callable[[], ModuleOp]) -> Future[Begun]:
+def _begin(own: Tuner, read: Callable[[], Sequence[TunedPart]]) -> Future[Begun]:
     """Read a program, and start to tune its kernels. Whatever goes wrong with it, the future has."""
     try:
-        return own.begin(_parts(session, read))
+        return own.begin(read())
     except Exception as error:
         failed = Future[Begun]()
         failed.set_exception(error)
         return failed
-
-
-def _parts(session: Session, read: Callable[[], ModuleOp]) -> list[TunedPart]:
-    """The kernels of a program. Raises InvalidInputError if there are none, and what reading it raises."""
-    session.lower(module := read(), Level.LOOP)
-    if not (parts := parts_of(module)):
-        raise InvalidInputError("there is no kernel to tune, above tile level")
-    return parts
 
 
 @dataclass(frozen=True)
@@ -155,7 +144,7 @@ class _Started:
         except Exception as error:
             if not self.name:
                 raise
-            print(f"{self.name}: {short(error)}", flush=True)
+            print(f"{self.name}: {error if isinstance(error, Error) else short(error)}", flush=True)
             return None
         if self.name:
             print(f"{self.name}:")
@@ -193,12 +182,11 @@ def _is_well(future: Future[Any]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def check_programs(session: Session, programs: Programs, options: TuneOptions) -> bool:
+def check_programs(programs: Programs, options: TuneOptions) -> bool:
     """Print what has become of the lines of a file, for the kernels of programs; whether none is stale or refused."""
     tuned, known = read_tuned(options.output), dict[str, Task]()
     for _, read in programs:
-        session.lower(module := read(), Level.LOOP)
-        known |= {part.task.key: part.task for part in parts_of(module)}
+        known |= {part.task.key: part.task for part in read()}
     lowerers = Lowerers()
     try:
         findings = check_tuned(tuned, [*known.values()], lowerers.lower)
@@ -218,7 +206,7 @@ def record_program(session: Session, programs: Programs, options: TuneOptions) -
     assert options.record is not None
     budget = options.budget or Budget(_RECORDED)
     for _, read in programs:
-        parts = _parts(session, read)
+        parts = read()
         if len(parts) != 1 or budget.measurements is None:
             raise InvalidInputError(
                 f"--record is for a program of one kernel, this one has {len(parts)}, and a budget of measurements"

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.dialects.func import CallOp, FuncOp
-
-from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.errors import InvalidInputError
 from deplodock.runtime import device
-from deplodock.runtime.simulated import repeats
-from deplodock.schedule.choose.kernels import choose
-from deplodock.schedule.steps import format_schedule
+from deplodock.tools.cli.parts import TunedPart
 from deplodock.tools.progress import working
 from deplodock.tune.candidate import Candidate, Measurement
 from deplodock.tune.choices import space_of
@@ -30,7 +23,6 @@ from deplodock.tune.measuring import Measurer
 from deplodock.tune.record import recorded
 from deplodock.tune.search import DEFAULT
 from deplodock.tune.table import Table
-from deplodock.tune.task import Task, task_of
 from deplodock.tune.tuning import Budget, Outcome, tune
 
 USUAL_MEASUREMENTS = 64
@@ -69,42 +61,6 @@ class TuneOptions:
             raise InvalidInputError("--replay takes all times from its journal: leave out --resume and --gpus")
         if sum((self.replay is not None, self.check, self.record is not None)) > 1:
             raise InvalidInputError("give one of --replay, --check and --record")
-
-
-@dataclass(frozen=True)
-class TunedPart:
-    """A kernel of a program: how often a run launches it, what its buffers are, and the heuristics' schedule."""
-
-    task: Task
-    count: int
-    buffers: str
-    heuristic: str
-
-    @property
-    def what(self) -> str:
-        """A name for people: the function and the types of its buffers."""
-        return f"{self.task.name} {self.buffers}"
-
-
-def parts_of(module: ModuleOp) -> list[TunedPart]:
-    """The kernels of a module at loop level, equal ones once."""
-    counts = Counter[str]()
-    for op in module.walk():
-        if isinstance(op, CallOp):
-            counts[op.callee.string_value()] += repeats(op)
-    found: dict[str, TunedPart] = {}
-    for function in kernels(module):
-        if launches(function):
-            continue
-        task, count = task_of(function, module), counts[function.sym_name.data] or 1
-        count += found[task.key].count if task.key in found else 0
-        found[task.key] = TunedPart(task, count, _buffers(function), format_schedule(choose(function)))
-    return list(found.values())
-
-
-def _buffers(function: FuncOp) -> str:
-    types = [type for type in function.function_type.inputs if isinstance(type, MemRefType)]
-    return ", ".join("x".join(map(str, (*type.get_shape(), type.element_type))) for type in types)
 
 
 @dataclass(frozen=True)
