@@ -2,8 +2,8 @@
 
 The first decision takes one of the schedules that the heuristics weigh; its first value is the one that they choose.
 Each of the others leaves a rule out, adds one, or gives an option another of the values that its rule tries. No kind of
-kernel has a table of its own: a value is there if, as the only change of the heuristic's schedule, it gives a CUDA text
-that no other value gives.
+kernel has a table of its own: a value is there if, as the only change of the heuristic's schedule, it gives what no
+other value gives at tile level.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.schedule.choose.kernels import alternatives
 from deplodock.schedule.steps import ATTRIBUTE, Schedule, format_schedule, parse_schedule
 from deplodock.tune.edits import difference, edited
-from deplodock.tune.lowering import Lower
+from deplodock.tune.lowering import Digests
 from deplodock.tune.model import model_of
 from deplodock.tune.runs import Run, direct
 from deplodock.tune.space import Decision, Point, Space
@@ -54,7 +54,7 @@ UNKNOWN = 1.1
 
 @dataclass(frozen=True)
 class Choices:
-    """What there may be to choose for a task, before it is known what has an effect on its CUDA text."""
+    """What there may be to choose for a task, before it is known what has an effect on its kernel."""
 
     weighed: dict[str, float]
     """The schedules that the heuristics weigh, with their times, the chosen one first."""
@@ -67,12 +67,12 @@ class Choices:
         return parse_schedule(next(iter(self.weighed)))
 
 
-def space_of(task: Task, lower_all: Lower, run: Run = direct) -> Space:
-    """The space of a task. It lowers each single change of the heuristic's schedule, about 50.
+def space_of(task: Task, digests: Digests, run: Run = direct) -> Space:
+    """The space of a task. It lowers each single change of the heuristic's schedule to tile level, about 100.
 
     Args:
         task: the task.
-        lower_all: lowers schedules of the task.
+        digests: what schedules of the task give at tile level.
         run: what else takes long runs by this, as in another process.
 
     Raises DiagnosticException where the task has no schedule.
@@ -80,7 +80,7 @@ def space_of(task: Task, lower_all: Lower, run: Run = direct) -> Space:
     choices = run(choices_of, task)
     base, weighed = choices.base, list(choices.weighed)
     first = Decision("heuristics", tuple(difference(base, parse_schedule(text)) for text in weighed))
-    others = _that_matter(base, choices.changes, lower_all)
+    others = _that_matter(base, choices.changes, digests)
     decisions = (first, *others)
     points = _points(others, len(weighed))
     times = dict(zip(points, run(estimates, task, choices, decisions), strict=True))
@@ -177,17 +177,17 @@ def _effect(task: Task, base: Schedule) -> Callable[[str], str | None]:
     return effect
 
 
-def _that_matter(base: Schedule, decisions: Sequence[Decision], lower: Lower) -> list[Decision]:
-    """The decisions with the values that, each alone, give a CUDA text of their own."""
+def _that_matter(base: Schedule, decisions: Sequence[Decision], digests: Digests) -> list[Decision]:
+    """The decisions with the values that, each alone, give something of their own at tile level."""
     changes = ["", *(value for decision in decisions for value in decision.values if value)]
     texts = [format_schedule(edited(base, [change])) for change in changes]
-    found = lower(list(dict.fromkeys(texts)))
-    codes = {lowered.candidate.schedule: lowered.candidate.code for lowered in found}
-    seen = {"", codes[texts[0]]}
+    distinct = list(dict.fromkeys(texts))
+    found = dict(zip(distinct, digests(distinct), strict=True))
+    seen = {"", found[texts[0]]}
     kept: dict[str, bool] = {}
     for change, text in zip(changes[1:], texts[1:], strict=True):
-        kept[change] = codes[text] not in seen
-        seen.add(codes[text])
+        kept[change] = found[text] not in seen
+        seen.add(found[text])
     narrowed = [
         Decision(decision.name, ("", *(value for value in decision.values if value and kept[value])))
         for decision in decisions

@@ -20,7 +20,7 @@ from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tune import compiling
 from deplodock.tune.candidate import Candidate
 from deplodock.tune.jobs import Jobs
-from deplodock.tune.lowering import Lower, Lowered
+from deplodock.tune.lowering import Digests, Lower, Lowered
 from deplodock.tune.requests import Begin
 from deplodock.tune.task import Task
 
@@ -76,6 +76,15 @@ class Lowerers:
             return (future.result()[0] for future in found)
 
         return lowered
+
+    def digests(self, task: Task) -> Digests:
+        """What schedules of a task give at tile level; the work starts when it is called."""
+
+        def found(schedules: Sequence[str]) -> Iterator[str]:
+            futures = [self.submit(self._digest, task, schedule) for schedule in schedules]
+            return (future.result() for future in futures)
+
+        return found
 
     def submit(self, job: Callable[..., T], *args: Any) -> Future[T]:
         """Run a job when there is a core for it."""
@@ -145,6 +154,14 @@ class Lowerers:
         stop()
         for process in self._processes:
             process.kill()
+
+    def _digest(self, task: Task, schedule: str) -> str:
+        try:
+            with self._process() as ask:
+                tiles = ask(compiling.ToTiles(task, schedule))
+        except _Unanswered:
+            return ""
+        return "" if isinstance(tiles, Lowered) else tiles
 
     def _found(self, task: Task, tiles: str) -> tuple[Future[_Found], bool]:
         """What a task at tile level gives, by its digest, and whether whoever asks has to find out."""

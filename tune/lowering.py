@@ -53,6 +53,9 @@ _LAST_BOUND = "permute-register-tile"
 Lower: TypeAlias = Callable[[Sequence[str]], Iterable[Lowered]]
 """Lowers schedules of a task, and yields what they give in their order."""
 
+Digests: TypeAlias = Callable[[Sequence[str]], Iterable[str]]
+"""Lowers schedules of a task to tile level, and yields digests of that in their order, empty for what is refused."""
+
 
 def lower_schedule(task: Task, schedule: str) -> Lowered:
     """Lower a task by a schedule. Needs no GPU."""

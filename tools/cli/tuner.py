@@ -108,7 +108,8 @@ class Tuner:
         assert self._measurer is not None
         start, lower = time.monotonic(), remembering(self._lowerers.lower(part.task))
         self._measurer.add(part.task)
-        space, table = space_of(part.task, lower, self._lowerers.run).product(most), None
+        space = space_of(part.task, self._lowerers.digests(part.task), self._lowerers.run).product(most)
+        table = None
         with working(f"recording @{part.task.name}") as show:
             for table in recorded(
                 part.task, space, self._measurer.measure, lower, self._journal, what=part.what, card=self.card
@@ -175,7 +176,7 @@ class Tuner:
         lower = remembering(self._lowerers.lower(task))
         outcome = tune(
             task,
-            space_of(task, lower, self._lowerers.run),
+            space_of(task, self._lowerers.digests(task), self._lowerers.run),
             None if self._measurer is None else self._measurer.measure,
             lower,
             strategy=options.strategy,

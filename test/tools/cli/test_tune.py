@@ -20,8 +20,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deplodock.runtime import device
+from deplodock.tools.cli import parts, tuner
 from deplodock.tools.cli import tune as tuning
-from deplodock.tools.cli import tuner
 from deplodock.tools.cli.app import app
 from deplodock.tools.cli.program import Options, Session
 from deplodock.tools.clock import Clock
