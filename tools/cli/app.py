@@ -56,6 +56,7 @@ from deplodock.tools.cli.options import (
     TunedOutput,
     Verbose,
 )
+from deplodock.tools.cli.parts import program_alone, programs_of
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
@@ -376,8 +377,8 @@ def tune_command(
     schedules by --tuned FILE. The exit code is 1 if a kernel could not be measured.
     """
     with working("import deplodock"):
-        from deplodock.tools.cli import parts, tuner
         from deplodock.tools.cli import tune as tuning
+        from deplodock.tools.cli import tuner
 
     is_given = file is not None or expression is not None
     if fit:
@@ -403,10 +404,10 @@ def tune_command(
         if target is None:
             _take_target_of_gpu(session, file)
     if table is None:
-        programs = parts.program_alone(session, _read(session, file, expression, weights="none").module)
+        programs = program_alone(session, _read(session, file, expression, weights="none").module)
     else:
         rows = bench_rows.chosen(bench_rows.read_rows(table), name or [], [], [])
-        programs = parts.programs_of(rows, session.options)
+        programs = programs_of(rows, session.options)
     if not tuning.act(session, programs, how):
         raise typer.Exit(1)
 
