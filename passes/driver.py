@@ -90,6 +90,7 @@ def lower(
     target: str | TargetAttr | None = None,
     schedule: str | None = None,
     stream: str | None = None,
+    after: Stage | None = None,
     observer: Observer | None = None,
     verify: bool = True,
     verifiers: bool = False,
@@ -105,6 +106,7 @@ def lower(
         target: the target to compile for, by name or in full; by default the one that the module states, else sm_90.
         schedule: the schedule of every kernel, as a pass pipeline; by default its own, else the heuristics' choice.
         stream: the option of form-kernels of this name; by default the pass's own.
+        after: the stage that ran last on the module; by default the last one of its level.
         observer: called after each stage.
         verify: whether the op verifiers run, on what has changed, where a level ends.
         verifiers: whether they and the passes that check facts across ops run after each stage.
@@ -118,7 +120,8 @@ def lower(
     skipped: dict[str, Remark] = {}
     given = {name: value for name, value in (("schedule", schedule), ("stream", stream)) if value is not None}
     runner = _Runner(module, ctx, given, verify, verifiers)
-    for level, group in groupby(stages(level_of(module), to_level), lambda stage: _LEVEL_AFTER[stage.letter]):
+    todo = stages(level_of(module), to_level) if after is None else stages_behind(after, to_level)
+    for level, group in groupby(todo, lambda stage: _LEVEL_AFTER[stage.letter]):
         *own, last = group
         with without_collection():
             for stage in (*own, last):
@@ -173,6 +176,14 @@ def stages(level: Level, to_level: Level) -> list[Stage]:
         checks = [stage for stage in STAGES if _LEVEL_AFTER[stage.letter] is level]
         return [stage for stage in checks if issubclass(cls := stage.load(), CheckPass) and cls.holds_given]
     return [stage for stage in with_added(STAGES) if first < LEVELS.index(_LEVEL_AFTER[stage.letter]) <= last]
+
+
+def stages_behind(stage: Stage, to_level: Level) -> list[Stage]:
+    """The stages behind one of the pipeline, to a level. Those that other packages add are among them."""
+    all_of_them = with_added(STAGES)
+    last = LEVELS.index(to_level)
+    behind = all_of_them[all_of_them.index(stage) + 1 :]
+    return [other for other in behind if LEVELS.index(_LEVEL_AFTER[other.letter]) <= last]
 
 
 def level_of(module: ModuleOp) -> Level:

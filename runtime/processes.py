@@ -72,11 +72,12 @@ class Process:
         return process.exitcode
 
     def _start(self) -> Any:
-        self._connection, other = _SPAWNED.Pipe()
-        self._process = _SPAWNED.Process(target=_run, args=(self._serve, other, *self._args), daemon=True)
-        self._process.start()
+        connection, other = _SPAWNED.Pipe()
+        process = _SPAWNED.Process(target=_run, args=(self._serve, other, *self._args), daemon=True)
+        process.start()
         other.close()
-        return self._connection
+        self._process, self._connection = process, connection
+        return connection
 
 
 def _run(serve: Callable[..., None], connection: Connection, *args: Any) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 _TORCH = ("torch", "torch.export", "torch.fx.experimental.symbolic_shapes")
 """The parts of PyTorch that the frontend imports."""
@@ -29,3 +32,26 @@ def interruptible() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come. What lets Ctrl-C pass lets this pass, too."""
+
+
+@contextmanager
+def terminable() -> Generator[None]:
+    """End what the body does where SIGTERM comes, as where Ctrl-C does, with what `finally` says; the exit code is 143.
+
+    It is for the main thread.
+    """
+
+    def terminate(number: int, _: FrameType | None) -> NoReturn:
+        raise Terminated(number)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    except Terminated:
+        sys.exit(128 + signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -2,14 +2,15 @@
 
 The first decision takes one of the schedules that the heuristics weigh; its first value is the one that they choose.
 Each of the others leaves a rule out, adds one, or gives an option another of the values that its rule tries. No kind of
-kernel has a table of its own: a value is there if, as the only change of the heuristic's schedule, it gives a CUDA text
-that no other value gives.
+kernel has a table of its own: a value is there if, as the only change of the heuristic's schedule, it gives what no
+other value gives at tile level.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
@@ -25,8 +26,9 @@ from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.schedule.choose.kernels import alternatives
 from deplodock.schedule.steps import ATTRIBUTE, Schedule, format_schedule, parse_schedule
 from deplodock.tune.edits import difference, edited
-from deplodock.tune.lowering import Lower
+from deplodock.tune.lowering import Digests
 from deplodock.tune.model import model_of
+from deplodock.tune.runs import Run, direct
 from deplodock.tune.space import Decision, Point, Space
 from deplodock.tune.task import Task, module_of
 
@@ -50,20 +52,58 @@ UNKNOWN = 1.1
 """What a schedule that the heuristics weigh without a model is taken to cost beside the one that they choose."""
 
 
-def space_of(task: Task, lower_all: Lower) -> Space:
-    """The space of a task. It lowers each single change of the heuristic's schedule, about 50.
+@dataclass(frozen=True)
+class Choices:
+    """What there may be to choose for a task, before it is known what has an effect on its kernel."""
+
+    weighed: dict[str, float]
+    """The schedules that the heuristics weigh, with their times, the chosen one first."""
+    changes: tuple[Decision, ...]
+    """The changes of single rules or options of the chosen one."""
+
+    @property
+    def base(self) -> Schedule:
+        """The schedule that the heuristics choose."""
+        return parse_schedule(next(iter(self.weighed)))
+
+
+def space_of(task: Task, digests: Digests, run: Run = direct) -> Space:
+    """The space of a task. It lowers each single change of the heuristic's schedule to tile level, about 100.
+
+    Args:
+        task: the task.
+        digests: what schedules of the task give at tile level.
+        run: what else takes long runs by this, as in another process.
 
     Raises DiagnosticException where the task has no schedule.
     """
-    weighed = _weighed(task)
-    chosen, *_ = weighed
-    base = parse_schedule(chosen)
+    choices = run(choices_of, task)
+    base, weighed = choices.base, list(choices.weighed)
     first = Decision("heuristics", tuple(difference(base, parse_schedule(text)) for text in weighed))
-    others = _that_matter(base, list(_options(base, _effect(task, base))), lower_all)
+    others = _that_matter(base, choices.changes, digests)
     decisions = (first, *others)
-    return Space(
-        base, decisions, _points(others, len(weighed)), _estimate(task, base, decisions, list(weighed.values()))
-    )
+    points = _points(others, len(weighed))
+    times = dict(zip(points, run(estimates, task, choices, decisions), strict=True))
+    estimate = cache(lambda: _estimate(task, choices, decisions))
+
+    def time(point: Point) -> float:
+        if (known := times.get(point)) is None:
+            known = times[point] = estimate()(point)
+        return known
+
+    return Space(base, decisions, points, time)
+
+
+def choices_of(task: Task) -> Choices:
+    """What there may be to choose for a task. Raises DiagnosticException where it has no schedule."""
+    weighed = _weighed(task)
+    base = parse_schedule(next(iter(weighed)))
+    return Choices(weighed, tuple(_options(base, _effect(task, base))))
+
+
+def estimates(task: Task, choices: Choices, decisions: Sequence[Decision]) -> list[float]:
+    """The nanoseconds that are estimated for the points to start from, in their order."""
+    return [*map(_estimate(task, choices, decisions), _points(decisions[1:], len(choices.weighed)))]
 
 
 def _weighed(task: Task) -> dict[str, float]:
@@ -137,17 +177,17 @@ def _effect(task: Task, base: Schedule) -> Callable[[str], str | None]:
     return effect
 
 
-def _that_matter(base: Schedule, decisions: Sequence[Decision], lower: Lower) -> list[Decision]:
-    """The decisions with the values that, each alone, give a CUDA text of their own."""
+def _that_matter(base: Schedule, decisions: Sequence[Decision], digests: Digests) -> list[Decision]:
+    """The decisions with the values that, each alone, give something of their own at tile level."""
     changes = ["", *(value for decision in decisions for value in decision.values if value)]
     texts = [format_schedule(edited(base, [change])) for change in changes]
-    found = lower(list(dict.fromkeys(texts)))
-    codes = {lowered.candidate.schedule: lowered.candidate.code for lowered in found}
-    seen = {"", codes[texts[0]]}
+    distinct = list(dict.fromkeys(texts))
+    found = dict(zip(distinct, digests(distinct), strict=True))
+    seen = {"", found[texts[0]]}
     kept: dict[str, bool] = {}
     for change, text in zip(changes[1:], texts[1:], strict=True):
-        kept[change] = codes[text] not in seen
-        seen.add(codes[text])
+        kept[change] = found[text] not in seen
+        seen.add(found[text])
     narrowed = [
         Decision(decision.name, ("", *(value for value in decision.values if value and kept[value])))
         for decision in decisions
@@ -175,10 +215,9 @@ def _points(others: Sequence[Decision], weighed: int) -> tuple[Point, ...]:
     return tuple(found)
 
 
-def _estimate(
-    task: Task, base: Schedule, decisions: Sequence[Decision], weighed: Sequence[float]
-) -> Callable[[Point], float]:
+def _estimate(task: Task, choices: Choices, decisions: Sequence[Decision]) -> Callable[[Point], float]:
     """The nanoseconds of points, by the model of any schedule where there is one, longer for each change."""
+    base, weighed = choices.base, [*choices.weighed.values()]
     named = {step.name for step in base}
     costs = [[_cost(value, named) for value in decision.values] for decision in decisions[1:]]
     model = model_of(task)
@@ -190,7 +229,7 @@ def _estimate(
         time = weighed[point[0]] if model is None else model(space.steps(point))
         return time * math.prod(cost[value] for cost, value in zip(costs, point[1:], strict=True))
 
-    return cache(estimate)
+    return estimate
 
 
 def _cost(change: str, named: Collection[str]) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
 
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
@@ -21,31 +23,99 @@ from deplodock.runtime.cubins import compiled_text
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram, planned_program
 from deplodock.tune.floor import moved_bytes
-from deplodock.tune.lowering import lower_planned
+from deplodock.tune.lowering import Lowered, Tiles, Trunk
 from deplodock.tune.requests import Begin
 from deplodock.tune.task import Task
 from deplodock.tune.widened import widen
 
+_MOST_TASKS = 16
+"""The tasks that a process keeps at tile level; each takes some megabytes."""
+
+
+@dataclass(frozen=True)
+class ToTiles:
+    """Lower a task by a schedule to tile level. The answer is the digest of that, or a `Lowered` that is refused."""
+
+    task: Task
+    schedule: str
+
+
+class ToKernel:
+    """Go on with the last task. The answer is what `Trunk.kernel` gives."""
+
+
+@dataclass(frozen=True)
+class ToRun:
+    """Call a function. The answer is a `Returned`, or the exception, if it raises one of what is wrong with input."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a function has returned."""
+
+    value: Any
+
+
+class ToStart:
+    """Say that the process has started."""
+
+
+Request: TypeAlias = ToTiles | ToKernel | ToRun | ToStart
+"""What a process that lowers is asked."""
+
 
 def serve(connection: Connection) -> None:
-    """Answer requests: a task with a schedule by what `lower_planned` gives, a task alone by its `Begin`.
-
-    The latter comes without machine code; the answer is the reason where there is none.
-    """
+    """Answer requests."""
+    worker = _Worker()
     while True:
-        task, schedule = connection.recv()
-        connection.send(_begin_or_reason(task) if schedule is None else lower_planned(task, schedule))
+        connection.send(worker.answer(connection.recv()))
 
 
-def _begin_or_reason(task: Task) -> Begin | str:
+class _Worker:
+    """Lowers schedules of the last tasks that it was asked for."""
+
+    def __init__(self) -> None:
+        self._trunks: dict[str, Trunk] = {}
+        self._last: tuple[Trunk, Tiles] | None = None
+
+    def answer(self, request: Request) -> Any:
+        """The answer to a request."""
+        match request:
+            case ToTiles(task, schedule):
+                return self._tiles(task, schedule)
+            case ToKernel():
+                assert self._last is not None
+                (trunk, tiles), self._last = self._last, None
+                return trunk.kernel(tiles)
+            case ToRun(function, args):
+                return _returned(function, args)
+            case ToStart():
+                return None
+
+    def _tiles(self, task: Task, schedule: str) -> str | Lowered:
+        if (trunk := self._trunks.pop(task.key, None)) is None:
+            while len(self._trunks) >= _MOST_TASKS:
+                self._trunks.pop(next(iter(self._trunks)))
+            trunk = Trunk(task)
+        self._trunks[task.key] = trunk
+        if isinstance(tiles := trunk.tiles(schedule), Lowered):
+            return tiles
+        self._last = trunk, tiles
+        return tiles.digest
+
+
+def _returned(function: Callable[..., Any], args: Sequence[Any]) -> Returned | DiagnosticException:
     try:
-        return beginning(task)
+        return Returned(function(*args))
     except DiagnosticException as error:
-        return " ".join(str(error).split())
+        return error
 
 
 def beginning(task: Task) -> Begin:
-    """What a device needs to know of a task.
+    """What a device needs to know of a task, without machine code.
 
     Raises UnsupportedError, or what `driver.lower` raises, where it cannot be measured.
     """

@@ -25,11 +25,17 @@ from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, graph_of, rep
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.tune.checking import wrong
-from deplodock.tune.requests import MOST_KERNELS, Begin, Incumbent, Measure
+from deplodock.tune.requests import Begin, Incumbent, Measure
 from deplodock.tune.rounds import Found, Hung, measured
 
 _POLL = 2e-4
 """The seconds between two looks whether a first run has ended."""
+
+_SHARE = 0.5
+"""The share of a GPU's memory that the kernels which have begun take together; the rest is for a candidate's runs."""
+
+_BESIDE = 8
+"""How often a kernel has its inputs and outputs beside the sets that rotate: in float64, and as those compute."""
 
 
 def serve(connection: Connection, gpu: int) -> None:
@@ -52,16 +58,20 @@ class _Bench:
         self._stream = torch.cuda.Stream()
         self._rates = Rates.of(target(device_target(gpu)))
         self._kernels: dict[str, _Kernel] = {}
+        """Those that have begun, the one that was measured last at the end."""
         self._hung: Hung | None = None
-        uuid = torch.cuda.get_device_properties(gpu).uuid
-        self._lock = Path(tempfile.gettempdir()) / f"deplodock-{os.geteuid()}-{uuid}.lock"
+        facts = torch.cuda.get_device_properties(gpu)
+        self._most_bytes = facts.total_memory * _SHARE
+        self._lock = Path(tempfile.gettempdir()) / f"deplodock-{os.geteuid()}-{facts.uuid}.lock"
 
     def begin(self, request: Begin) -> str:
         """Draw the inputs of a kernel, and compute what should come out. Returns why that cannot be, if so.
 
-        The kernel that began first makes place, as whoever asks knows.
+        Where there is no room, those make place that were not measured for the longest time.
         """
-        while len(self._kernels) >= MOST_KERNELS:
+        self._kernels.pop(request.kernel, None)
+        needed = _bytes(request)
+        while self._kernels and needed + sum(own.bytes for own in self._kernels.values()) > self._most_bytes:
             self._kernels.pop(next(iter(self._kernels)))
         try:
             self._kernels[request.kernel] = _Kernel(request, self._gpu, self._stream, self._rates)
@@ -69,11 +79,11 @@ class _Bench:
             return " ".join(str(error).split())
         return ""
 
-    def measure(self, request: Measure) -> Found:
-        """Measure a candidate of a kernel that has begun, while no other process uses the GPU for that."""
-        own = self._kernels.get(request.kernel)
-        if own is None:
-            return Found("fault", detail="the kernel has not begun in this process")
+    def measure(self, request: Measure) -> Found | None:
+        """Measure a candidate of a kernel, while no other process uses the GPU for that; None if it has not begun."""
+        if (own := self._kernels.pop(request.kernel, None)) is None:
+            return None
+        self._kernels[request.kernel] = own
         try:
             with self._alone():
                 return own.measure(request)
@@ -96,9 +106,9 @@ class _Kernel:
 
     def __init__(self, request: Begin, gpu: int, stream: torch.cuda.Stream, rates: Rates) -> None:
         self.gpu, self.stream, self._request = gpu, stream, request
+        self.bytes = _bytes(request)
         inputs = [_drawn(buffer, number) for number, buffer in enumerate(request.inputs)]
-        size = sum(buffer.bytes for buffer in (*request.inputs, *request.outputs))
-        self.sets = [[value.clone() for value in inputs] for _ in range(rotation(size))]
+        self.sets = [[value.clone() for value in inputs] for _ in range(rotation(_size(request)))]
         is_cached = len(self.sets) * request.moved_bytes <= ROTATED_BYTES
         self._floor_us = rates.floor_ns(request.moved_bytes, 0, cached=is_cached) * 1e-3
         self._incumbent: tuple[Incumbent, _GpuRuns] | None = None
@@ -172,6 +182,16 @@ class _GpuRuns:
                 if reason := self._kernel.wrong(got, right):
                     return f"output {place}: {reason}"
         return ""
+
+
+def _size(request: Begin) -> int:
+    """The bytes of the inputs and outputs of a kernel."""
+    return sum(buffer.bytes for buffer in (*request.inputs, *request.outputs))
+
+
+def _bytes(request: Begin) -> int:
+    """About the bytes of a kernel that has begun: its sets, and what is computed in float64."""
+    return (rotation(_size(request)) + _BESIDE) * _size(request)
 
 
 def _drawn(buffer: BufferPlan, seed: int) -> torch.Tensor:

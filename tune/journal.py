@@ -81,6 +81,8 @@ class Journal:
     """Whether what the folder has counts as measured."""
     complaints: list[str] = field(default_factory=list[str], init=False)
     """What is wrong with lines of the folder."""
+    measured: int = field(default=0, init=False)
+    """What this process has added, without what was refused."""
     _known: dict[tuple[str, str], Measurement] = field(default_factory=dict[tuple[str, str], Measurement], init=False)
     _codes: dict[tuple[str, str], set[str]] = field(default_factory=dict[tuple[str, str], set[str]], init=False)
     _file: int | None = field(default=None, init=False)
@@ -105,6 +107,7 @@ class Journal:
                 raise OSError(f"{self.folder}: only {written} of {len(line)} bytes of a line were written")
             os.fsync(self._file)
             self._add([entry])
+            self.measured += measurement.status != "refused"
 
     def find(self, candidate: Candidate) -> Measurement | None:
         """What was measured of a kernel and a CUDA text, by whatever schedule it came about; None if nothing was."""

@@ -7,18 +7,20 @@ Nothing here waits for a process without a limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Lock
+from typing import TypeVar
 
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tune.candidate import Candidate, Measurement
+from deplodock.tune.jobs import Jobs
 from deplodock.tune.lowerers import START_LIMIT, Lowerers
-from deplodock.tune.requests import MOST_KERNELS, Begin, Incumbent, Measure
+from deplodock.tune.requests import Begin, Incumbent, Measure
 from deplodock.tune.rounds import Found
 from deplodock.tune.task import Task
 
@@ -33,6 +35,9 @@ class Limits:
 
 
 _Compiled = tuple[PlannedProgram, int]
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Measurer:
@@ -62,7 +67,7 @@ class Measurer:
         self._lowerers = lowerers
         self._devices = [_Device(gpu, limits, serve or _serve_gpu) for gpu in gpus]
         self._idle = SimpleQueue[_Device]()
-        self._measuring = ThreadPoolExecutor(len(gpus), "deplodock-gpu")
+        self._measuring = Jobs(len(gpus), "deplodock-gpu", self._stop)
         for device in self._devices:
             self._measuring.submit(self._start, device)
 
@@ -75,13 +80,13 @@ class Measurer:
         results = SimpleQueue["Future[Measurement]"]()
         for candidate in candidates:
             own = self._kernels[candidate.kernel]
-            if own.begin is None:
-                own.begin = self._lowerers.submit(self._lowerers.beginning, own.task)
+            begin = own.begin = own.begin or self._lowerers.submit(self._beginning, own)
             if (known := own.known.get(candidate.code)) is not None:
                 results.put(_done(_measurement(candidate, known)))
                 continue
             compiled = self._lowerers.submit(self._lowerers.compiled, own.task, candidate)
-            compiled.add_done_callback(partial(self._compiled, candidate, results))
+            ready = partial(self._ready, candidate, results, begin, compiled)
+            compiled.add_done_callback(partial(_then, begin, ready))
         return (results.get().result() for _ in candidates)
 
     def anchor(self, measurement: Measurement) -> None:
@@ -92,57 +97,53 @@ class Measurer:
 
     def close(self) -> None:
         """End all processes of GPUs, whatever they do."""
-        self._measuring.shutdown(wait=False, cancel_futures=True)
+        self._measuring.close()
+
+    def _stop(self) -> None:
         for device in self._devices:
             device.process.kill()
 
-    def _compiled(
-        self, candidate: Candidate, results: SimpleQueue[Future[Measurement]], future: Future[_Compiled | str]
+    def _beginning(self, own: _Kernel) -> Begin | str:
+        """What a GPU needs of a kernel. What was measured of it before is its incumbent, if that compiles still."""
+        anchor = own.anchor
+        if anchor is not None and anchor.us is not None:
+            found = self._lowerers.compiled(own.task, anchor.candidate)
+            if not isinstance(found, str):
+                own.incumbent, own.spilled = Incumbent(found[0], anchor.us), found[1]
+        return self._lowerers.beginning(own.task)
+
+    def _ready(
+        self,
+        candidate: Candidate,
+        results: SimpleQueue[Future[Measurement]],
+        begin: Future[Begin | str],
+        compiled: Future[_Compiled | str],
     ) -> None:
-        """What follows the compilation of a candidate: a GPU, if it did not fail."""
+        """What follows the compilation of a candidate, once its kernel may begin: a GPU, if nothing failed."""
         try:
-            if isinstance(found := future.result(), str):
+            if isinstance(found := compiled.result(), str):
                 results.put(_done(_measurement(candidate, Found("refused", detail=found))))
+            elif isinstance(start := begin.result(), str):
+                why = f"its results cannot be checked: {start}"
+                results.put(_done(_measurement(candidate, Found("refused", detail=why))))
             else:
-                self._measuring.submit(self._time, candidate, *found).add_done_callback(results.put)
-        except (CancelledError, RuntimeError) as error:
+                self._measuring.submit(self._time, candidate, start, *found).add_done_callback(results.put)
+        except Exception as error:
             # Whoever waits for the measurement is told that it does not come.
             failed = Future[Measurement]()
             failed.set_exception(error)
             results.put(failed)
 
-    def _time(self, candidate: Candidate, program: PlannedProgram, spilled: int) -> Measurement:
+    def _time(self, candidate: Candidate, begin: Begin, program: PlannedProgram, spilled: int) -> Measurement:
         own = self._kernels[candidate.kernel]
         device = self._idle.get()
         try:
-            found = self._found(own, device, program, spilled)
+            found = _found(own, device, begin, program, spilled)
         finally:
             self._idle.put(device)
+        self._measuring.check()
         own.known[candidate.code] = found
         return _measurement(candidate, found)
-
-    def _found(self, own: _Kernel, device: _Device, program: PlannedProgram, spilled: int) -> Found:
-        """What a GPU finds of a candidate. One that spills registers, where the first one did not, is not run."""
-        assert own.begin is not None
-        if isinstance(begin := own.begin.result(), str):
-            return Found("refused", detail=f"its results cannot be checked: {begin}")
-        self._raise_anchor(own)
-        if own.incumbent is None:
-            own.spilled = spilled
-        elif spilled > own.spilled:
-            return Found("refused", detail=f"spills {spilled} bytes")
-        found = device.measure(begin, program, own.incumbent)
-        if found.us is not None and found.wins:
-            own.offer(Incumbent(program, found.us))
-        return found
-
-    def _raise_anchor(self, own: _Kernel) -> None:
-        """Make the incumbent of a kernel what was measured of it before, if that compiles still."""
-        anchor, own.anchor = own.anchor, None
-        if own.incumbent is not None or anchor is None or anchor.us is None:
-            return
-        if not isinstance(found := self._lowerers.compiled(own.task, anchor.candidate), str):
-            own.incumbent, own.spilled = Incumbent(found[0], anchor.us), found[1]
 
     def _start(self, device: _Device) -> None:
         device.start()
@@ -168,12 +169,13 @@ class _Kernel:
 
 
 class _Device:
-    """The process of a GPU, and the kernels that have begun in it, with why they cannot be measured, if so."""
+    """The process of a GPU, the kernels that have begun in it, and why those that cannot begin there cannot."""
 
     def __init__(self, gpu: int, limits: Limits, serve: Callable[..., None]) -> None:
         self.process = Process(serve, gpu)
         self._limits = limits
-        self._begun: dict[str, str] = {}
+        self._begun: set[str] = set()
+        self._refused: dict[str, str] = {}
 
     def start(self) -> str:
         """Start the process, where it does not run. Returns why that cannot be, if so."""
@@ -190,30 +192,58 @@ class _Device:
 
     def measure(self, begin: Begin, program: PlannedProgram, incumbent: Incumbent | None) -> Found:
         """Measure a candidate; a process in which one faults, or does not end, is killed."""
-        if reason := self.start() or self._begin(begin):
+        if reason := self.start():
             return Found("fault", detail=f"the GPU: {reason}")
+        request, found = Measure(begin.kernel, program, incumbent, self._limits.run), None
         try:
-            found = self.process.ask(Measure(begin.kernel, program, incumbent, self._limits.run), self._limits.measure)
+            if begin.kernel in self._begun:
+                found = self.process.ask(request, self._limits.measure)
+            if found is None:
+                if reason := self._begin(begin):
+                    return Found("fault", detail=f"the GPU: {reason}")
+                found = self.process.ask(request, self._limits.measure)
         except TooLate:
             return Found("hang", detail=f"no end of the measurement in {self._limits.measure:g} s")
         except Ended as error:
             return Found("fault", detail=str(error))
+        if found is None:
+            return Found("fault", detail="the GPU: it has no memory for the inputs of one kernel")
         if found.status in ("hang", "fault"):
             self.process.kill()
         return found
 
     def _begin(self, begin: Begin) -> str:
-        """Let a kernel begin, once in a process. Returns why it cannot, if so."""
-        if begin.kernel not in self._begun:
-            while len(self._begun) >= MOST_KERNELS:
-                self._begun.pop(next(iter(self._begun)))
-            try:
-                self._begun[begin.kernel] = self.process.ask(begin, self._limits.begin)
-            except TooLate:
-                return f"no inputs and results in float64 within {self._limits.begin:g} s"
-            except Ended as error:
-                return str(error)
-        return self._begun[begin.kernel]
+        """Let a kernel begin. Returns why it cannot, if so; the process may let others make place for it."""
+        if (reason := self._refused.get(begin.kernel)) is not None:
+            return reason
+        try:
+            reason = self.process.ask(begin, self._limits.begin)
+        except TooLate:
+            reason = f"no inputs and results in float64 within {self._limits.begin:g} s"
+        except Ended as error:
+            reason = str(error)
+        if reason:
+            self._refused[begin.kernel] = reason
+        else:
+            self._begun.add(begin.kernel)
+        return reason
+
+
+def _found(own: _Kernel, device: _Device, begin: Begin, program: PlannedProgram, spilled: int) -> Found:
+    """What a GPU finds of a candidate. One that spills registers, where the first one did not, is not run."""
+    if own.incumbent is None:
+        own.spilled = spilled
+    elif spilled > own.spilled:
+        return Found("refused", detail=f"spills {spilled} bytes")
+    found = device.measure(begin, program, own.incumbent)
+    if found.us is not None and found.wins:
+        own.offer(Incumbent(program, found.us))
+    return found
+
+
+def _then(other: Future[T], job: Callable[[], None], _: Future[S]) -> None:
+    """Do something when another one is done, too."""
+    other.add_done_callback(lambda _: job())
 
 
 def _measurement(candidate: Candidate, found: Found) -> Measurement:

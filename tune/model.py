@@ -29,7 +29,7 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.contraction import PAD
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.tiling import CHUNK, TILES, CtaTile, Problem, Tiling
-from deplodock.schedule.steps import Options, Schedule, options_for_all
+from deplodock.schedule.steps import Options, Schedule
 from deplodock.tune.task import Task, module_of
 
 ADDRESSES = 40
@@ -97,7 +97,9 @@ def model_of(task: Task, constants: Constants | None = None) -> Callable[[Schedu
     problem = Problem.of(found, element_bytes(found.reduction.results[0].type), target)
     if problem.steps is None:
         return None
-    return _Model(problem, target, constants or Constants()).time
+    constants = constants or Constants()
+    grid = GridConstants(**{field.name: getattr(constants, field.name) for field in fields(GridConstants)})
+    return _Model(replace(problem, rates=replace(problem.rates, grid=grid)), target, constants).time
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,10 @@ class _Model:
 
     def time(self, schedule: Schedule) -> float:
         """Nanoseconds of the launches."""
-        rules = {step.rule for step in schedule}
+        options = _Options(schedule)
+        rules = options.rules
         if "tensor-tile" in rules:
             return math.inf
-        options = _Options(schedule)
         tile = self._tile(options, "tma-copy" in rules)
         if tile is None:
             return math.inf
@@ -168,10 +170,8 @@ class _Model:
 
     def _chunked(self, chunk: int) -> Problem:
         """The problem in steps of so many elements of k."""
-        own = {field.name: getattr(self.constants, field.name) for field in fields(GridConstants)}
-        rates = replace(self.problem.rates, grid=GridConstants(**own))
         k = (self.problem.steps or 1) * self.problem.chunk
-        return replace(self.problem, rates=rates, chunk=chunk, steps=-(-k // chunk))
+        return replace(self.problem, chunk=chunk, steps=-(-k // chunk))
 
     def _reading(self) -> float:
         """Nanoseconds in which the factors come from memory, each once."""
@@ -181,14 +181,15 @@ class _Model:
         return problem.rates.moving_ns(elements * problem.size) / COPY_SHARE
 
 
-@dataclass(frozen=True)
 class _Options:
-    """The options of a schedule by rule."""
+    """The options of a schedule by rule, for all launches."""
 
-    schedule: Schedule
+    def __init__(self, schedule: Schedule) -> None:
+        self.rules = {step.rule for step in schedule}
+        self._options = {step.rule: step.options for step in schedule if step.target is None}
 
     def of(self, rule: str) -> Options:
-        return options_for_all(self.schedule, rule)
+        return self._options.get(rule, {})
 
     def number(self, rule: str, name: str, default: int) -> int:
         """An option that is a number, or a default where it is not given."""
@@ -198,7 +199,7 @@ class _Options:
 
 def _steps_ahead(options: _Options, tile: CtaTile) -> int:
     """How many steps copies run ahead; none without pipeline-k-outer, and for boxes without phases, which it skips."""
-    is_named = any(step.rule == "pipeline-k-outer" for step in options.schedule)
+    is_named = "pipeline-k-outer" in options.rules
     is_skipped = tile.is_boxed and options.of("pipeline-k-outer").get("barrier") == "cta"
     return _ahead(options, tile.depth) if is_named and not is_skipped else 0
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram
 
-MOST_KERNELS = 4
-"""The kernels that a process has inputs of at a time, the last ones: those of each take some hundred megabytes."""
-
 
 @dataclass(frozen=True)
 class Begin:
@@ -41,7 +38,8 @@ class Incumbent:
 class Measure:
     """A candidate to measure, beside the incumbent, None for the first. The answer is what `rounds.measured` gives.
 
-    `limit` is the seconds that its first run may take.
+    It is None where the kernel has not begun, or others took its place since. `limit` is the seconds that its first
+    run may take.
     """
 
     kernel: str

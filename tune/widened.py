@@ -11,18 +11,24 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, f64
 from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern
 
+from deplodock.dialects import math_ext
 from deplodock.dialects.elements import FLOATS
+from deplodock.dialects.precision import HIGHEST, set_precision_of
 from deplodock.errors import UnsupportedError
+
+_OF_BITS = (arith.BitcastOp, math_ext.LowPartOp, math_ext.WithLowPartOp)
+"""What depends on the bits of a float."""
 
 
 def widen(module: ModuleOp) -> None:
-    """Make every float of a module at loop level an f64, its buffers' elements among them.
+    """Make every float of a module at loop level an f64, its buffers' elements among them, and every product exact.
 
     Raises UnsupportedError where an operation depends on the bits of a float.
     """
     for op in module.walk():
         given = (*op.properties.values(), *op.attributes.values())
-        if isinstance(op, arith.BitcastOp) or any(isinstance(each, DenseIntOrFPElementsAttr) for each in given):
+        set_precision_of(op, HIGHEST)
+        if isinstance(op, _OF_BITS) or any(isinstance(each, DenseIntOrFPElementsAttr) for each in given):
             raise UnsupportedError(f"{op.name} depends on the bits of its floats, and has no counterpart in float64")
     PatternRewriteWalker(_Widen(recursive=True), apply_recursively=False).rewrite_module(module)
     for op in list(module.walk()):

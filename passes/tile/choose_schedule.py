@@ -49,10 +49,13 @@ class ChooseSchedulePass(OptionsPass):
 
 def write_schedule(function: func.FuncOp, given: Schedule | None) -> None:
     """Write the schedule that the heuristics choose on a kernel, or a given one with the options that it leaves out."""
-    schedule = chosen = choose(function, given)
-    if given is not None:
-        schedule = tuple(
-            step if step.target else replace(step, options=completed(step.options, options_for_all(chosen, step.rule)))
-            for step in given
-        )
-    function.attributes[ATTRIBUTE] = StringAttr(format_schedule(schedule))
+    chosen = choose(function, given)
+    function.attributes[ATTRIBUTE] = StringAttr(format_schedule(chosen if given is None else filled(given, chosen)))
+
+
+def filled(given: Schedule, chosen: Schedule) -> Schedule:
+    """A given schedule with the options that it leaves out as those that were chosen beside it."""
+    return tuple(
+        step if step.target else replace(step, options=completed(step.options, options_for_all(chosen, step.rule)))
+        for step in given
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
@@ -53,7 +54,12 @@ def schedule_of(function: func.FuncOp) -> Schedule:
 
 def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
     """The heuristic schedule of a kernel at loop level or just after tileify, as far as it suits one given in part."""
-    return _folding(function, _rules(function, given))
+    return _folding(function, _rules(function, None if given is None else counted(given)))
+
+
+def counted(given: Schedule) -> Schedule:
+    """What of a given schedule counts for what is chosen beside it: its rules, and how it splits the k of a product."""
+    return tuple(step if step.rule == "split-matmul-k" else replace(step, options={}) for step in given)
 
 
 def alternatives(function: func.FuncOp) -> dict[str, float | None]:

@@ -15,9 +15,7 @@ from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.steps import format_schedule
-from deplodock.tune.candidate import Candidate
 from deplodock.tune.choices import space_of
-from deplodock.tune.lowering import Lowered
 from deplodock.tune.space import Space
 from deplodock.tune.table import Table
 from deplodock.tune.task import Task, module_of, tasks
@@ -41,9 +39,9 @@ def task_of_kind(kind: str) -> Task:
     return max(tasks(found), key=lambda task: len(task.text))
 
 
-def unlowered(schedules: Sequence[str]) -> Iterator[Lowered]:
-    """As if each schedule gave a CUDA text of its own."""
-    return (Lowered(Candidate("", schedule, schedule), "") for schedule in schedules)
+def unlowered(schedules: Sequence[str]) -> Sequence[str]:
+    """As if each schedule gave something of its own at tile level."""
+    return schedules
 
 
 @cache
@@ -88,12 +86,11 @@ def test_engines_are_weighed() -> None:
 def test_values_that_change_nothing_or_are_refused_are_no_choices() -> None:
     (task,) = tasks(module(ROWS))
 
-    def lower(schedules: Sequence[str]) -> Iterator[Lowered]:
+    def digests(schedules: Sequence[str]) -> Iterator[str]:
         for schedule in schedules:
-            code = "" if "threads=128" in schedule else re.sub("vector=[0-9]", "vector=4", schedule)
-            yield Lowered(Candidate("", schedule, code), "")
+            yield "" if "threads=128" in schedule else re.sub("vector=[0-9]", "vector=4", schedule)
 
-    space, free = space_of(task, lower), space_of(task, unlowered)
+    space, free = space_of(task, digests), space_of(task, unlowered)
     names, others = ({decision.name: decision.values for decision in each.decisions} for each in (space, free))
     assert others.keys() - names.keys() == {"cooperative-reduce.vector"}
     assert not any("threads=128" in value for values in names.values() for value in values)

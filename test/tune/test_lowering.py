@@ -4,10 +4,13 @@ import pytest
 from row_sums import ROWS, module
 
 from deplodock.dialects.float_literals import FloatLiteralsParser
-from deplodock.passes.driver import new_context
-from deplodock.tune.lowering import lower_schedule, remembering
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.runtime.planned import planned_program
+from deplodock.schedule.steps import format_schedule, parse_schedule
+from deplodock.tune.edits import edited
+from deplodock.tune.lowering import Tiles, Trunk, lower_schedule, remembering
 from deplodock.tune.table import Table
-from deplodock.tune.task import tasks
+from deplodock.tune.task import module_of, tasks
 
 
 def test_a_key_is_of_what_is_computed_and_the_target() -> None:
@@ -46,6 +49,30 @@ def test_schedules_of_equal_text_have_one_code() -> None:
     assert one.candidate.code == same.candidate.code != other.candidate.code
     assert "__global__" in one.cuda
     assert one.candidate.kernel == task.key
+
+
+def test_schedules_that_part_from_the_trunk_give_what_they_give_alone(table: Table) -> None:
+    """At the first rule, at one in the middle, behind the last one, and by an option that is left to the heuristics."""
+    base = table.space.schedule(table.space.start)
+    changes = (
+        "chunk-matmul-k.bk=16",
+        "double-buffer.depth=4",
+        "-mark-unroll",
+        "stream-matmul-k.ctas=5",
+        "",
+        "register-tile.n=",
+    )
+    schedules = [format_schedule(edited(parse_schedule(base), [change])) for change in changes]
+    trunk, texts = Trunk(table.task), set[str]()
+    for schedule in reversed(schedules):
+        module, context = module_of(table.task)
+        lower(module, context, Level.KERNEL, schedule=schedule)
+        tiles = trunk.tiles(schedule)
+        assert isinstance(tiles, Tiles)
+        lowered, program = trunk.kernel(tiles)
+        assert program == planned_program(module)
+        texts.add(lowered.cuda)
+    assert len(texts) > 3
 
 
 def test_conflicts_in_shared_memory_are_counted(table: Table) -> None:

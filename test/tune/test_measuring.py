@@ -54,7 +54,15 @@ def kernels() -> list[Task]:
 
 
 @pytest.fixture(scope="module")
-def measurer(kernels: list[Task]) -> Iterator[Measurer]:
+def lowerers() -> Iterator[Lowerers]:
+    """One process that lowers."""
+    found = Lowerers(jobs=1)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def measurer(kernels: list[Task], lowerers: Lowerers) -> Iterator[Measurer]:
     """Measures without nvcc: one text spills, another one is rejected."""
 
     def machine_code(program: PlannedProgram, limit: float) -> tuple[PlannedProgram, int]:
@@ -65,13 +73,20 @@ def measurer(kernels: list[Task]) -> Iterator[Measurer]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "machine_code", machine_code)
-        lowerers = Lowerers(jobs=1)
         found = Measurer(lowerers, limits=LIMITS, serve=planted.serve)
         for task in kernels:
             found.add(task)
         yield found
         found.close()
-        lowerers.close()
+
+
+def test_what_is_equal_at_tile_level_is_lowered_once(kernels: list[Task], lowerers: Lowerers) -> None:
+    first, second, other = (
+        lowerers.lowered(kernels[0], text) for text in (schedule(512), schedule(512) + ",pad-smem", schedule(256))
+    )
+    assert first[1] is second[1] is not other[1]
+    assert (first[0].candidate.schedule, second[0].candidate.schedule) == (schedule(512), schedule(512) + ",pad-smem")
+    assert first[0].candidate.code == second[0].candidate.code != other[0].candidate.code
 
 
 def measure(measurer: Measurer, task: Task, *threads: int) -> dict[int, Measurement]:

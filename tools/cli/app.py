@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from xdsl.dialects.builtin import ModuleOp
 
 import deplodock
 from deplodock.analysis.machine.targets import target_named
@@ -57,6 +56,7 @@ from deplodock.tools.cli.options import (
     TunedOutput,
     Verbose,
 )
+from deplodock.tools.cli.parts import program_alone, programs_of
 from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Color
@@ -378,6 +378,7 @@ def tune_command(
     """
     with working("import deplodock"):
         from deplodock.tools.cli import tune as tuning
+        from deplodock.tools.cli import tuner
 
     is_given = file is not None or expression is not None
     if fit:
@@ -393,28 +394,22 @@ def tune_command(
         raise typer.BadParameter("--name chooses among the programs of --table FILE")
     limits = tuning.read_budget(budget), tuning.read_strategy(strategy)
     kept = journal or output.with_suffix(".journal")
-    how = tuning.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
+    how = tuner.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
     given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream)
     session = _session(context, given)
     if replay is not None and target is None:
-        session.options = replace(given, target=target_named(tuning.card_of(replay)))
+        session.options = replace(given, target=target_named(tuner.card_of(replay)))
     elif replay is None and not check:
         tuning.require_gpus(gpus)
         if target is None:
             _take_target_of_gpu(session, file)
-    programs = _programs(session, file, expression, table, name or [])
+    if table is None:
+        programs = program_alone(session, _read(session, file, expression, weights="none").module)
+    else:
+        rows = bench_rows.chosen(bench_rows.read_rows(table), name or [], [], [])
+        programs = programs_of(rows, session.options)
     if not tuning.act(session, programs, how):
         raise typer.Exit(1)
-
-
-def _programs(
-    session: Session, file: str | None, expression: str | None, table: Path | None, names: Sequence[str]
-) -> Iterator[tuple[str, ModuleOp]]:
-    """The programs to tune by their names: those of a table, or one without a name."""
-    if table is None:
-        return iter([("", _read(session, file, expression, weights="none").module)])
-    rows = bench_rows.chosen(bench_rows.read_rows(table), names, [], [])
-    return ((row.name, session.read_expression(row.text).module) for row in rows)
 
 
 @app.command("ops")

@@ -5,22 +5,37 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import re
+import secrets
+import signal
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import planted_runs as planted
 import pytest
 from typer.testing import CliRunner
 
 from deplodock.runtime import device
+from deplodock.tools.cli import parts, tuner
 from deplodock.tools.cli import tune as tuning
 from deplodock.tools.cli.app import app
+from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.clock import Clock
 from deplodock.tools.diagnostics import run_tool
 from deplodock.tune import compiling
+from deplodock.tune.candidate import Candidate, Measure
+from deplodock.tune.journal import read_journal
 from deplodock.tune.lowerers import Lowerers
+from deplodock.tune.lowering import Lower
 from deplodock.tune.measuring import Measurer
-from deplodock.tune.tuning import Budget
+from deplodock.tune.space import Space
+from deplodock.tune.task import Task
+from deplodock.tune.tuning import Budget, Outcome
+from deplodock.tune.tuning import tune as tune_kernel
 
 SCALED = """
 func.func @k_scaled(%x: memref<4096xf32>, %out: memref<4096xf32>) {
@@ -65,8 +80,9 @@ def gpu(lowerers: Lowerers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "device_count", lambda: 1)
     monkeypatch.setattr(device, "device_name", lambda: "NVIDIA H200")
     monkeypatch.setattr(compiling, "machine_code", lambda program, limit: (program, 0))
-    monkeypatch.setattr(tuning, "Measurer", partial(Measurer, serve=planted.serve))
-    monkeypatch.setattr(tuning, "Lowerers", lambda spared=0: lowerers)
+    monkeypatch.setattr(tuner, "Measurer", partial(Measurer, serve=planted.serve))
+    monkeypatch.setattr(tuner, "Lowerers", lambda spared=0: lowerers)
+    monkeypatch.setattr(tuning, "Lowerers", lambda: lowerers)
 
 
 def tune(*args: str) -> tuple[int, str]:
@@ -118,10 +134,62 @@ def test_what_is_tuned_replays_and_is_checked(program: str, gpu: None) -> None:
     assert (shown.exit_code, "--tuned acts below loop level" in shown.stderr) == (2, True)
 
 
+def test_a_program_that_fails_costs_its_line(program: str, gpu: None, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session(Options(target="h200"), Clock())
+    empty = "func.func @main(%x: memref<4xf32>) {\n  func.return\n}\n"
+    texts = {"text": "func.func @", "empty": empty, "good": SCALED}
+    for name, text in texts.items():
+        Path(f"{name}.mlir").write_text(text, encoding="utf-8")
+
+    def programs() -> parts.Programs:
+        for name in texts:
+            yield name, lambda name=name: parts.parts_of(session, session.read_module(f"{name}.mlir"))
+
+    options = tuner.TuneOptions(Path("tuned.jsonl"), Path("journal"), Budget(2))
+    assert not tuning.tune_programs(session, programs(), options)
+    stdout, stderr = capsys.readouterr()
+    first, second, third, fourth, *_ = stdout.splitlines()
+    assert first.startswith("text: ParseError: text.mlir:1:11")
+    assert second == "empty: there is no kernel to tune, above tile level"
+    assert third == "good:"
+    assert "     2 measured" in fourth
+    assert re.fullmatch(r"deplodock: 2 measured in \d+ s \(\d+\.\d/s\); wrote tuned\.jsonl\n", stderr)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_what_is_done_is_kept_where_the_command_ends_early(
+    program: str, gpu: None, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    """The second kernel interrupts the command when the first one is done, and is measured until it is called off."""
+
+    def tuned(task: Task, space: Space, measure: Measure, lower: Lower, **options: Any) -> Outcome:
+        if task.name == "k_scaled":
+            return tune_kernel(task, space, measure, lower, **options)
+        os.kill(os.getpid(), number)
+        while True:
+            (found,) = measure([Candidate(task.key, "tileify,blockify-launch{threads=128}", secrets.token_hex(8))])
+            assert found.status == "ok"
+
+    Path(program).write_text(SCALED + SCALED.replace("k_scaled", "k_sum").replace("mulf", "addf"), encoding="utf-8")
+    monkeypatch.setattr(tuner, "tune", tuned)
+    monkeypatch.setattr(tuner, "Lowerers", lambda spared: Lowerers(jobs=1))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(tuner, "LEAST_AT_ONCE", 1)
+    result = CliRunner().invoke(app, ["tune", "--target", "h200", program, "--budget", "4"])
+    assert result.exit_code == code
+    assert re.search(r"deplodock: ended early, \d+ measured; wrote tuned.jsonl; --resume goes on", result.stderr)
+    assert "Traceback" not in result.stderr
+    (line,) = Path("tuned.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["what"] == "k_scaled 4096xf32, 4096xf32"
+    assert all(entry.measurement.status == "ok" for entry in read_journal(Path("tuned.journal")).entries)
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith(("deplodock-kernel", "deplodock-program", "deplodock-gpu"))]
+
+
 def test_budgets_follow_the_time() -> None:
-    assert tuning.budgets(None, [75.0, 24.9, 0.1]) == [Budget(144), Budget(48), None]
-    assert tuning.budgets(Budget(8), [99.0, 1.0]) == [Budget(8), Budget(2)]
-    assert tuning.budgets(Budget(None, 30.0), [2.0, 1.0]) == [Budget(None, 20.0), Budget(None, 10.0)]
+    assert tuner.budgets(None, [75.0, 24.9, 0.1]) == [Budget(144), Budget(48), None]
+    assert tuner.budgets(Budget(8), [99.0, 1.0]) == [Budget(8), Budget(2)]
+    assert tuner.budgets(Budget(None, 30.0), [2.0, 1.0]) == [Budget(None, 20.0), Budget(None, 10.0)]
 
 
 def test_bad_input_gets_one_message(program: str) -> None:
