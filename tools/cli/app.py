@@ -365,6 +365,7 @@ def tune_command(
     gpus: Gpus = 1,
     target: TargetOfRun = None,
     stream: Stream = None,
+    precision: Precision = None,
     verbosity: Verbose = 0,
     seed: Seed = 0,
     layer: Layer = None,
@@ -386,16 +387,11 @@ def tune_command(
             raise typer.BadParameter("--fit takes tables of times: leave out the program")
         tuning.print_fit(fit)
         return
-    if table is not None and is_given:
-        raise typer.BadParameter("--table has programs of its own: leave out -c EXPR and FILE")
-    if table is None and (file is None) == (expression is None):
-        raise typer.BadParameter("give a program: either -c EXPR or a FILE, or several by --table FILE")
-    if name and table is None:
-        raise typer.BadParameter("--name chooses among the programs of --table FILE")
+    _check_programs(file, expression, table, name, precision)
     limits = tuning.read_budget(budget), tuning.read_strategy(strategy)
     kept = journal or output.with_suffix(".journal")
     how = tuner.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
-    given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream)
+    given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream, precision=precision)
     session = _session(context, given)
     if replay is not None and target is None:
         session.options = replace(given, target=target_named(tuner.card_of(replay)))
@@ -410,6 +406,20 @@ def tune_command(
         programs = programs_of(rows, session.options)
     if not tuning.act(session, programs, how):
         raise typer.Exit(1)
+
+
+def _check_programs(
+    file: str | None, expression: str | None, table: Path | None, name: list[str] | None, precision: str | None
+) -> None:
+    """Raise BadParameter unless there is one program, or a table of them, with what is for it alone."""
+    if table is not None and (file is not None or expression is not None):
+        raise typer.BadParameter("--table has programs of its own: leave out -c EXPR and FILE")
+    if table is None and (file is None) == (expression is None):
+        raise typer.BadParameter("give a program: either -c EXPR or a FILE, or several by --table FILE")
+    if table is not None and precision is not None:
+        raise typer.BadParameter("--table has programs with precisions of their own: choose them by --name")
+    if name and table is None:
+        raise typer.BadParameter("--name chooses among the programs of --table FILE")
 
 
 @app.command("ops")

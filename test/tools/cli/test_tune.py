@@ -207,6 +207,8 @@ def test_bad_input_gets_one_message(program: str) -> None:
     )
     assert tune(program, "--table", "table.toml")[0] == 2
     assert tune(program, "--name", "x")[0] == 2
+    assert tune("--table", "table.toml", "--precision", "high")[0] == 2
+    assert "--precision is for programs at torch level" in fails(program, "--check", "--precision", "high")
     assert fails(program, "--check", "--record", "x") == "deplodock: error: give one of --replay, --check and --record"
 
 
