@@ -25,7 +25,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP) .types/deplodock
+types: $(STAMP) build/types/deplodock
 	$(BIN)/basedpyright
 
 lit: $(LIT_STAMP)
@@ -35,7 +35,7 @@ lit: $(LIT_STAMP)
 pytest: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --dist worksteal
 
-setup: $(STAMP) .types/deplodock
+setup: $(STAMP) build/types/deplodock
 
 # What lit needs comes first, so that lit runs while the rest is downloaded.
 $(LIT_STAMP): pyproject.toml
@@ -52,9 +52,9 @@ $(STAMP): $(LIT_STAMP)
 	touch $@
 
 # The type checker finds the package `deplodock` through this link, as the root folder is the package.
-.types/deplodock:
-	mkdir -p .types
-	ln -sfn .. $@
+build/types/deplodock:
+	mkdir -p $(@D)
+	ln -sfn ../.. $@
 
 clean:
-	rm -rf .venv .types .lit .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .lit .pytest_cache .ruff_cache .hypothesis build *.egg-info
