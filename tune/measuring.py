@@ -58,7 +58,7 @@ class Measurer:
             limits: the seconds of each step.
             serve: what runs in the process of a GPU, `gpu.serve` by default.
         """
-        self._kernels: dict[str, _Kernel] = {}
+        self._kernels: dict[str, _MeasuredKernel] = {}
         self._lowerers = lowerers
         self._devices = [_Device(gpu, limits, serve or _serve_gpu) for gpu in gpus]
         self._idle = SimpleQueue[_Device]()
@@ -68,7 +68,7 @@ class Measurer:
 
     def add(self, task: Task) -> None:
         """Take a task, of which candidates will be measured."""
-        self._kernels.setdefault(task.key, _Kernel(task))
+        self._kernels.setdefault(task.key, _MeasuredKernel(task))
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
         """Measure candidates, from now on; the measurements come as they are ready."""
@@ -121,7 +121,7 @@ class Measurer:
         own.known[candidate.code] = found
         return _measurement(candidate, found)
 
-    def _found(self, own: _Kernel, device: _Device, program: PlannedProgram, spilled: int) -> Found:
+    def _found(self, own: _MeasuredKernel, device: _Device, program: PlannedProgram, spilled: int) -> Found:
         """What a GPU finds of a candidate. One that spills registers, where the first one did not, is not run."""
         assert own.begin is not None
         if isinstance(begin := own.begin.result(), str):
@@ -136,7 +136,7 @@ class Measurer:
             own.offer(Incumbent(program, found.us))
         return found
 
-    def _raise_anchor(self, own: _Kernel) -> None:
+    def _raise_anchor(self, own: _MeasuredKernel) -> None:
         """Make the incumbent of a kernel what was measured of it before, if that compiles still."""
         anchor, own.anchor = own.anchor, None
         if own.incumbent is not None or anchor is None or anchor.us is None:
@@ -149,7 +149,7 @@ class Measurer:
         self._idle.put(device)
 
 
-class _Kernel:
+class _MeasuredKernel:
     """What is known of a task: what the GPUs need, the best program so far, and what the first one spilled."""
 
     def __init__(self, task: Task) -> None:
