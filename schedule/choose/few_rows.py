@@ -42,6 +42,10 @@ LINE_BYTES = 128
 MOST_ROWS = 32
 """Above, the fragments of the rows take more registers than those of the weights."""
 
+MOST_SPLIT = 24 * 32
+"""The most outputs of a warp whose factors are in parts, which take the registers of sums, too: more are spilled. On an
+H200 32 rows by 18944 columns of 3584 take 153 us in tiles of 32 columns, 128 in those of 16."""
+
 SM_WARPS = 16
 """Warps of an SM, of 128 registers a lane."""
 
@@ -87,6 +91,8 @@ class FewRows:
     products: int
     size: int
     """Bytes of an element of the factors."""
+    is_split: bool = False
+    """Whether they are split into parts."""
 
     @property
     def side(self) -> int:
@@ -100,28 +106,37 @@ class FewRows:
 
     @property
     def chunk(self) -> int:
-        """The elements of k of a step: of each lane, `READS` accesses along the columns of a warp."""
-        return self.slices * READS * 512 // (self.side * self.products * self.size)
+        """The elements of k of a step: of each lane, `READS` accesses along the columns of a warp.
+
+        Of parts there are fewer along a few columns: the rows take as many registers for each element.
+        """
+        reads = READS * self.side // 32 if self.is_split else READS
+        return self.slices * reads * 512 // (self.side * self.products * self.size)
 
 
 def few_rows_options(
-    found: Contraction, row: Engine, has_warpgroups: bool, target: TargetAttr
+    found: Contraction, row: Engine, has_warpgroups: bool, target: TargetAttr, *, is_split: bool = False
 ) -> dict[str, dict[str, int | str]] | None:
-    """The rules for a product of few rows by weights that are read along k, and their options; None for any other."""
+    """The rules for a product of few rows by weights that are read along k, and their options; None for any other.
+
+    Factors that are split into parts have no boxes.
+    """
     m, n, k = extent_or_one(found.m[-1]), extent_or_one(found.n[-1]), found.reduction.trips
     reads = [read for factor in found.operands if (read := read_of(factor)) is not None]
     is_near = all(walks_neighbours(read, found.innermost.iv) for read in reads)
     if not (m <= MOST_ROWS and n >= row.m and k is not None and is_near):
         return None
-    tiles = [FewRows(n, slices, len(found.products), row.size) for n in (16, 32, 64) for slices in (1, 2, 4, 8, 16)]
+    known = len(found.products), row.size, is_split
+    tiles = [FewRows(n, slices, *known) for n in (16, 32, 64) for slices in (1, 2, 4, 8, 16)]
     tiles = [tile for tile in tiles if tile.chunk <= k and tile.n <= n and tile.warps <= SM_WARPS]
+    tiles = [tile for tile in tiles if not is_split or m * tile.side <= MOST_SPLIT]
     if not tiles:
         return None
     problem = _Reading.of(found, target)
     times = {tile: problem.time(tile) for tile in tiles}
     good = [tile for tile in tiles if times[tile] <= min(times.values()) * TOLERANCE]
     tile = min(good, key=lambda tile: (-problem.warps(tile), times[tile]))
-    boxes = _boxes(found, row, target) if has_warpgroups else None
+    boxes = _boxes(found, row, target) if has_warpgroups and not is_split else None
     if boxes is not None and boxes.time() < problem.direct(tile):
         return boxes.options()
     padded = -(-m // row.n) * row.n

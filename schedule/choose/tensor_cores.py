@@ -13,7 +13,7 @@ from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
 from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.nest import Nest
-from deplodock.analysis.shape.roles import Contraction
+from deplodock.analysis.shape.roles import Contraction, low_read_of
 from deplodock.dialects import loop
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.interfaces import Feature
@@ -44,7 +44,9 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     if (row := _engine(found, nest, target)) is None:
         return None
     is_split = _is_split(found)
-    if (few := few_rows_options(found, row, _has_warpgroups(target) and not is_split, target)) is not None:
+    if is_split and any(low_read_of(factor) is not None for factor in found.operands):
+        return _parts_options(found, row, target)
+    if (few := few_rows_options(found, row, _has_warpgroups(target), target, is_split=is_split)) is not None:
         return _split(few) if is_split else few
     if is_split:
         return _parts_options(found, row, target)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deplodock.analysis.affine.linear import known_points
+from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import Contraction, low_read_of
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
-from deplodock.schedule.choose.sizes import WARPS
+from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_tiles import (
     LINE_WORDS,
     PART_TILES,
@@ -43,11 +45,12 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     """The rules for a product in parts of at most so many rows and columns of whole instructions, and their options."""
     has_ring = has_boxes and (found.reduction.trips or 0) > LINE_WORDS
     right = _right_side(found) if has_ring else None
-    problem = TensorProblem.of(found, LINE_WORDS, target)
     tiles = _warpgroup_tiles(sides, right) if right is not None else []
     if not tiles:
         right = None
         tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
+    is_early = right is not None and has_feature(target, Feature.EARLY_LAUNCHES)
+    problem = replace(TensorProblem.of(found, LINE_WORDS, target), is_early=is_early)
     grid = best_grid(grids_of(problem, tiles))
     streamed = _streamed(problem, tiles[0][1], grid) if right is not None else None
     grid = streamed or grid
@@ -70,10 +73,12 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
         rules |= {"double-buffer": {"depth": grid.depth}, **(boxes if is_boxed else {})}
     rules |= {"async-copy": {}, "pad-smem": {}}
     if grid.depth > 1:
-        rules["pipeline-k-outer"] = pipeline_options(grid, is_boxed)
+        rules["pipeline-k-outer"] = {"distance": PRODUCER} if right is not None else pipeline_options(grid, is_boxed)
     rules["mark-unroll"] = {}
     if streamed is not None:
         rules["stream-matmul-k"] = {"ctas": problem.rates.sms}
+    if is_early:
+        rules["start-early"] = {}
     return rules
 
 
