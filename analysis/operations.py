@@ -1,12 +1,14 @@
-"""Where an operation stands, in the source and in other operations, and how messages call a value."""
+"""Where an operation stands, in the source and in other operations, what touches no memory, how values are called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import cache
 from typing import TypeVar
 
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation, SSAValue
+from xdsl.traits import MemoryEffect, NoMemoryEffect, Pure
 
 _Node = TypeVar("_Node", bound=Hashable)
 
@@ -31,6 +33,13 @@ def ancestors(op: Operation, below: Operation | None = None) -> Iterator[Operati
 def operands_of(op: Operation) -> tuple[SSAValue, ...]:
     """The operands of an operation, of which `op.operands` makes a view at each call."""
     return op._operands  # pyright: ignore[reportPrivateUsage]
+
+
+@cache
+def is_pure(cls: type[Operation]) -> bool:
+    """Whether operations of a class touch no memory, which their traits say once for all of them."""
+    kinds = [type(trait) for trait in cls.get_traits_of_type(MemoryEffect)]
+    return bool(kinds) and all(kind in (Pure, NoMemoryEffect) for kind in kinds)
 
 
 def users_of(op: Operation) -> Iterable[Operation]:

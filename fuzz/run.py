@@ -60,7 +60,7 @@ class Summary:
     dtypes: Counter[str] = field(default_factory=Counter[str])
     overloads: Counter[str] = field(default_factory=Counter[str])
     families: Counter[str] = field(default_factory=Counter[str])
-    failures: list[Found] = field(default_factory=list["Found"])
+    failures: list[FoundFailure] = field(default_factory=list["FoundFailure"])
     alike: list[int] = field(default_factory=list[int])
     """The cases that failed like one before."""
 
@@ -95,7 +95,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFailure:
     """A failure, with the number of its case and the program as it was drawn."""
 
     number: int
@@ -127,7 +127,7 @@ def fuzz(
     compile_every: int,
     host_every: int,
     most_failures: int,
-    report: Callable[[Found], None],
+    report: Callable[[FoundFailure], None],
     begin: Callable[[int], object] = lambda number: None,
 ) -> Summary:
     """Check the cases from number `first` on, until `count`, `seconds` or failures of that many kinds are reached.
@@ -154,7 +154,7 @@ def fuzz(
             summary.not_drawn[str(reason)] += 1
         except Failure as failure:
             summary.cases += 1
-            found = Found(number, expression, case, failure)
+            found = FoundFailure(number, expression, case, failure)
             summary.failures.append(found)
             if failure.key in known:
                 summary.alike.append(number)

@@ -14,13 +14,11 @@ from xdsl.traits import (
     IsTerminator,
     MemoryEffect,
     MemoryEffectKind,
-    NoMemoryEffect,
-    Pure,
     RecursiveMemoryEffect,
     get_effects,
 )
 
-from deplodock.analysis.operations import operands_of
+from deplodock.analysis.operations import is_pure, operands_of
 
 _Known: TypeAlias = dict[tuple[object, ...], tuple[Operation, ...]]
 """The operations before one, in its block and around it, by what they have in common with those that equal them."""
@@ -94,7 +92,7 @@ class _Merger:
         return True
 
     def _effects_of(self, op: Operation) -> _Effects:
-        if _is_pure(type(op)):
+        if is_pure(type(op)):
             return _NONE
         if op not in self._effects:
             self._effects[op] = self._inner_effects(op) if _is_recursive(type(op)) else _own_effects(op)
@@ -128,12 +126,6 @@ def _own_effects(op: Operation) -> _Effects:
 @cache
 def _is_terminator(cls: type[Operation]) -> bool:
     return cls.has_trait(IsTerminator)
-
-
-@cache
-def _is_pure(cls: type[Operation]) -> bool:
-    kinds = [type(trait) for trait in cls.get_traits_of_type(MemoryEffect)]
-    return bool(kinds) and all(kind in (Pure, NoMemoryEffect) for kind in kinds)
 
 
 @cache

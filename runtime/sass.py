@@ -137,7 +137,9 @@ def disassemble(cubin: bytes, *, nvdisasm: Path | None = None) -> dict[str, list
 
 
 def disassembly(cubin: bytes, *, nvdisasm: Path | None = None) -> str:
-    """The text of all kernels of a cubin, as `nvdisasm -c` prints it.
+    """The text of all kernels of a cubin, as `nvdisasm -c -ndf` prints it.
+
+    What that leaves out, an analysis of where data flows, names the targets of branches that GPUs before sm_70 have.
 
     Raises:
         CompileError: no nvdisasm was found, or it cannot read the cubin.
@@ -148,7 +150,7 @@ def disassembly(cubin: bytes, *, nvdisasm: Path | None = None) -> str:
     with tempfile.NamedTemporaryFile(prefix="deplodock-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([str(nvdisasm), "-c", file.name], capture_output=True, text=True, check=False)
+        done = subprocess.run([str(nvdisasm), "-c", "-ndf", file.name], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompileError(f"nvdisasm cannot read the cubin: {done.stderr.strip()}")
     return done.stdout

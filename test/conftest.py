@@ -29,6 +29,8 @@ from deplodock.runtime.nvcc import find_nvcc
 
 # Tests change passes, and want those to run.
 os.environ[ALWAYS] = "1"
+# PyTorch would collect garbage after each program that it compiles.
+os.environ["TORCH_DYNAMO_RUN_GC_AFTER_COMPILE"] = "0"
 
 
 # Nothing is garbage while PyTorch and the tests are imported.

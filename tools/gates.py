@@ -43,7 +43,7 @@ Kernels = Mapping[str, Figures]
 
 
 @dataclass(frozen=True)
-class Measure:
+class GateMeasure:
     """A figure of a kernel. It is worse when it grows by more than the slack, or changes at all if it is exact.
 
     `slack` is a number of units, `share` a part of the expected figure; `grows` is false for what is better if larger.
@@ -64,16 +64,16 @@ class Measure:
 
 
 MEASURES = (
-    Measure("launch", is_exact=True),
-    Measure("shared_bytes"),
-    Measure("global_bytes"),
-    Measure("bank_conflicts"),
-    Measure("widths", is_exact=True),
-    Measure("registers", slack=8),
-    Measure("spills"),
-    Measure("loop_instructions", share=0.03),
-    Measure("slots_per_ffma", slack=0.04),
-    Measure("lds_to_use", share=0.25, grows=False),
+    GateMeasure("launch", is_exact=True),
+    GateMeasure("shared_bytes"),
+    GateMeasure("global_bytes"),
+    GateMeasure("bank_conflicts"),
+    GateMeasure("widths", is_exact=True),
+    GateMeasure("registers", slack=8),
+    GateMeasure("spills"),
+    GateMeasure("loop_instructions", share=0.03),
+    GateMeasure("slots_per_ffma", slack=0.04),
+    GateMeasure("lds_to_use", share=0.25, grows=False),
 )
 """In the order of the files. `launch`: CTAs and threads. `global_bytes`: asked of global memory by all threads, as if
 every guard let all of them through. `bank_conflicts`: wavefronts of shared memory beyond the ideal. `widths`: of all

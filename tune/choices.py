@@ -28,7 +28,7 @@ from deplodock.schedule.steps import ATTRIBUTE, Schedule, format_schedule, parse
 from deplodock.tune.edits import difference, edited
 from deplodock.tune.lowering import Digests
 from deplodock.tune.model import model_of
-from deplodock.tune.runs import Run, direct
+from deplodock.tune.runs import Call, direct
 from deplodock.tune.space import Decision, Point, Space
 from deplodock.tune.task import Task, module_of
 
@@ -67,7 +67,7 @@ class Choices:
         return parse_schedule(next(iter(self.weighed)))
 
 
-def space_of(task: Task, digests: Digests, run: Run = direct) -> Space:
+def space_of(task: Task, digests: Digests, run: Call = direct) -> Space:
     """The space of a task. It lowers each single change of the heuristic's schedule to tile level, about 100.
 
     Args:

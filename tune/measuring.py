@@ -63,7 +63,7 @@ class Measurer:
             limits: the seconds of each step.
             serve: what runs in the process of a GPU, `gpu.serve` by default.
         """
-        self._kernels: dict[str, _Kernel] = {}
+        self._kernels: dict[str, _MeasuredKernel] = {}
         self._lowerers = lowerers
         self._devices = [_Device(gpu, limits, serve or _serve_gpu) for gpu in gpus]
         self._idle = SimpleQueue[_Device]()
@@ -73,7 +73,7 @@ class Measurer:
 
     def add(self, task: Task) -> None:
         """Take a task, of which candidates will be measured."""
-        self._kernels.setdefault(task.key, _Kernel(task))
+        self._kernels.setdefault(task.key, _MeasuredKernel(task))
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
         """Measure candidates, from now on; the measurements come as they are ready."""
@@ -103,7 +103,7 @@ class Measurer:
         for device in self._devices:
             device.process.kill()
 
-    def _beginning(self, own: _Kernel) -> Begin | str:
+    def _beginning(self, own: _MeasuredKernel) -> Begin | str:
         """What a GPU needs of a kernel. What was measured of it before is its incumbent, if that compiles still."""
         anchor = own.anchor
         if anchor is not None and anchor.us is not None:
@@ -150,7 +150,7 @@ class Measurer:
         self._idle.put(device)
 
 
-class _Kernel:
+class _MeasuredKernel:
     """What is known of a task: what the GPUs need, the best program so far, and what the first one spilled."""
 
     def __init__(self, task: Task) -> None:
@@ -229,7 +229,7 @@ class _Device:
         return reason
 
 
-def _found(own: _Kernel, device: _Device, begin: Begin, program: PlannedProgram, spilled: int) -> Found:
+def _found(own: _MeasuredKernel, device: _Device, begin: Begin, program: PlannedProgram, spilled: int) -> Found:
     """What a GPU finds of a candidate. One that spills registers, where the first one did not, is not run."""
     if own.incumbent is None:
         own.spilled = spilled

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class Call(Protocol):
     """Calls a function of a module, whose arguments and results other processes can be given, and waits for it."""
 
     def __call__(self, function: Callable[..., T], *args: Any) -> T:

@@ -29,7 +29,7 @@ kernel of the program has the key."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class TunedFinding:
     """What becomes of an entry today."""
 
     entry: TunedEntry
@@ -42,17 +42,17 @@ class Finding:
         return f"{self.state}: {self.entry.what} ({self.entry.kernel}), {self.entry.schedule}{why}"
 
 
-def check_tuned(tuned: Tuned, tasks: Sequence[Task], lower_of: Callable[[Task], Lower]) -> list[Finding]:
+def check_tuned(tuned: Tuned, tasks: Sequence[Task], lower_of: Callable[[Task], Lower]) -> list[TunedFinding]:
     """What becomes of each entry: it is lowered anew for the task that has its key."""
     known = {task.key: task for task in tasks}
-    findings: list[Finding] = []
+    findings: list[TunedFinding] = []
     for entry in tuned.entries.values():
         if (task := known.get(entry.kernel)) is None:
-            findings.append(Finding(entry, "unknown", "the program has no such kernel"))
+            findings.append(TunedFinding(entry, "unknown", "the program has no such kernel"))
             continue
         (lowered,) = lower_of(task)([entry.schedule])
         code = lowered.candidate.code
         state: State = "refused" if not code else "fresh" if code == entry.code else "stale"
         detail = {"refused": lowered.refusal, "stale": "it gives another CUDA text than was measured"}.get(state, "")
-        findings.append(Finding(entry, state, detail))
+        findings.append(TunedFinding(entry, state, detail))
     return findings

@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp as HostFuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, SymbolTable, get_effects
 
+from deplodock.analysis.operations import is_pure
 from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
 from deplodock.dialects.kernel import TensorMapOp
@@ -141,7 +142,7 @@ def _effects(
         if isinstance(op, Call):
             for value, role in zip(op.arguments, _roles(callee(op), callers, known), strict=True):
                 yield from ((_buffer_of(value), kind) for kind in _KINDS[role])
-        elif not op.regions:
+        elif not op.regions and not is_pure(type(op)):
             yield from _own_effects(op)
 
 

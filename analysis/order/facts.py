@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from deplodock.analysis.access.shared_accesses import ordered_accesses
+from deplodock.analysis.access.shared_accesses import conditions_of, ordered_accesses
+from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.order.meetings import Meetings
-from deplodock.dialects import kernel
+from deplodock.analysis.order.phases import phase_forms
+from deplodock.dialects import kernel, loop
 from deplodock.dialects.buffers import Memory
 from deplodock.dialects.interfaces import Landing, accesses_of
-from deplodock.dialects.kernel.order import order_of
+from deplodock.dialects.kernel.order import UsesPhase, order_of
 
 
 class KernelFacts:
@@ -30,6 +32,20 @@ class KernelFacts:
         boxes = [op for op, accesses in self.accesses.items() if any(access.by_proxy for access in accesses)]
         self.boxed = {access.buffer for op in boxes for access in self.accesses[op]}
         """The memory that copies of boxes use."""
+        self._conditions: dict[loop.GuardOp, list[Linear]] = {}
+        self._phase_forms: dict[Operation, list[Linear]] = {}
+
+    def conditions(self, guard: loop.GuardOp) -> list[Linear]:
+        """The conditions of a guard as forms that are below 0 where they hold."""
+        if guard not in self._conditions:
+            self._conditions[guard] = conditions_of(guard)
+        return self._conditions[guard]
+
+    def phase_forms(self, op: Operation, use: UsesPhase) -> list[Linear]:
+        """The slot of the barrier that an operation uses, and the parity that it waits for."""
+        if op not in self._phase_forms:
+            self._phase_forms[op] = phase_forms(use)
+        return self._phase_forms[op]
 
     def add(self, op: Operation) -> None:
         """Note a barrier or fence that has come since."""

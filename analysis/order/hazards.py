@@ -30,11 +30,10 @@ from deplodock.analysis.access.shared_accesses import (
     MissingFence,
     SharedAccess,
     Unfinished,
-    conditions_of,
     slot_of,
 )
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, bounds_of, forms_of, value_range
+from deplodock.analysis.affine.linear import Linear, bounds_of, value_range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.order.facts import KernelFacts
@@ -82,7 +81,8 @@ class _Walk:
     """A walk over one kernel."""
 
     def __init__(self, facts: KernelFacts) -> None:
-        self._function, self._meetings = facts.function, facts.meetings
+        self._function, self._meetings, self._conditions = facts.function, facts.meetings, facts.conditions
+        self._phase_forms = facts.phase_forms
         self._orders, self._accesses, self._sums, self._boxed = facts.orders, facts.accesses, facts.sums, facts.boxed
         self._at = LoopPosition()
         """Where the walk is, in the role that is walked now."""
@@ -226,7 +226,8 @@ class _Walk:
 
     def _phase(self, op: Operation, use: UsesPhase, state: State) -> Walk:
         """Arrive at a phase, with bytes or copies, or wait for one."""
-        place = self._now(forms_of(*use.slot)[0])
+        slot_form, *parity_forms = self._phase_forms(op, use)
+        place = self._now(slot_form)
         slot = state.slots.get((mbarrier_of(use.barrier), place.constant))
         count = self._arrivals(op, use)
         if place.terms or slot is None:
@@ -252,7 +253,7 @@ class _Walk:
                 state.now += 1
                 state.hand_over()
             case WaitPhase():
-                parity = self._now(forms_of(*use.parity)[0])
+                parity = self._now(parity_forms[0])
                 if parity.terms:
                     yield PhaseFault(op, "must have a parity that loops determine")
                     return
@@ -274,7 +275,7 @@ class _Walk:
         made = mbarrier_of(use.barrier)
         inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
         guards = [around for around in inside if isinstance(around, loop.GuardOp)]
-        conditions = tuple(self._now(self._at_length(form)) for guard in guards for form in conditions_of(guard))
+        conditions = tuple(self._now(self._at_length(form)) for guard in guards for form in self._conditions(guard))
         asked = conditions, team.thread_id
         if asked not in self._counts:
             self._counts[asked] = threads_where(conditions, team.thread_id, team.num_threads)
@@ -330,7 +331,9 @@ class _Walk:
         least, most = bound.range() or (0, 0)
         step = bound.divisor()
         distance = math.lcm(period, step)
-        forms = [form for guard in op.body.walk() if isinstance(guard, loop.GuardOp) for form in conditions_of(guard)]
+        forms = [
+            form for guard in op.body.walk() if isinstance(guard, loop.GuardOp) for form in self._conditions(guard)
+        ]
         follows = all(form.depends_on(self._function.block_id) for form in forms if form.depends_on(op.iv))
         before, repeating = state.copy(), set[int]()
         for length in range(least, most + 1, step):
@@ -420,7 +423,7 @@ class _Walk:
         for guard in op.body.walk():
             if not isinstance(guard, loop.GuardOp):
                 continue
-            for form in map(self._at_length, conditions_of(guard)):
+            for form in map(self._at_length, self._conditions(guard)):
                 coefficient = form.coefficient(op.iv)
                 if coefficient > 0:
                     found.append(-(form.constant // coefficient))
@@ -430,7 +433,7 @@ class _Walk:
 
     def _holds(self, op: loop.GuardOp) -> bool | None:
         """Whether the conditions of a guard hold in this iteration; None if that depends on more."""
-        bounds = [self._condition(form).range() for form in conditions_of(op)]
+        bounds = [self._condition(form).range() for form in self._conditions(op)]
         if any(found is not None and found[0] >= 0 for found in bounds):
             return False
         return True if all(found is not None and found[1] < 0 for found in bounds) else None

@@ -20,7 +20,15 @@ from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.dialects.torch import ATEN_OPS
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.interpreters.evaluate import loop, tensor, tile
-from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, Value, element, uninitialised
+from deplodock.interpreters.evaluate.machine import (
+    Handler,
+    Machine,
+    PointBuffer,
+    Points,
+    Value,
+    element,
+    uninitialised,
+)
 from deplodock.interpreters.limits import check_limits
 from deplodock.interpreters.values import Array, Precision, dtype_of
 
@@ -181,7 +189,7 @@ def _call(machine: Machine, function: FuncOp, arguments: Sequence[Value]) -> lis
     if any(sum(value is other for other in arguments) > 1 for value in outputs):
         raise Error(f"@{function.sym_name.data}: an argument that it writes is passed twice; buffers must not overlap")
     machine.values.update(zip(function.args, arguments, strict=True))
-    machine.run(function.body.block, Space())
+    machine.run(function.body.block, Points())
     machine.end_writes()
     terminator = function.body.block.last_op
     assert terminator is not None
@@ -197,7 +205,7 @@ def _check_written(value: Value, what: str) -> None:
         raise Error(f"{what}: nobody writes element {where}; every element of an output needs one writer")
 
 
-def _call_op(machine: Machine, op: CallOp, space: Space) -> None:
+def _call_op(machine: Machine, op: CallOp, space: Points) -> None:
     function = callee(op)
     assert isinstance(function, FuncOp)
     arguments = [machine.values[value] for value in op.arguments]
@@ -212,14 +220,14 @@ def _call_op(machine: Machine, op: CallOp, space: Space) -> None:
     machine.values.update(zip(op.res, results, strict=True))
 
 
-def _alloc(machine: Machine, op: AllocOp, space: Space) -> None:
+def _alloc(machine: Machine, op: AllocOp, space: Points) -> None:
     type = op.memref.type
     sizes = iter(machine.arrays(op.dynamic_sizes))
     shape = [int(next(sizes)) if n < 0 else n for n in type.get_shape()]
     machine.values[op.memref] = uninitialised(shape, machine.dtype(type.element_type))
 
 
-def _recurrence(machine: Machine, op: RecurrenceOp, space: Space) -> None:
+def _recurrence(machine: Machine, op: RecurrenceOp, space: Points) -> None:
     cell = cell_of(op)
     carried, each, fixed = (machine.arrays(values) for values in (op.carried, op.each, op.fixed))
     sequences: list[list[Array]] = [[] for _ in carried]
@@ -231,13 +239,13 @@ def _recurrence(machine: Machine, op: RecurrenceOp, space: Space) -> None:
     machine.values.update(zip(op.outputs, map(np.stack, sequences), strict=True))
 
 
-def _repeat(machine: Machine, op: RepeatOp, space: Space) -> None:
+def _repeat(machine: Machine, op: RepeatOp, space: Points) -> None:
     for step in range(op.trips):
         machine.values[op.iv] = np.asarray(step)
         machine.run(op.body.block, space)
 
 
-def _part(machine: Machine, op: PartOp, space: Space) -> None:
+def _part(machine: Machine, op: PartOp, space: Points) -> None:
     buffer, shape = machine.buffer(op.source), memref_of(op.result).get_shape()
     start = op.start([int(index) for index in machine.arrays(op.indices)])
     data, initialised = (
@@ -248,11 +256,11 @@ def _part(machine: Machine, op: PartOp, space: Space) -> None:
     machine.values[op.result] = PointBuffer(data, len(shape), initialised)
 
 
-def _kernel_launch(machine: Machine, op: KernelLaunchOp, space: Space) -> None:
+def _kernel_launch(machine: Machine, op: KernelLaunchOp, space: Points) -> None:
     raise UnsupportedError(f"{op.name} {op.callee}: kernel level runs in the simulator, not in the evaluators")
 
 
-def _torch(machine: Machine, op: Operation, space: Space) -> None:
+def _torch(machine: Machine, op: Operation, space: Points) -> None:
     raise UnsupportedError(f"{op.name} is not evaluated: lower the torch level with the pass `decompose` first")
 
 

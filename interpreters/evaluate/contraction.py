@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from deplodock.dialects import loop
 from deplodock.dialects.scalar_regions import combiner_ops
 from deplodock.interpreters.evaluate import machine as core
-from deplodock.interpreters.evaluate.machine import Machine, Space
+from deplodock.interpreters.evaluate.machine import Machine, Points
 from deplodock.interpreters.values import Array
 
 _WORTHWHILE = 16
@@ -20,7 +20,7 @@ _FASTER = 32
 """How much less time a product takes in a matrix product than on its own."""
 
 
-def contract(machine: Machine, op: loop.ReduceOp, space: Space) -> Array | None:
+def contract(machine: Machine, op: loop.ReduceOp, space: Points) -> Array | None:
     """The sum of products that a reduction adds up, without its identity; None where it folds anything else.
 
     It takes a sum of constant extent over all points, whose factors each lack some of their dimensions.
@@ -53,10 +53,10 @@ def _product(op: loop.ReduceOp) -> arith.MulfOp | None:
 
 
 def _factors(
-    machine: Machine, op: loop.ReduceOp, product: arith.MulfOp, space: Space, start: int, count: int
+    machine: Machine, op: loop.ReduceOp, product: arith.MulfOp, space: Points, start: int, count: int
 ) -> tuple[Array, Array]:
     """Both factors of `count` iterations, in a leading dimension."""
-    inner = Space((*space.extents, count))
+    inner = Points((*space.extents, count))
     machine.values[op.iv] = inner.coordinate(space.rank, start)
     machine.run(op.body.block, inner, without=product)
     one, other = (

@@ -8,13 +8,13 @@ from xdsl.ir import Operation
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop
 from deplodock.interpreters.evaluate.contraction import contract
-from deplodock.interpreters.evaluate.machine import Handler, Machine, Space
+from deplodock.interpreters.evaluate.machine import Handler, Machine, Points
 from deplodock.interpreters.evaluate.scan import loop_scan
 from deplodock.interpreters.scalars import scalar_value
 from deplodock.interpreters.values import Array
 
 
-def _yielded(machine: Machine, op: loop.ReduceOp, space: Space) -> list[Array]:
+def _yielded(machine: Machine, op: loop.ReduceOp, space: Points) -> list[Array]:
     """What the iterations yield, with the identity at inactive ones, and a leading dimension of all iterations."""
     result: list[Array] = []
     for value, identity in zip(op.yielded, op.identities, strict=True):
@@ -34,14 +34,14 @@ def _start_scans(machine: Machine, op: loop.LoopLike) -> None:
             machine.carries.pop(scan, None)
 
 
-def _for(machine: Machine, op: loop.ForOp, space: Space) -> None:
+def _for(machine: Machine, op: loop.ForOp, space: Points) -> None:
     bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))
     _start_scans(machine, op)
     for inner in machine.iterations(space, op.iv, bounds):
         machine.run(op.body.block, inner)
 
 
-def _reduce(machine: Machine, op: loop.ReduceOp, space: Space) -> None:
+def _reduce(machine: Machine, op: loop.ReduceOp, space: Points) -> None:
     if machine.contracts and (total := contract(machine, op, space)) is not None:
         machine.exact = False
         machine.values[op.outputs[0]] = total + scalar_value(op.identities.data[0], total.dtype)
@@ -55,24 +55,24 @@ def _reduce(machine: Machine, op: loop.ReduceOp, space: Space) -> None:
     machine.values.update(zip(op.outputs, results, strict=True))
 
 
-def _index(machine: Machine, op: loop.IndexOp, space: Space) -> None:
+def _index(machine: Machine, op: loop.IndexOp, space: Points) -> None:
     (machine.values[op.result],) = machine.affine(op.map.data, machine.arrays(op.indices))
 
 
-def _guard(machine: Machine, op: loop.GuardOp, space: Space) -> None:
+def _guard(machine: Machine, op: loop.GuardOp, space: Points) -> None:
     machine.run(op.body.block, space.where(machine.holds(op.conditions.data, op.indices)))
 
 
-def _inside(machine: Machine, op: loop.InsideOp, space: Space) -> None:
+def _inside(machine: Machine, op: loop.InsideOp, space: Points) -> None:
     machine.values[op.result] = machine.holds(op.conditions.data, op.indices)
 
 
-def _load(machine: Machine, op: loop.LoadOp, space: Space) -> None:
+def _load(machine: Machine, op: loop.LoadOp, space: Points) -> None:
     buffer, subscripts = machine.buffer(op.source), machine.affine(op.map.data, machine.arrays(op.indices))
     machine.values[op.result] = machine.load(op, buffer, subscripts, space, padded=op.padded is not None)
 
 
-def _store(machine: Machine, op: loop.StoreOp, space: Space) -> None:
+def _store(machine: Machine, op: loop.StoreOp, space: Points) -> None:
     subscripts = machine.affine(op.map.data, machine.arrays(op.indices))
     machine.store(op, machine.array(op.value), machine.buffer(op.destination), subscripts, space)
 

@@ -35,7 +35,7 @@ MAX_POINTS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Space:
+class Points:
     """The points at which a block runs: an extent for each dimension, outermost first, and where they are active."""
 
     extents: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class Space:
         """The coordinate along dimension `dim`, counted from `start`."""
         return np.arange(start, start + self.extents[dim]).reshape(-1, *(1,) * dim)
 
-    def where(self, condition: Array | None) -> Space:
+    def where(self, condition: Array | None) -> Points:
         """The same points, active only where the condition holds too."""
         if condition is None or condition.all():
             return self
@@ -118,7 +118,7 @@ class TooLong(Error):
 
 
 Value: TypeAlias = Array | PointBuffer
-Handler: TypeAlias = Callable[["Machine", Any, Space], None]
+Handler: TypeAlias = Callable[["Machine", Any, Points], None]
 
 
 def uninitialised(shape: Sequence[int], dtype: DType) -> PointBuffer:
@@ -174,7 +174,7 @@ class Machine:
         assert isinstance(found, PointBuffer)
         return found
 
-    def run(self, block: Block, space: Space, *, without: Operation | None = None) -> Space:
+    def run(self, block: Block, space: Points, *, without: Operation | None = None) -> Points:
         """Run the operations of a block at the points of `space`; returns it with the block's `loop.where` applied.
 
         One operation may be left out.
@@ -213,7 +213,13 @@ class Machine:
         return holds(conditions, self.arrays(indices))
 
     def load(
-        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space, *, padded: bool = False
+        self,
+        op: Operation,
+        buffer: PointBuffer,
+        subscripts: Sequence[Array],
+        space: Points,
+        *,
+        padded: bool = False,
     ) -> Array:
         """The elements at the subscripts; poison at inactive points, and 0 outside the buffer where it is `padded`.
 
@@ -228,7 +234,7 @@ class Machine:
         return value if inside is None else np.where(inside, value, np.zeros((), value.dtype))
 
     def copy(
-        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Space
+        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], space: Points
     ) -> tuple[Array, Array | None]:
         """As `load`, but elements that nobody wrote may be copied: the second array says which are, None: none.
 
@@ -254,7 +260,7 @@ class Machine:
         return np.where(space.active, value, poison(value.dtype)), missing
 
     def store(
-        self, op: Operation, value: Array, buffer: PointBuffer, subscripts: Sequence[Array], space: Space
+        self, op: Operation, value: Array, buffer: PointBuffer, subscripts: Sequence[Array], space: Points
     ) -> None:
         """Store at the active points.
 
@@ -282,7 +288,9 @@ class Machine:
         if buffer.initialised is not None:
             buffer.initialised.reshape(-1)[address] = True
 
-    def keep(self, op: Operation, value: Array, buffer: PointBuffer, subscripts: Sequence[Array], space: Space) -> None:
+    def keep(
+        self, op: Operation, value: Array, buffer: PointBuffer, subscripts: Sequence[Array], space: Points
+    ) -> None:
         """Store at the active points, for readers in the same launch. Raises Error as `store`."""
         self.store(op, value, buffer, subscripts, space)
         self._written.remove(buffer)
@@ -325,7 +333,7 @@ class Machine:
             step *= 2
         return found
 
-    def iterations(self, space: Space, iv: SSAValue, bounds: Sequence[Array]) -> Iterator[Space]:
+    def iterations(self, space: Points, iv: SSAValue, bounds: Sequence[Array]) -> Iterator[Points]:
         """The points of a loop over `iv` below the least of `bounds` at each point of `space`, in chunks, in order.
 
         A loop that works on a ring runs step by step.
@@ -338,7 +346,7 @@ class Machine:
             self.charge(loop, extent, space.points)
         step = 1 if self._is_stepwise(iv) else max(1, MAX_POINTS // max(1, space.points))
         for start in range(0, extent, step):
-            inner = Space((*space.extents, min(step, extent - start)), space.active)
+            inner = Points((*space.extents, min(step, extent - start)), space.active)
             coordinate = inner.coordinate(space.rank, start)
             self.values[iv] = coordinate
             yield inner.where(coordinate < bound)
@@ -369,7 +377,7 @@ class Machine:
         self._written.clear()
 
     def _check_inside(
-        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], inside: Array, space: Space
+        self, op: Operation, buffer: PointBuffer, subscripts: Sequence[Array], inside: Array, space: Points
     ) -> None:
         outside = ~inside if space.active is None else space.active & ~inside
         if not outside.any():
@@ -378,7 +386,7 @@ class Machine:
         at = ", ".join(str(point.reshape(-1)[outside.argmax()]) for point in points)
         raise Error(f"{describe(op)}: the element [{at}] is outside the buffer of shape {list(buffer.shape)}")
 
-    def _check_launch(self, op: Operation, buffer: PointBuffer, address: Array, space: Space) -> None:
+    def _check_launch(self, op: Operation, buffer: PointBuffer, address: Array, space: Points) -> None:
         if buffer.written is None or not self._launching:
             return
         bad = buffer.written.reshape(-1)[address]

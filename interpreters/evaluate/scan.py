@@ -8,11 +8,11 @@ import numpy as np
 
 from deplodock.dialects import loop, tensor
 from deplodock.dialects.tensor import element_of
-from deplodock.interpreters.evaluate.machine import Machine, Space
+from deplodock.interpreters.evaluate.machine import Machine, Points
 from deplodock.interpreters.values import Array
 
 
-def tensor_scan(machine: Machine, op: tensor.ScanOp, space: Space) -> None:
+def tensor_scan(machine: Machine, op: tensor.ScanOp, space: Points) -> None:
     """The prefixes along a dimension of tensors."""
     dim, step = op.dim.value.data, -1 if op.reverse else 1
     identities = machine.identities(op.identities, map(element_of, op.outputs))
@@ -24,7 +24,7 @@ def tensor_scan(machine: Machine, op: tensor.ScanOp, space: Space) -> None:
         machine.values[value] = np.moveaxis(result[::step], 0, dim)
 
 
-def loop_scan(machine: Machine, op: loop.ScanOp, space: Space) -> None:
+def loop_scan(machine: Machine, op: loop.ScanOp, space: Points) -> None:
     """The prefixes along loops and launch axes; those of earlier iterations are in the machine's `carries`."""
     places = [space.rank - machine.array(axis).ndim for axis in op.axes]
     identities = machine.identities(op.identities, [value.type for value in op.outputs])
@@ -43,7 +43,7 @@ def loop_scan(machine: Machine, op: loop.ScanOp, space: Space) -> None:
         machine.values[value] = np.moveaxis(split, range(len(places)), places)
 
 
-def leading(value: Array, identity: Array, places: Sequence[int], space: Space) -> Array:
+def leading(value: Array, identity: Array, places: Sequence[int], space: Points) -> Array:
     """The value with the identity at inactive points, and all points along `places`, in their order, in front."""
     if space.active is not None:
         value = np.where(space.active, value, identity)

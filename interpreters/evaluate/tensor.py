@@ -14,12 +14,12 @@ from xdsl.ir import Operation
 from deplodock.dialects import tensor
 from deplodock.dialects.tensor import element_of, shape_of, tensor_of
 from deplodock.errors import UnsupportedError
-from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Points
 from deplodock.interpreters.evaluate.scan import tensor_scan
 from deplodock.interpreters.values import Array
 
 
-def _constant(machine: Machine, op: ConstantOp, space: Space) -> None:
+def _constant(machine: Machine, op: ConstantOp, space: Points) -> None:
     if not isinstance(op.result.type, TensorType):
         machine.scalar(op)
         return
@@ -32,13 +32,13 @@ def _constant(machine: Machine, op: ConstantOp, space: Space) -> None:
     machine.values[op.result] = np.broadcast_to(data[0], shape) if len(values) == 1 else data.reshape(shape)
 
 
-def _elementwise(machine: Machine, op: tensor.ElementwiseOp, space: Space) -> None:
+def _elementwise(machine: Machine, op: tensor.ElementwiseOp, space: Points) -> None:
     results = machine.region(op.body, machine.arrays(op.inputs))
     for value, result in zip(op.outputs, results, strict=True):
         machine.values[value] = np.broadcast_to(result, shape_of(value))
 
 
-def _reduce(machine: Machine, op: tensor.ReduceOp, space: Space) -> None:
+def _reduce(machine: Machine, op: tensor.ReduceOp, space: Points) -> None:
     identities = machine.identities(op.identities, map(element_of, op.outputs))
     shape = shape_of(op.outputs[0])
     values = [np.moveaxis(value, op.reduced, range(len(op.reduced))) for value in machine.arrays(op.inputs)]
@@ -58,7 +58,7 @@ def _read(machine: Machine, op: tensor.IndexMapOp | tensor.GatherOp | tensor.Pad
     dims = [_coordinate(shape, dim) for dim in range(len(shape))]
     subscripts = machine.affine(op.map.data, dims, indices)
     machine.values[op.result] = np.broadcast_to(
-        machine.load(op, buffer, subscripts, Space(), padded=isinstance(op, tensor.PadOp)), shape
+        machine.load(op, buffer, subscripts, Points(), padded=isinstance(op, tensor.PadOp)), shape
     )
 
 
@@ -66,29 +66,29 @@ def _coordinate(shape: Sequence[int], dim: int) -> Array:
     return np.arange(shape[dim]).reshape(-1, *(1,) * (len(shape) - 1 - dim))
 
 
-def _index_map(machine: Machine, op: tensor.IndexMapOp, space: Space) -> None:
+def _index_map(machine: Machine, op: tensor.IndexMapOp, space: Points) -> None:
     _read(machine, op, [])
 
 
-def _gather(machine: Machine, op: tensor.GatherOp, space: Space) -> None:
+def _gather(machine: Machine, op: tensor.GatherOp, space: Points) -> None:
     _read(machine, op, [index.astype(np.int64) for index in machine.arrays(op.indices)])
 
 
-def _pad(machine: Machine, op: tensor.PadOp, space: Space) -> None:
+def _pad(machine: Machine, op: tensor.PadOp, space: Points) -> None:
     _read(machine, op, [])
 
 
-def _iota(machine: Machine, op: tensor.IotaOp, space: Space) -> None:
+def _iota(machine: Machine, op: tensor.IotaOp, space: Points) -> None:
     type = tensor_of(op.result)
     coordinate = _coordinate(type.get_shape(), op.dim.value.data).astype(machine.dtype(type.element_type))
     machine.values[op.result] = np.broadcast_to(coordinate, type.get_shape())
 
 
-def _concat(machine: Machine, op: tensor.ConcatOp, space: Space) -> None:
+def _concat(machine: Machine, op: tensor.ConcatOp, space: Points) -> None:
     machine.values[op.result] = np.concatenate(machine.arrays(op.inputs), axis=op.dim.value.data)
 
 
-def _kernel(machine: Machine, op: tensor.KernelOp, space: Space) -> None:
+def _kernel(machine: Machine, op: tensor.KernelOp, space: Points) -> None:
     block = op.body.block
     machine.values.update(zip(block.args, machine.arrays(op.inputs), strict=True))
     machine.run(block, space)

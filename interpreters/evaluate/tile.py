@@ -17,14 +17,14 @@ from deplodock.errors import Error
 from deplodock.interpreters.affine import outside_as_false
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate import tile_contract, tile_ring
-from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Points, uninitialised
 from deplodock.interpreters.evaluate.scan import leading
 from deplodock.interpreters.evaluate.tile_contract import taken
 from deplodock.interpreters.evaluate.tile_slab import check_owner, owned, slab_of
 from deplodock.interpreters.scalars import describe
 
 
-def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
+def _launch(machine: Machine, op: tile.LaunchOp, space: Points) -> None:
     operands = machine.arrays(op.extent_operands)
     extents = [max(0, int(machine.affine(extent.data, operands)[0].max(initial=0))) for extent in op.extents]
     folded = {axis for inner in op.body.walk() for axis in _whole_axes(inner)}
@@ -35,7 +35,7 @@ def _launch(machine: Machine, op: tile.LaunchOp, space: Space) -> None:
     with machine.launch():
         budget = max(1, core.MAX_POINTS // max(1, space.points * math.prod(itertools.compress(held, whole))))
         for starts, sizes in _chunks(extents, whole, budget):
-            inner = Space((*space.extents, *sizes), space.active)
+            inner = Points((*space.extents, *sizes), space.active)
             for axis, start in zip(op.axes, starts, strict=True):
                 machine.values[axis] = inner.coordinate(machine.dims[axis], start)
             machine.run(op.body.block, inner)
@@ -71,7 +71,7 @@ def _chunks(
         yield starts, tuple(min(step, n - start) for start, step, n in zip(starts, steps, extents, strict=True))
 
 
-def _combine(machine: Machine, op: tile.CombineOp, space: Space) -> None:
+def _combine(machine: Machine, op: tile.CombineOp, space: Points) -> None:
     dims = [machine.dims[axis] for axis in op.axes]
     axes = [space.rank - 1 - dim for dim in dims]
     identities = machine.identities(op.identities, [value.type for value in op.outputs])
@@ -89,7 +89,7 @@ def _uniform(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
     return [1 if axis in axes else next(rest) for axis in range(len(shape) + len(axes))]
 
 
-def _stage(machine: Machine, op: tile.StageOp, space: Space) -> None:
+def _stage(machine: Machine, op: tile.StageOp, space: Points) -> None:
     shape = tile.memref_of(op.slab).get_shape()
     machine.values[op.slab] = slab_of(machine, op, op.slab, shape, space)
 
@@ -100,7 +100,7 @@ def _axes_of_cta(op: tile.KeepOp) -> Sequence[SSAValue]:
     return () if launch is None else [axis for axis in launch.axes if axis not in launch.ctas]
 
 
-def _keep(machine: Machine, op: tile.KeepOp, space: Space) -> None:
+def _keep(machine: Machine, op: tile.KeepOp, space: Points) -> None:
     slab = tile.memref_of(op.slab)
     value, subscripts = machine.array(op.value), machine.affine(op.map.data, machine.arrays(op.indices))
     shape = [1] * space.rank
@@ -114,7 +114,7 @@ def _keep(machine: Machine, op: tile.KeepOp, space: Space) -> None:
     machine.values[op.slab] = buffer
 
 
-def _store(machine: Machine, op: tile.StoreOp, space: Space) -> None:
+def _store(machine: Machine, op: tile.StoreOp, space: Points) -> None:
     slab, destination = machine.buffer(op.slab), machine.buffer(op.destination)
     shape = tile.memref_of(op.slab).get_shape()
     owners = [owned(value, space) for value in machine.arrays(op.indices)]
@@ -127,7 +127,7 @@ def _store(machine: Machine, op: tile.StoreOp, space: Space) -> None:
         subscripts = [np.clip(s, 0, max(n - 1, 0)) for s, n in zip(subscripts, destination.shape, strict=True)]
     if slab.initialised is not None and not np.all(slab.initialised | (False if inside is None else ~inside)):
         raise Error(f"{describe(op)}: an element of the slab that is stored has no value")
-    machine.store(op, slab.data, destination, subscripts, Space(active=inside))
+    machine.store(op, slab.data, destination, subscripts, Points(active=inside))
 
 
 HANDLERS: dict[type[Operation], Handler] = {

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import f32
 from deplodock.dialects import tile
 from deplodock.dialects.precision import MEDIUM, precision_of
 from deplodock.interpreters.evaluate.contraction import sum_of_products
-from deplodock.interpreters.evaluate.machine import Machine, Space
+from deplodock.interpreters.evaluate.machine import Machine, Points
 from deplodock.interpreters.scalars import high_part
 from deplodock.interpreters.values import Array
 
@@ -18,7 +18,7 @@ _EXACT = 1 << 24
 """Up to here f32 holds all integers."""
 
 
-def contract(machine: Machine, op: tile.ContractOp, space: Space) -> None:
+def contract(machine: Machine, op: tile.ContractOp, space: Points) -> None:
     """Add up the products of each pair, the right factor taken at its places."""
     dtype = machine.dtype(op.result.type)
     axes = [space.rank - 1 - machine.dims[axis] for axis in op.axes]
@@ -38,12 +38,12 @@ def _factor(op: tile.ContractOp, value: Array) -> Array:
     return high_part(value) if is_narrowed else value
 
 
-def _of_rank(value: Array, space: Space) -> Array:
+def _of_rank(value: Array, space: Points) -> Array:
     """A value with all dimensions of the points."""
     return value.reshape([1] * (space.rank - value.ndim) + list(value.shape))
 
 
-def taken(machine: Machine, at: tile.Places, value: Array, space: Space) -> Array:
+def taken(machine: Machine, at: tile.Places, value: Array, space: Points) -> Array:
     """A value taken where each moved axis has the value of its place."""
     value = _of_rank(value, space)
     if not at.moved:
@@ -60,20 +60,20 @@ def taken(machine: Machine, at: tile.Places, value: Array, space: Space) -> Arra
     return value[tuple(index)]
 
 
-def _sum(one: Array, other: Array, axes: Sequence[int], space: Space) -> Array:
+def _sum(one: Array, other: Array, axes: Sequence[int], space: Points) -> Array:
     """The products added up along axes, which keep extent 1."""
     total = sum_of_products(_first(one, axes, space), _first(other, axes, space))
     return np.expand_dims(total, tuple(axes))
 
 
-def _first(value: Array, axes: Sequence[int], space: Space) -> Array:
+def _first(value: Array, axes: Sequence[int], space: Points) -> Array:
     """A value with all points of `axes` in one leading dimension."""
     full = [space.extents[space.rank - 1 - axis] if axis in axes else n for axis, n in enumerate(value.shape)]
     moved = np.moveaxis(np.broadcast_to(value, full), axes, range(len(axes)))
     return moved.reshape(-1, *moved.shape[len(axes) :])
 
 
-def _is_exact(one: Array, other: Array, axes: Sequence[int], space: Space) -> bool:
+def _is_exact(one: Array, other: Array, axes: Sequence[int], space: Points) -> bool:
     """Whether f32 gives the same bits in any order: the products are integers whose sums it holds, or NaN."""
     if not all(((np.rint(value) == value) | np.isnan(value)).all() for value in (one, other)):
         return False

@@ -14,18 +14,18 @@ from xdsl.ir import Operation, SSAValue
 from deplodock.dialects import tile
 from deplodock.errors import Error
 from deplodock.interpreters.affine import affine
-from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Space, uninitialised
+from deplodock.interpreters.evaluate.machine import Handler, Machine, PointBuffer, Points, uninitialised
 from deplodock.interpreters.evaluate.rings import Ring
 from deplodock.interpreters.evaluate.tile_slab import slab_of
 from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 
 
-def _ring(machine: Machine, op: tile.RingOp, space: Space) -> None:
+def _ring(machine: Machine, op: tile.RingOp, space: Points) -> None:
     machine.rings[op.ring] = Ring(op.depth.value.data)
 
 
-def _alloc(machine: Machine, op: tile.AllocOp, space: Space) -> None:
+def _alloc(machine: Machine, op: tile.AllocOp, space: Points) -> None:
     type = tile.memref_of(op.result)
     machine.values[op.result] = uninitialised(type.get_shape(), machine.dtype(type.element_type))
 
@@ -37,7 +37,7 @@ def _step(machine: Machine, op: tile.CopyOp | tile.WaitOp | tile.ReleaseOp) -> i
     return int(steps.reshape(-1)[0])
 
 
-def _copy(machine: Machine, op: tile.CopyOp, space: Space) -> None:
+def _copy(machine: Machine, op: tile.CopyOp, space: Points) -> None:
     ring, step = machine.rings[op.ring], _step(machine, op)
     holds = None if op.where is None else machine.holds(op.where.data, op.where_indices)
     if holds is not None and not holds.any():
@@ -78,11 +78,11 @@ def _grown(array: Array, shape: Sequence[int]) -> Array:
     return array if array.shape == tuple(shape) else np.broadcast_to(array, shape).copy()
 
 
-def _wait(machine: Machine, op: tile.WaitOp, space: Space) -> None:
+def _wait(machine: Machine, op: tile.WaitOp, space: Points) -> None:
     _check(op, machine.rings[op.ring].wait(_step(machine, op)))
 
 
-def _release(machine: Machine, op: tile.ReleaseOp, space: Space) -> None:
+def _release(machine: Machine, op: tile.ReleaseOp, space: Points) -> None:
     _check(op, machine.rings[op.ring].release(_step(machine, op)))
 
 

@@ -11,7 +11,7 @@ from deplodock.dialects import tile
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
 from deplodock.interpreters.affine import holds, outside_as_false
-from deplodock.interpreters.evaluate.machine import Machine, PointBuffer, Space
+from deplodock.interpreters.evaluate.machine import Machine, PointBuffer, Points
 from deplodock.interpreters.scalars import describe
 from deplodock.interpreters.values import Array
 
@@ -21,7 +21,7 @@ def slab_of(
     op: tile.StageOp | tile.CopyOp,
     buffer: SSAValue,
     slab: Sequence[int],
-    space: Space,
+    space: Points,
     copied: Array | None = None,
 ) -> PointBuffer:
     """The elements of a slab, preceded by the dimensions of the points that own one; zeros where nothing is read.
@@ -48,7 +48,7 @@ def slab_of(
         inside = copied if inside is None else inside & copied
     if memory_of(buffer) is Memory.SHARED:
         check_owner(machine, op, owners)
-    data, missing = machine.copy(op, source, subscripts, Space(active=inside))
+    data, missing = machine.copy(op, source, subscripts, Points(active=inside))
     if inside is not None:
         data = np.where(inside, data, np.zeros((), data.dtype))
     data = np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(shape, data.shape)))
@@ -56,7 +56,7 @@ def slab_of(
     return PointBuffer(data, len(slab), written)
 
 
-def owned(value: Array, space: Space) -> Array:
+def owned(value: Array, space: Points) -> Array:
     """The value with all dimensions of the points."""
     return value.reshape((1,) * (space.rank - value.ndim) + value.shape)
 

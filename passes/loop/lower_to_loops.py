@@ -40,7 +40,7 @@ from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import InMemory, KernelOp, RecurrenceOp
 from deplodock.passes.failures import failure
 from deplodock.passes.loop.kernel_identity import structure
-from deplodock.passes.loop.nest_builder import Constants, Destination, NestBuilder
+from deplodock.passes.loop.nest_builder import BlockConstants, Destination, NestBuilder
 from deplodock.passes.loop.recurrences import align_rows, lower_recurrence
 from deplodock.passes.names import Symbols
 
@@ -171,7 +171,7 @@ def _lower_kernel(kernel: KernelOp) -> func.FuncOp:
     arguments = function.body.block.args
     _name_arguments(body, yielded, arguments)
     buffers: dict[SSAValue, SSAValue] = dict(zip(body.args, arguments, strict=False))
-    constants = Constants()
+    constants = BlockConstants()
     demand = Demand(dependence(body))
     outputs = zip(yielded, arguments[len(body.args) :], strict=True)
     left = [part for value, buffer in outputs for part in Destination.at_origin(value, buffer).parts()]
@@ -196,7 +196,7 @@ def _name_arguments(body: Block, yielded: Sequence[SSAValue], arguments: Sequenc
         argument.name_hint = name
 
 
-def _fill(block: Block, constants: Constants, nests: Sequence[Block]) -> None:
+def _fill(block: Block, constants: BlockConstants, nests: Sequence[Block]) -> None:
     """Put the constants, then the nests, into the entry block, and number the loops in reading order."""
     block.add_ops(constants.ops.values())
     for nest in nests:

@@ -245,7 +245,7 @@ class NestBuilder:
         main = self.outputs[0]
         return main.index if shape == shape_of(main.target.value) else None
 
-    def build(self, ops: Sequence[Operation], constants: Constants) -> Block:
+    def build(self, ops: Sequence[Operation], constants: BlockConstants) -> Block:
         """Emit the nest for the operations of the kernel; the result is the block around its outermost loop."""
         outer, enclosing = self._open_loops()
         for (_, index), loops in self._needs.reductions.items():
@@ -282,7 +282,7 @@ class NestBuilder:
         scopes = [self._base, *(self._scopes[axis] for axis in axes_in(index))]
         return max(scopes, key=lambda scope: scope.depth)
 
-    def _emit(self, op: TensorOp, index: Index, constants: Constants) -> None:
+    def _emit(self, op: TensorOp, index: Index, constants: BlockConstants) -> None:
         scope = self._scope(index)
         match op:
             case arith.ConstantOp():
@@ -306,7 +306,7 @@ class NestBuilder:
         for result, value in zip(op.results, results, strict=True):
             self._values[result, index] = value
 
-    def _apply(self, op: ElementwiseOp, index: Index, block: Block, constants: Constants) -> list[SSAValue]:
+    def _apply(self, op: ElementwiseOp, index: Index, block: Block, constants: BlockConstants) -> list[SSAValue]:
         """Copy the body of an elementwise operation to a block."""
         operands = [self._read(value, inner) for value, inner in self._needs.operands(op, index)]
         mapping: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, operands, strict=True))
@@ -336,7 +336,7 @@ class NestBuilder:
                 value.name_hint = tensor.name_hint or "acc"
         return values
 
-    def _scan(self, op: ScanOp, index: Index, block: Block, constants: Constants) -> Sequence[SSAValue]:
+    def _scan(self, op: ScanOp, index: Index, block: Block, constants: BlockConstants) -> Sequence[SSAValue]:
         """Place a scan along its loop; one element is its only prefix."""
         values = [self._read(value, inner) for value, inner in self._needs.operands(op, index)]
         if shape_of(op.inputs[0])[op.dim.value.data] == 1:
@@ -351,7 +351,7 @@ class NestBuilder:
             value.name_hint = tensor.name_hint or "acc"
         return made.outputs
 
-    def _count(self, op: IotaOp, index: Index, block: Block, constants: Constants) -> SSAValue:
+    def _count(self, op: IotaOp, index: Index, block: Block, constants: BlockConstants) -> SSAValue:
         """The coordinate of an index along a dimension as a number."""
         form = index[op.dim.value.data]
         type = cast(IntegerType, element_of(op.result))
@@ -445,7 +445,7 @@ def _size(value: SSAValue) -> tuple[int, int]:
     return sum(extent != 1 for extent in shape), prod(shape)
 
 
-class Constants:
+class BlockConstants:
     """The scalar constants of a kernel, each once."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from deplodock.fuzz import case as case_module
 from deplodock.fuzz import run
 from deplodock.fuzz.case import Case, Facts, Failure, FaultKind, NotDrawn, check
 from deplodock.fuzz.program import Expression, make_input, make_node
-from deplodock.fuzz.run import COUNTED, Found, Summary, draw_case
+from deplodock.fuzz.run import COUNTED, FoundFailure, Summary, draw_case
 from deplodock.fuzz.schema_calls import DRAWN, UNSPECIFIED
 from deplodock.fuzz.shrink import Shrinker
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
@@ -153,7 +153,7 @@ def test_a_planted_mistake_is_shrunk_and_blamed(
     shrinker = Shrinker(case, expression, caught.value)
     smallest = shrinker.run()
     assert smallest.text == "x = torch.randn((1, 1), dtype=torch.float32); torch.relu(x - 1)"
-    command.report(Found(3, expression, case, caught.value))
+    command.report(FoundFailure(3, expression, case, caught.value))
     printed = capsys.readouterr().out
     assert f"deplodock run --device sim -c '{smallest.text}' --seed 3\n" in printed
     assert "the last module that was right:\nbuiltin.module" in printed

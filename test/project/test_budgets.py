@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from sources import tree_of
+
 from deplodock.dialects.kernel import Kernel
 
 ROOT = Path(__file__).parents[2]
 DIALECTS = "dialects"
 OTHERS = (
     *("analysis", "schedule", "passes", "codegen", "interpreters"),
-    *("frontend", "runtime", "pytorch", "fuzz", "tools"),
+    *("frontend", "runtime", "pytorch", "fuzz", "tune", "tools"),
 )
 
 
@@ -24,7 +26,7 @@ def classes(folder: str) -> list[tuple[str, str]]:
     return [
         (node.name, str(path.relative_to(ROOT)))
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef)
     ]
 
@@ -67,7 +69,7 @@ def test_no_function_is_longer_than_60_lines() -> None:
     functions = [
         (f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}", (node.end_lineno or 0) - node.lineno + 1)
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     assert len(functions) > 1000
@@ -100,7 +102,7 @@ def last_name(node: ast.expr) -> str:
 
 def named(path: Path) -> set[str]:
     """What a file names of the kernel dialect: by import, or as an attribute of one of its modules."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     modules, found = set[str](), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deplodock.dialects"):
@@ -145,7 +147,7 @@ def test_no_table_of_operations_of_a_kernel_stands_outside_of_dialects() -> None
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in modules()
         if not path.is_relative_to(ROOT / DIALECTS)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Tuple | ast.Set | ast.List)
         and len(set(map(last_name, node.elts)) & kernel_operations()) > 1
     ]

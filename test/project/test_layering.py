@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from sources import tree_of
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -103,11 +104,7 @@ def imports_of(
 def imports() -> list[Import]:
     """All imports of all modules."""
     known = set(sources())
-    return [
-        found
-        for module, path in sources().items()
-        for found in imports_of(module, ast.parse(path.read_text(encoding="utf-8")), known)
-    ]
+    return [found for module, path in sources().items() for found in imports_of(module, tree_of(path), known)]
 
 
 @cache
@@ -197,11 +194,7 @@ def by_name(module: str, tree: ast.AST, function: str | None = None) -> Iterator
 
 def test_own_modules_are_imported_by_name_in_registries_alone() -> None:
     """So that the tests of this file, type checkers and readers see who imports whom."""
-    calls = [
-        call
-        for module, path in sources().items()
-        for call in by_name(module, ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    calls = [call for module, path in sources().items() for call in by_name(module, tree_of(path))]
     made = {(module, function) for module, function, name in calls if name is None or name.startswith("deplodock")}
     assert made == REGISTRIES | {("deplodock.tools.start", "import_torch")}
 
@@ -210,7 +203,7 @@ def test_imports_are_absolute() -> None:
     relative = [
         f"{module}:{node.lineno}"
         for module, path in sources().items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and node.level > 0
     ]
     assert not relative

@@ -68,7 +68,7 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ignore=lambda folder, names: [
             name
             for name in names
-            if name.startswith((".", "__pycache__")) or (Path(folder), name) == (repository, "test")
+            if name.startswith((".", "__pycache__")) or (Path(folder) == repository and name in ("build", "test"))
         ],
     )
     (copy / "passes/tile/reverse_blocks.py").write_text(RULE)

@@ -154,6 +154,24 @@ def test_files_that_a_page_names_exist(repository: Path) -> None:
         assert not missing, page.name
 
 
+def test_pages_are_at_most_120_columns_wide(repository: Path) -> None:
+    """Those that are written by hand, but for what tools print and rows of tables; the overview with its tables."""
+    written = [page for page in (repository / "docs").glob("*.md") if page.name not in ("dialects.md", "passes.md")]
+    wide: list[str] = []
+    for page in written:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        lines = [line for line in text.splitlines() if len(line) > 120]
+        wide += [f"{page.name}: {line}" for line in lines if page.name == "architecture.md" or line[0] != "|"]
+    assert not wide
+
+
+def test_the_overview_has_a_row_for_each_folder(repository: Path) -> None:
+    overview = (repository / "docs/architecture.md").read_text()
+    folders = {path.parent.relative_to(repository).parts[0] for path in repository.glob("*/*.py")} | {"bench", "docs"}
+    assert {"tune", "passes", "test"} < folders
+    assert not [folder for folder in sorted(folders) if not re.search(rf"^\| .*`{folder}/`", overview, re.MULTILINE)]
+
+
 def test_where_things_go_takes_few_lines(repository: Path) -> None:
     page = (repository / "docs/extending.md").read_text().partition("## Where things go\n")[2]
     sections = re.split(r"^### ", page, flags=re.MULTILINE)[1:]

@@ -17,12 +17,12 @@ from deplodock.runtime.device import Executable
 from deplodock.runtime.sampled import KernelRun, SampledRun, launches_of, sample_functions, sample_whole
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
 from deplodock.tools.cli.program import Session
-from deplodock.tools.cli.task import Task
+from deplodock.tools.cli.task import RunTask
 from deplodock.tools.progress import working
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredProgram:
     """A program at kernel level, the text of it at the level that was asked for, and what its kernels were made from.
 
     `loops` is the program at loop level, None for one that was given below; `launches` has how many launches each of
@@ -49,7 +49,7 @@ class Execution:
     evaluated: bool = False
 
 
-def lower_program(session: Session, module: ModuleOp, ir: Level | None) -> Lowered:
+def lower_program(session: Session, module: ModuleOp, ir: Level | None) -> LoweredProgram:
     """Lower to kernel level, and keep the text at the level to print on the way."""
     text, loops, launches = None, None, dict[str, int]()
     for level in LEVELS[LEVELS.index(level_of(module)) : LEVELS.index(Level.CUDA)]:
@@ -62,17 +62,17 @@ def lower_program(session: Session, module: ModuleOp, ir: Level | None) -> Lower
             launches = launches_of(module)
     if ir is not None and text is None:
         text = session.text(module, ir)
-    return Lowered(module, text, loops, launches)
+    return LoweredProgram(module, text, loops, launches)
 
 
-def run_on_gpu(session: Session, module: ModuleOp, task: Task, executable: Executable) -> Execution:
+def run_on_gpu(session: Session, module: ModuleOp, task: RunTask, executable: Executable) -> Execution:
     """Run a program on the GPU."""
     with session.clock.part("GPU"):
         outputs = executable.run(task.inputs)
     return Execution(outputs, (), _whole(module))
 
 
-def simulate_program(session: Session, lowered: Lowered, task: Task) -> Execution:
+def simulate_program(session: Session, lowered: LoweredProgram, task: RunTask) -> Execution:
     """Simulate a program, or a sample of its CTAs where all would take too long."""
     module, steps = lowered.module, lane_steps(lowered.module)
     if steps <= LANE_STEP_LIMIT:
@@ -93,7 +93,7 @@ def simulate_program(session: Session, lowered: Lowered, task: Task) -> Executio
     return Execution(sample.outputs, sample.findings, sample.kernels, sample.counters, sample.outputs is not None)
 
 
-def _sample(lowered: Lowered, task: Task, seed: int) -> SampledRun:
+def _sample(lowered: LoweredProgram, task: RunTask, seed: int) -> SampledRun:
     if lowered.loops is not None:
         return sample_functions(
             lowered.module, lowered.loops, lowered.launches, task.inputs, task.reduction_extent, seed

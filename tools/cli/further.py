@@ -10,10 +10,10 @@ from deplodock.interpreters.simulate import Finding, simulate
 from deplodock.runtime.compare import Verdict
 from deplodock.runtime.device import Executable
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
-from deplodock.tools.cli.execute import Lowered
+from deplodock.tools.cli.execute import LoweredProgram
 from deplodock.tools.cli.inputs import converts_to_integers, further_inputs, needs_finite
 from deplodock.tools.cli.program import Session
-from deplodock.tools.cli.task import Task
+from deplodock.tools.cli.task import RunTask
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Judged:
 
 
 def judge_on_further_inputs(
-    session: Session, lowered: Lowered, task: Task, executable: Executable | None, *, is_given: bool
+    session: Session, lowered: LoweredProgram, task: RunTask, executable: Executable | None, *, is_given: bool
 ) -> list[Judged]:
     """Compare a program of which text is given on inputs that show what drawn ones do not."""
     if task.module is None or task.source_on is None or not (is_given or task.sensitivity is None):

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from deplodock.fuzz.case import Case, Checker, Failure, NotDrawn
-from deplodock.fuzz.run import Found, fuzz
+from deplodock.fuzz.run import FoundFailure, fuzz
 from deplodock.fuzz.shrink import Shrinker
 from deplodock.passes.options import Kind
 from deplodock.schedule.steps import format_schedule
@@ -37,7 +37,7 @@ def run(
     return not summary.failures and not missing
 
 
-def report(found: Found) -> None:
+def report(found: FoundFailure) -> None:
     """Shrink a failure and print it."""
     shrinker = Shrinker(found.case, found.expression, found.failure)
     case = shrinker.run()

@@ -27,7 +27,7 @@ from deplodock.runtime.sampled import KernelRun
 from deplodock.tools.cli.execute import Execution, lower_program, print_kernels, run_on_gpu, simulate_program
 from deplodock.tools.cli.further import Judged, judge_on_further_inputs, print_judged
 from deplodock.tools.cli.program import Program, Session
-from deplodock.tools.cli.task import Task, make_task
+from deplodock.tools.cli.task import RunTask, make_task
 from deplodock.tools.watchdog import limited
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RunOptions:
     limit: float | None = None
 
 
-class Outcome(Enum):
+class RunOutcome(Enum):
     """How a run ends: its word in the last line, and the exit code."""
 
     PASSED = "passed"
@@ -64,7 +64,7 @@ class Outcome(Enum):
     @property
     def code(self) -> int:
         """The exit code of the command; 2 is that of a wrong command line."""
-        return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.NOT_RUN: 3}[self]
+        return {RunOutcome.PASSED: 0, RunOutcome.FAILED: 1, RunOutcome.NOT_RUN: 3}[self]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _RunReport:
     `compiled` and `lowered` are those of the session.
     """
 
-    outcome: Outcome
+    outcome: RunOutcome
     compared: str | None
     kernels: list[KernelRun]
     further: list[Judged]
@@ -86,7 +86,7 @@ class _RunReport:
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON types."""
         return {
-            "passed": self.outcome is Outcome.PASSED,
+            "passed": self.outcome is RunOutcome.PASSED,
             "outcome": self.outcome.value.lower(),
             "compared": self.compared,
             "kernels": [
@@ -107,7 +107,7 @@ def run(
     ir: Level | None,
     replacement: str | None,
     options: RunOptions = RunOptions(),
-) -> Outcome:
+) -> RunOutcome:
     """Run a program and print the report; it passes if it is right and the simulator finds nothing.
 
     Args:
@@ -156,7 +156,7 @@ def _run(
     outcome = _judge(module, task, execution, verdicts, judged)
     session.compiled += 0 if executable is None else int(executable.cubin.is_new)
     bench, profile = None, None
-    if executable is not None and outcome is Outcome.PASSED:
+    if executable is not None and outcome is RunOutcome.PASSED:
         bench, profile = _measure(session, program, module, task, executable, options)
     session.finish(module)
     compared = None if task.reference is None else task.source
@@ -164,8 +164,8 @@ def _run(
 
 
 def _judge(
-    module: ModuleOp, task: Task, execution: Execution, verdicts: Sequence[Verdict], judged: Sequence[Judged]
-) -> Outcome:
+    module: ModuleOp, task: RunTask, execution: Execution, verdicts: Sequence[Verdict], judged: Sequence[Judged]
+) -> RunOutcome:
     """Print the kernels, the verdicts, the findings and the last line."""
     print_kernels(module, execution)
     right = _check(verdicts, execution)
@@ -179,13 +179,13 @@ def _judge(
         print(f"check failed: {message}")
     is_failure = not right or bool(execution.findings) or bool(failed)
     missed = [run.name for run in execution.kernels if not run.ran and run.total]
-    outcome = Outcome.FAILED if is_failure else Outcome.NOT_RUN if missed else Outcome.PASSED
+    outcome = RunOutcome.FAILED if is_failure else RunOutcome.NOT_RUN if missed else RunOutcome.PASSED
     print(f"{outcome.value}: {_compared(task, right)}, {_found(execution.findings)}{_ran(execution.kernels)}")
     return outcome
 
 
 def _measure(
-    session: Session, program: Program, module: ModuleOp, task: Task, executable: Executable, options: RunOptions
+    session: Session, program: Program, module: ModuleOp, task: RunTask, executable: Executable, options: RunOptions
 ) -> tuple[Benchmark | None, Profile | None]:
     """Measure a right program on the GPU, as far as the options ask for it."""
     counters, reason = _counters(session, module, options) if options.profile else ({}, "")
@@ -209,7 +209,9 @@ def _compile(session: Session, module: ModuleOp, limit: float | None) -> Executa
         return Executable(module, limit=limit or nvcc.LIMIT)
 
 
-def _bench(program: Program, module: ModuleOp, task: Task, executable: Executable, modes: Sequence[str]) -> Benchmark:
+def _bench(
+    program: Program, module: ModuleOp, task: RunTask, executable: Executable, modes: Sequence[str]
+) -> Benchmark:
     """Time a captured program on the GPU beside PyTorch."""
     assert program.captured is not None
 
@@ -232,7 +234,7 @@ def _counters(session: Session, module: ModuleOp, options: RunOptions) -> tuple[
 
 
 def _profile(
-    module: ModuleOp, task: Task, executable: Executable, counters: dict[str, dict[str, float]], reason: str
+    module: ModuleOp, task: RunTask, executable: Executable, counters: dict[str, dict[str, float]], reason: str
 ) -> Profile:
     """Time each kernel of a program on the GPU."""
     from deplodock.tools.cli.profile import Profile, profile
@@ -249,7 +251,7 @@ def _check(verdicts: Sequence[Verdict], execution: Execution) -> bool:
     return all(verdict.passed for verdict in (*verdicts, *written))
 
 
-def _compared(task: Task, right: bool) -> str:
+def _compared(task: RunTask, right: bool) -> str:
     if task.reference is None:
         return "nothing to compare with at kernel level"
     return f"the result {'agrees with' if right else 'DIFFERS from'} {task.source}"

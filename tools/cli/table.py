@@ -28,7 +28,7 @@ from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tools.bench.report import UNMEASURED, Result, markdown, read_results, short, write_results
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli.program import Options, Session
-from deplodock.tools.cli.run import Outcome, RunOptions, run
+from deplodock.tools.cli.run import RunOptions, RunOutcome, run
 from deplodock.tools.clock import Clock
 from deplodock.tools.progress import tracked
 
@@ -168,7 +168,7 @@ def _measure(row: Row, target: str, options: TableOptions) -> dict[str, Any]:
             outcome = run(session, program, None, options.replacement, how)
     except Exception as error:
         return {"error": short(error)}
-    if outcome is not Outcome.PASSED:
+    if outcome is not RunOutcome.PASSED:
         return {"error": f"wrong: {_verdict(log.getvalue())}"}
     return json.loads(output.getvalue().splitlines()[-1])
 

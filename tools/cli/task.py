@@ -32,7 +32,7 @@ _LARGE = 1 << 24
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """A program before it is lowered: what it is run on, and what should come out.
 
     `reference` holds the outputs in float64 and `eager` those of another run in the program's own types, both from
@@ -53,7 +53,7 @@ class Task:
     precision: str = HIGHEST
     may_be_nan: list[Array] | None = None
 
-    def on(self, inputs: list[Array]) -> Task | str:
+    def on(self, inputs: list[Array]) -> RunTask | str:
         """The same program on other inputs, or why it cannot be compared there.
 
         Inputs count on which the source's own run, in the program's types, is right by the bar.
@@ -129,12 +129,12 @@ class Task:
         return compare(got, reference, eager, extent, sensitivity, where, precision=self.precision)
 
 
-def make_task(session: Session, program: Program, device: str) -> Task:
+def make_task(session: Session, program: Program, device: str) -> RunTask:
     """What a program is run on and what should come out. A program from Python is lowered to tensor level."""
     return _text_task(session, program.module) if program.captured is None else _captured_task(session, program, device)
 
 
-def _captured_task(session: Session, program: Program, device: str) -> Task:
+def _captured_task(session: Session, program: Program, device: str) -> RunTask:
     """A program from Python, compared with PyTorch."""
     captured, module = program.captured, program.module
     assert captured is not None
@@ -157,7 +157,7 @@ def _captured_task(session: Session, program: Program, device: str) -> Task:
     extent = longest_reduction(module)
     source_on = partial(_pytorch_on, on_device)
     given, precision = _evaluable(session, module), coarsest_precision(module)
-    return Task(inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, given, precision)
+    return RunTask(inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, given, precision)
 
 
 def _evaluable(session: Session, module: ModuleOp) -> ModuleOp:
@@ -187,13 +187,13 @@ def _pytorch_on(program: CapturedProgram, inputs: list[Array]) -> tuple[list[Arr
     return [arrays.to_array(value) for value in reference], [arrays.to_array(value) for value in eager]
 
 
-def _text_task(session: Session, module: ModuleOp) -> Task:
+def _text_task(session: Session, module: ModuleOp) -> RunTask:
     """A program in IR text, compared with the evaluator. Torch level is lowered to tensor level."""
     if level_of(module) is Level.TORCH:
         session.lower(module, Level.TENSOR)
     inputs = draw_inputs(input_types(entry_function(module)), session.options.seed, "normal", lowest=0)
     if level_of(module) is Level.KERNEL:
-        return Task(inputs, None, None, "", 1)
+        return RunTask(inputs, None, None, "", 1)
     given = _evaluable(session, module)
 
     def evaluated(values: list[Array]) -> tuple[list[Array], list[Array]]:
@@ -210,4 +210,4 @@ def _text_task(session: Session, module: ModuleOp) -> Task:
         reference, eager = evaluated(inputs)
     extent = longest_reduction(module)
     precision = coarsest_precision(module)
-    return Task(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given, precision)
+    return RunTask(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given, precision)

@@ -8,7 +8,7 @@ import pytest
 from xdsl.dialects.func import FuncOp
 
 from deplodock.interpreters.evaluate import BufferState, call, contraction, loop
-from deplodock.interpreters.evaluate.machine import Machine, Space
+from deplodock.interpreters.evaluate.machine import Machine, Points
 from deplodock.passes.driver import new_context
 from deplodock.tools.source import LocatingParser
 
@@ -83,7 +83,7 @@ def function_of(text: str) -> FuncOp:
 def test_values(text: str, contracts: bool, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     function, taken = function_of(text), []
 
-    def spy(machine: Machine, op: Any, space: Space) -> Any:
+    def spy(machine: Machine, op: Any, space: Points) -> Any:
         taken.append(result := contraction.contract(machine, op, space))
         return result
 

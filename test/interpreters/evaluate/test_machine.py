@@ -321,7 +321,7 @@ def test_torch_level_is_refused_by_name() -> None:
 def test_inactive_loads_yield_poison() -> None:
     module = parse(INOUT)
     load = next(op for op in module.walk() if isinstance(op, LoadOp))
-    space = machine.Space((4,), np.array([True, False, True, False]))
+    space = machine.Points((4,), np.array([True, False, True, False]))
     for values, unspecified in ((np.ones(4, F32), np.nan), (np.ones(4, np.int32), 0x5A5A5A5A)):
         loaded = machine.Machine({}).load(load, machine.PointBuffer(values, 1), [np.arange(4) * 3 % 5], space)
         assert np.array_equal(loaded, [1, unspecified, 1, unspecified], equal_nan=values.dtype.kind == "f")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from deplodock.tools.cli.app import app
 from deplodock.tools.cli.program import Options, Session
-from deplodock.tools.cli.task import Task, make_task
+from deplodock.tools.cli.task import RunTask, make_task
 from deplodock.tools.clock import Clock
 
 FLOAT = "3.40282347E+38"
@@ -165,7 +165,7 @@ def test_nan_counts_only_where_an_infinite_factor_leads(tmp_path: Path, precisio
     x, w = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
     x[0, 0] = np.inf
     other = task.on([x, w])
-    assert isinstance(other, Task)
+    assert isinstance(other, RunTask)
     got = np.full((32, 32), 32, np.float32)
     got[0] = np.inf
     assert other.verdict(0, got).passed

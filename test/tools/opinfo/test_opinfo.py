@@ -180,7 +180,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., in
     }
     monkeypatch.setattr(opinfo, "database", lambda: entries)
     monkeypatch.setattr(opinfo_workers, "LIMIT", 1.0)
-    monkeypatch.setattr(opinfo_workers, "PATIENCE", 15.0)
+    monkeypatch.setattr(opinfo_workers, "PATIENCE", 8.0)
 
     def run(*arguments: str, **more: Entry) -> int:
         entries.update(more)
@@ -233,7 +233,7 @@ def test_failures_count_whatever_the_file_says(command: Callable[..., int], caps
 def test_processes_that_hang_or_die(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command(hang=Entry(hang), loop=Entry(loop), die=Entry(die, sizes=(1, 2))) == 1
     out = capsys.readouterr().out
-    assert "hang float32 sample 0: timeout: it took more than 15 s on the clock\n" in out
+    assert "hang float32 sample 0: timeout: it took more than 8 s on the clock\n" in out
     assert "loop float32 sample 0: timeout: it took more than 1 s\n" in out
     assert [line for line in out.splitlines() if line.startswith("die")] == [
         "die float32 sample 0: traceback: the process ended with 3",
