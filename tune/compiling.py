@@ -22,6 +22,7 @@ from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.cubins import compiled_text
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram, planned_program
+from deplodock.tune.candidate import Candidate
 from deplodock.tune.floor import moved_bytes
 from deplodock.tune.lowering import Lowered, Tiles, Trunk
 from deplodock.tune.requests import Begin
@@ -99,7 +100,10 @@ class _Worker:
         if (trunk := self._trunks.pop(task.key, None)) is None:
             while len(self._trunks) >= _MOST_TASKS:
                 self._trunks.pop(next(iter(self._trunks)))
-            trunk = Trunk(task)
+            try:
+                trunk = Trunk(task)
+            except DiagnosticException as error:
+                return Lowered(Candidate(task.key, schedule, ""), "", " ".join(str(error).split()))
         self._trunks[task.key] = trunk
         if isinstance(tiles := trunk.tiles(schedule), Lowered):
             return tiles

@@ -19,10 +19,16 @@ class Jobs:
 
     def __init__(self, count: int, name: str, stop: Callable[[], None]) -> None:
         """`name` is that of the threads; `stop` ends what jobs wait for, from another thread."""
-        self._threads, self._stop = ThreadPoolExecutor(count, name), stop
+        self._threads, self._stop, self._count = ThreadPoolExecutor(count, name), stop, count
         self._lock = Lock()
+        self._seconds = 0.0
         self._running = 0
         self._is_closed = False
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that jobs took so far, those at a time as one."""
+        return self._seconds / self._count
 
     def submit(self, job: Callable[..., T], *args: Any) -> Future[T]:
         """Do a job when its turn comes; the future of one that is called off is cancelled, or has CancelledError."""
@@ -52,6 +58,7 @@ class Jobs:
         with self._lock:
             self.check()
             self._running += 1
+        start = time.monotonic()
         try:
             found = job(*args)
             self.check()
@@ -59,3 +66,4 @@ class Jobs:
         finally:
             with self._lock:
                 self._running -= 1
+                self._seconds += time.monotonic() - start

@@ -63,6 +63,11 @@ class Lowerers:
         self._programs: dict[tuple[str, str], PlannedProgram] = {}
         """What runs of each task, by the digest of its CUDA text."""
 
+    @property
+    def seconds(self) -> float:
+        """The seconds that jobs took so far, those at a time as one."""
+        return self._jobs.seconds
+
     def start(self) -> None:
         """Start all processes, each by itself, while others do other things."""
         for _ in self._processes:

@@ -6,6 +6,7 @@ Nothing here waits for a process without a limit.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ class Measurer:
         self._measuring = Jobs(len(gpus), "deplodock-gpu", self._stop)
         for device in self._devices:
             self._measuring.submit(self._start, device)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that GPUs measured so far, those at a time as one."""
+        return sum(device.seconds for device in self._devices) / len(self._devices)
 
     def add(self, task: Task) -> None:
         """Take a task, of which candidates will be measured."""
@@ -137,9 +143,11 @@ class Measurer:
     def _time(self, candidate: Candidate, begin: Begin, program: PlannedProgram, spilled: int) -> Measurement:
         own = self._kernels[candidate.kernel]
         device = self._idle.get()
+        start = time.monotonic()
         try:
             found = _found(own, device, begin, program, spilled)
         finally:
+            device.seconds += time.monotonic() - start
             self._idle.put(device)
         self._measuring.check()
         own.known[candidate.code] = found
@@ -174,6 +182,8 @@ class _Device:
     def __init__(self, gpu: int, limits: Limits, serve: Callable[..., None]) -> None:
         self.process = Process(serve, gpu)
         self._limits = limits
+        self.seconds = 0.0
+        """The seconds in which it measured."""
         self._begun: set[str] = set()
         self._refused: dict[str, str] = {}
 

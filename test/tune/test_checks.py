@@ -8,6 +8,8 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.host.arguments import entry_function
+from deplodock.dialects.precision import coarsest_precision
+from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import UnsupportedError
 from deplodock.frontend.expression import read_expression
 from deplodock.interpreters.check import draw_inputs
@@ -52,9 +54,29 @@ def test_a_kernel_in_float64_gives_what_its_loops_mean(expression: str) -> None:
         np.testing.assert_allclose(got, right, 1e-12, 1e-12)
 
 
-def test_bits_of_floats_have_no_float64() -> None:
-    with pytest.raises(UnsupportedError, match=r"arith\.bitcast depends on the bits of its floats"):
-        widen(kernel("torch.randn(9).view(torch.int32) + 1"))
+def test_products_are_exact_in_float64() -> None:
+    module = read_expression("torch.randn(16, 32) @ torch.randn(32, 16)").module
+    set_precision(module, "medium")
+    lower(module, new_context(), Level.LOOP, target="h200")
+    assert coarsest_precision(module) == "medium"
+    widen(module)
+    assert coarsest_precision(module) == "highest"
+    lower(module, new_context(), Level.KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("torch.randn(9).view(torch.int32) + 1", "arith.bitcast"),
+        ("torch.randn(64, 512) @ torch.randn(512, 512)", "math_ext.low_part"),
+    ],
+)
+def test_bits_of_floats_have_no_float64(expression: str, name: str) -> None:
+    module = read_expression(expression).module
+    set_precision(module, "high")
+    lower(module, new_context(), Level.LOOP, target="h200")
+    with pytest.raises(UnsupportedError, match=rf"{name} depends on the bits of its floats"):
+        widen(module)
 
 
 def test_the_bar_is_that_of_all_results() -> None:

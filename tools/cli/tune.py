@@ -111,8 +111,7 @@ def tune_programs(session: Session, programs: Programs, options: TuneOptions) ->
         mean, least = statistics.geometric_mean(found), min(found)
         print(f"{len(found)} programs: {mean:.3f}x as fast as by the heuristics in the geomean, at least {least:.3f}x")
     seconds = time.monotonic() - start
-    rate = f"{own.measured / seconds:.1f}/s" if options.replay is None else "replayed"
-    session.note(f"{own.measured} measured in {seconds:.0f} s ({rate}); wrote {options.output}")
+    session.note(f"{own.measured} measured in {seconds:.0f} s{own.rate(seconds)}; wrote {options.output}")
     return len(found) == len(gains)
 
 

@@ -96,6 +96,16 @@ class Tuner:
         """The candidates that were measured so far."""
         return self._journal.measured
 
+    def rate(self, seconds: float) -> str:
+        """How many candidates were measured in a second, and how busy for these seconds who measures and compiles was.
+
+        Empty for a replay.
+        """
+        if self._measurer is None:
+            return ""
+        gpus, cores = (each.seconds / seconds for each in (self._measurer, self._lowerers))
+        return f" ({self.measured / seconds:.1f}/s; GPUs {gpus:.0%}, cores {cores:.0%} busy)"
+
     def begin(self, parts: Sequence[TunedPart]) -> Future[Begun]:
         """Measure the heuristics' schedules of a program, and start to tune its kernels, each by its share of the time.
 

@@ -153,7 +153,9 @@ def test_a_program_that_fails_costs_its_line(program: str, gpu: None, capsys: py
     assert second == "empty: there is no kernel to tune, above tile level"
     assert third == "good:"
     assert "     2 measured" in fourth
-    assert re.fullmatch(r"deplodock: 2 measured in \d+ s \(\d+\.\d/s\); wrote tuned\.jsonl\n", stderr)
+    assert re.fullmatch(
+        r"deplodock: 2 measured in \d+ s \(\d+\.\d/s; GPUs \d+%, cores \d+% busy\); wrote tuned\.jsonl\n", stderr
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
