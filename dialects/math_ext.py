@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC
+
 from xdsl.dialects.builtin import Float32Type, f32
 from xdsl.dialects.math import FloatingPointLikeBinaryMathOperation
 from xdsl.ir import Dialect, SSAValue
@@ -30,17 +32,9 @@ DROPPED_BITS = 13
 """The bits of an f32's fraction that TF32 lacks: it has 10 of 23 (PTX ISA, "Alternate floating-point formats")."""
 
 
-@op_definition
-class HighPartOp(IRDLOperation):
-    """The leading part of an f32: what TF32 keeps of it, its last 13 bits dropped.
+class PartOfF32(IRDLOperation, ABC):
+    """A part of an f32, as an f32: one of the two whose sum it is, but for its last bits."""
 
-    So tensor cores read an f32. Infinities stay, and the largest numbers stay finite. NaN stays NaN if it has one of
-    the leading 10 bits of its fraction, as all have that computations give.
-
-    %h = math_ext.high_part %x : f32
-    """
-
-    name = "math_ext.high_part"
     value = operand_def(Float32Type)
     result = result_def(Float32Type)
     traits = traits_def(Pure())
@@ -51,7 +45,20 @@ class HighPartOp(IRDLOperation):
 
 
 @op_definition
-class LowPartOp(IRDLOperation):
+class HighPartOp(PartOfF32):
+    """The leading part of an f32: what TF32 keeps of it, its last 13 bits dropped.
+
+    So tensor cores read an f32. Infinities stay, and the largest numbers stay finite. NaN stays NaN if it has one of
+    the leading 10 bits of its fraction, as all have that computations give.
+
+    %h = math_ext.high_part %x : f32
+    """
+
+    name = "math_ext.high_part"
+
+
+@op_definition
+class LowPartOp(PartOfF32):
     """What the leading part of an f32 leaves, for an engine that reads TF32: `x - high_part(x)`, which is exact.
 
     Half of what TF32 keeps last is added to the magnitude, so that dropping the rest rounds to nearest, ties away from
@@ -62,13 +69,6 @@ class LowPartOp(IRDLOperation):
     """
 
     name = "math_ext.low_part"
-    value = operand_def(Float32Type)
-    result = result_def(Float32Type)
-    traits = traits_def(Pure())
-    assembly_format = "$value attr-dict `:` type($value)"
-
-    def __init__(self, value: SSAValue):
-        super().__init__(operands=[value], result_types=[f32])
 
 
 @op_definition

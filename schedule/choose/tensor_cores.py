@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
+from deplodock.analysis.affine.linear import extent_or_one, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
 from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
@@ -24,13 +24,12 @@ from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_parts import parts_options
+from deplodock.schedule.choose.tensor_rules import Rules, product_rules, splitting_factors
 from deplodock.schedule.choose.tensor_tiles import (
     CHUNKS,
     LINE_WORDS,
-    RASTER,
     TensorGrid,
     best_grid,
-    pipeline_options,
     tensor_grids,
 )
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
@@ -39,7 +38,7 @@ PERSISTENT_WAVES = 2
 """In more waves of tiles than these, CTAs take several tiles."""
 
 
-def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
+def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> Rules | None:
     """The rules for a contraction that tensor cores take, and their options; None for any other."""
     if (row := _engine(found, nest, target)) is None:
         return None
@@ -47,7 +46,7 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     if is_split and any(low_read_of(factor) is not None for factor in found.operands):
         return _parts_options(found, row, target)
     if (few := few_rows_options(found, row, _has_warpgroups(target), target, is_split=is_split)) is not None:
-        return _split(few) if is_split else few
+        return splitting_factors(few) if is_split else few
     if is_split:
         return _parts_options(found, row, target)
     if (product := _TensorProduct.of(found, nest, row, target)) is None:
@@ -55,9 +54,7 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> dict[s
     return product.options(best_grid(product.grids()))
 
 
-def tensor_alternatives(
-    found: Contraction, nest: Nest, target: TargetAttr
-) -> Iterator[tuple[dict[str, dict[str, int | str]], float]]:
+def tensor_alternatives(found: Contraction, nest: Nest, target: TargetAttr) -> Iterator[tuple[Rules, float]]:
     """The rules and options of all grids for tensor cores, of many rows, and the nanoseconds of each."""
     row = _engine(found, nest, target)
     if row is None or _is_split(found):
@@ -72,7 +69,7 @@ def _is_split(found: Contraction) -> bool:
     return any(precision_of(product) == HIGH for product in found.products)
 
 
-def _parts_options(found: Contraction, row: Engine, target: TargetAttr) -> dict[str, dict[str, int | str]] | None:
+def _parts_options(found: Contraction, row: Engine, target: TargetAttr) -> Rules | None:
     """The rules for a contraction of parts of many rows; None where there is no whole instruction, or a short k."""
     sides = _sides(found, row)
     if sides is None or (found.reduction.trips or 0) < LINE_WORDS:
@@ -115,46 +112,17 @@ class _TensorProduct:
         has_warpgroups = _has_warpgroups(self.target) and self.steps > 1 and has_lines
         return tensor_grids(self.found, self.sides, has_warpgroups, self.chunk, self.target)
 
-    def options(self, grid: TensorGrid) -> dict[str, dict[str, int | str]]:
+    def options(self, grid: TensorGrid) -> Rules:
         """The rules of a grid and their options."""
         is_boxed = has_feature(self.target, Feature.BOXES) and (grid.engine != WARPS or takes_boxes(self.found))
-        tile, depth = grid.tile, grid.depth
-        m, n = min(tile.m, self.sides[0]), min(tile.n, self.sides[1])
-        rules: dict[str, dict[str, int | str]] = {"tileify": {}}
-        if self.steps > 1:
-            rules["chunk-matmul-k"] = {"bk": self.chunk, "kv": 1}
-        if grid.parts > 1:
-            rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
-        rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
-        if known_points(self.found.m) > m:
-            rules["blockify-launch"] |= {"raster": RASTER}
-        rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
-        rules["tensor-tile"] = {"engine": grid.engine, "m": min(tile.part[0], m), "n": min(tile.part[1], n)}
-        if depth > 1:
-            boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
-            rules |= {"double-buffer": {"depth": depth}, **(boxes if is_boxed else {})}
-        rules |= {"async-copy": {}, "pad-smem": {}}
-        if depth > 1:
-            rules["pipeline-k-outer"] = pipeline_options(grid, is_boxed)
-        rules["mark-unroll"] = {}
+        chunk = self.chunk if self.steps > 1 else None
+        rules = product_rules(self.found, grid, self.sides, chunk, is_boxed=is_boxed)
         if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
-            rules |= _persistent(grid, self.nest, (m, n), self.target)
+            rules |= _persistent(grid, self.nest, grid.within(self.sides), self.target)
         return rules
 
 
-def _split(rules: dict[str, dict[str, int | str]]) -> dict[str, dict[str, int | str]]:
-    """The rules with one more behind tensor-tile, which splits factors."""
-    split: dict[str, dict[str, int | str]] = {"split-factors": {}}
-    return {
-        each: options
-        for name, own in rules.items()
-        for each, options in ({name: own, **split} if name == "tensor-tile" else {name: own}).items()
-    }
-
-
-def _persistent(
-    grid: TensorGrid, nest: Nest, tile: tuple[int, int], target: TargetAttr
-) -> dict[str, dict[str, int | str]]:
+def _persistent(grid: TensorGrid, nest: Nest, tile: tuple[int, int], target: TargetAttr) -> Rules:
     """That a CTA on each SM takes tiles of so many rows and columns in turn, and stores them in boxes of whole lines.
 
     So slabs of a tile are on their way while the one before is stored. On an H200, in bf16, that takes 4 % off three
@@ -165,7 +133,7 @@ def _persistent(
     sms = target.fact("sms")
     if grid.ctas <= PERSISTENT_WAVES * sms:
         return {}
-    rules: dict[str, dict[str, int | str]] = {"stream-matmul-k": {"ctas": sms, "unit": "tile"}}
+    rules: Rules = {"stream-matmul-k": {"ctas": sms, "unit": "tile"}}
     stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
     columns = [tile[1] * element_bytes(loop.memref_of(op.destination).element_type) for op in stores]
     if all(row % SPANS[0] == 0 for row in columns) and tile[0] * sum(columns) <= grid.room:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence
@@ -18,20 +17,17 @@ from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.tensor_rules import Rules, product_rules, splitting_factors
 from deplodock.schedule.choose.tensor_tiles import (
     LINE_WORDS,
     PART_TILES,
-    RASTER,
     TensorGrid,
     TensorProblem,
     TensorTile,
     best_grid,
     grids_of,
-    pipeline_options,
 )
 from deplodock.schedule.choose.tiling import TOLERANCE, boxes_take, takes_boxes
-
-Rules = dict[str, dict[str, int | str]]
 
 STREAM_NS = 3000.0
 """What CTAs that share the steps of all tiles take for their parts, besides moving them: one ends a tile of its own and
@@ -54,27 +50,14 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     grid = best_grid(grids_of(problem, tiles))
     streamed = _streamed(problem, tiles[0][1], grid) if right is not None else None
     grid = streamed or grid
-    m, n = min(grid.tile.m, sides[0]), min(grid.tile.n, sides[1])
-    part = grid.tile.part if right != "m" else grid.tile.part[::-1]
+    if right == "m":
+        grid = replace(grid, tile=replace(grid.tile, part=grid.tile.part[::-1]))
     is_boxed = right is not None or (has_boxes and takes_boxes(found))
-    rules: Rules = {"tileify": {}, "chunk-matmul-k": {"bk": LINE_WORDS, "kv": 1}}
-    if grid.parts > 1:
-        rules["split-matmul-k"] = {"s": grid.parts, "over": grid.over}
-    rules["blockify-launch"] = {"m": m, "n": n, "occupancy": grid.occupancy}
-    if known_points(found.m) > m:
-        rules["blockify-launch"] |= {"raster": RASTER}
-    rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
-    rules["tensor-tile"] = {"engine": grid.engine, "m": min(part[0], m), "n": min(part[1], n)}
+    rules = splitting_factors(product_rules(found, grid, sides, LINE_WORDS, is_boxed=is_boxed))
     if right == "m":
         rules["tensor-tile"] |= {"rows": "n"}
-    rules["split-factors"] = {}
-    if grid.depth > 1:
-        boxes: Rules = {"tma-copy": {}, "split-inner-for-swizzle": {}}
-        rules |= {"double-buffer": {"depth": grid.depth}, **(boxes if is_boxed else {})}
-    rules |= {"async-copy": {}, "pad-smem": {}}
-    if grid.depth > 1:
-        rules["pipeline-k-outer"] = {"distance": PRODUCER} if right is not None else pipeline_options(grid, is_boxed)
-    rules["mark-unroll"] = {}
+    if right is not None and grid.depth > 1:
+        rules["pipeline-k-outer"] = {"distance": PRODUCER}
     if streamed is not None:
         rules["stream-matmul-k"] = {"ctas": problem.rates.sms}
     if is_early:

@@ -31,14 +31,11 @@ from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.few_rows import COPY_SHARE
-from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
 
 CHUNKS = (128, 64, 32)
 """Bytes of k in a slab: rows of 128 are those that swizzles and boxes take whole; fewer where k is short."""
-
-RASTER = 16
-"""Row tiles that follow each other, as for other contractions."""
 
 LINE_WORDS = 32
 """Elements of f32 of a line of a swizzled slab."""
@@ -177,6 +174,10 @@ class TensorGrid:
     over: str = "ticket"
     """How the parts are combined, as split-matmul-k has it."""
 
+    def within(self, sides: tuple[int, int]) -> tuple[int, int]:
+        """The rows and columns of a tile, of at most so many."""
+        return min(self.tile.m, sides[0]), min(self.tile.n, sides[1])
+
 
 def best_grid(grids: Sequence[TensorGrid]) -> TensorGrid:
     """The grid that ends first; with fewer parts, or in one launch, if it hardly does."""
@@ -203,21 +204,6 @@ def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) ->
         for tile in problem.narrowed(engine, wide, parts, over)
         if (grid := problem.grid(engine, tile, parts, over)) is not None
     ]
-
-
-def pipeline_options(grid: TensorGrid, is_boxed: bool) -> dict[str, int | str]:
-    """How far copies run ahead of products, or that a producer makes them.
-
-    With a producer, products overlap. On an H200 that takes 35 % off the time of tiles of 64x128 with one CTA on an SM
-    (512x2048x2048, bf16), 15 to 24 % off that of 128x128 and 0 to 3 % off that of 128x256. It is chosen for CTAs that
-    are alone: two on an SM hide their waits from each other, and share registers that products need.
-    """
-    tile, depth = grid.tile, grid.depth
-    if is_boxed and grid.engine == WARPGROUPS and grid.occupancy == 1:
-        return {"distance": PRODUCER}
-    if is_boxed and depth > tile.behind:
-        return {"distance": depth - tile.behind, "barrier": "mbarrier"}
-    return {"distance": depth - 1}
 
 
 def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:
