@@ -9,6 +9,7 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.dialects import loop, math_ext
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.schedule.choose.flight import holds_row, is_read_again
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
 
 
@@ -25,7 +26,8 @@ def free_width(nest: Nest, sms: int) -> int:
     """The widest access that suits all accesses of a nest along its last free axis.
 
     It is over `VECTOR` where a thread for so many outputs fills the GPU, and 1 where the nest has loops and not even
-    one for every `VECTOR` does.
+    one for every `VECTOR` does. Columns that are read again, and that a thread holds in registers, stay there: so many
+    of them as it holds.
     """
     if not nest.axes:
         return 1
@@ -43,4 +45,7 @@ def free_width(nest: Nest, sms: int) -> int:
     width = min(widths, default=VECTOR)
     while width > max(VECTOR, fill):
         width //= 2
+    if is_read_again(nest) and holds_row(nest):
+        while not holds_row(nest, width=width):
+            width //= 2
     return width
