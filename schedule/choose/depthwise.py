@@ -7,13 +7,13 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.access.alignment import address
+from deplodock.analysis.access.alignment import address, aligned_width
 from deplodock.analysis.affine.linear import extent_or_one, known_points, subscripts_of
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import accumulating_loops, summed_products
 from deplodock.analysis.shape.windows import reach, window_axes
 from deplodock.dialects import loop
-from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR, WINDOW_ROWS, WINDOW_VALUES
+from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR, WINDOW_OUTPUTS, WINDOW_ROWS, WINDOW_VALUES
 from deplodock.schedule.steps import Options
 
 
@@ -21,7 +21,9 @@ def depthwise_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
     """The schedule of a nest that multiplies windows which overlap, as a depthwise convolution, or None for any other.
 
     A thread computes as many neighbours as have their windows in its registers and leave every SM a CTA: `VECTOR` along
-    contiguous memory, and rows of them.
+    contiguous memory, half as many where rows are odd, so that no access takes several, and rows of them. Measured on
+    an H200 on windows of 3 x 3 of 16 x 144 x 57 x 57: 26.2 us with four of four rows, 21.7 with two of four, 20.3 with
+    two of eight.
     """
     chains = [accumulating_loops(op) for op in nest.reductions()]
     if not chains or not all(map(summed_products, nest.reductions())):
@@ -32,12 +34,13 @@ def depthwise_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
     if not axes or values > WINDOW_VALUES or not _stores_along(nest, nest.axes[-1]):
         return None
     fill = known_points(nest.axes) // (sms * CTA_THREADS)
-    vector = next((size for size in (VECTOR, VECTOR // 2) if size <= fill), 1)
+    widest = VECTOR if _stored_width(nest, nest.axes[-1]) > 1 else VECTOR // 2
+    vector = next((size for size in (VECTOR, VECTOR // 2) if size <= min(fill, widest)), 1)
     others = [axis for axis in axes if axis is not nest.axes[-1]]
     rows = 1
     for size in WINDOW_ROWS if others else ():
         cells = {nest.axes[-1]: vector, others[-1]: min(size, extent_or_one(others[-1]))}
-        if size * vector <= fill and _held(nest, cells) <= WINDOW_VALUES:
+        if size * vector <= min(fill, WINDOW_OUTPUTS) and _held(nest, cells) <= WINDOW_VALUES:
             rows = size
     return {
         "tileify": {},
@@ -51,6 +54,14 @@ def _stores_along(nest: Nest, axis: SSAValue) -> bool:
     """Whether all stores walk contiguous memory along an axis."""
     stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
     return all(address(loop.memref_of(op.destination), subscripts_of(op)).coefficient(axis) == 1 for op in stores)
+
+
+def _stored_width(nest: Nest, axis: SSAValue) -> int:
+    """The widest access along an axis that suits all stores."""
+    stores = [op for op in nest.body.walk() if isinstance(op, loop.StoreOp)]
+    return min(
+        aligned_width(loop.memref_of(op.destination), subscripts_of(op), axis, extent_or_one(axis)) for op in stores
+    )
 
 
 def _held(nest: Nest, cells: Mapping[SSAValue, int]) -> int:

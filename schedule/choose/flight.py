@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xdsl.ir import SSAValue
+
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.analysis.machine.targets import REGISTER_BYTES
@@ -25,12 +27,31 @@ def steps_in_flight(nest: Nest, shared: int = 1, width: int = 1) -> int:
     return min(filter(None, (_steps(chain[-1], shared, width) for chain in chains)), default=1)
 
 
+def is_read_again(nest: Nest) -> bool:
+    """Whether several loops over a row read the same buffer, as a softmax does."""
+    read = [
+        {op.source for op in each.body.walk() if isinstance(op, loop.LoadOp) and _moves(op, each)}
+        for each in nest.row_loops()
+    ]
+    return sum(map(len, read)) > len(set[SSAValue]().union(*read))
+
+
+def holds_row(nest: Nest, shared: int = 1, width: int = 1) -> bool:
+    """Whether a thread has its share of each loop's elements in registers at once: the loops are unrolled whole."""
+    return all(_steps(row_chain(op)[-1], shared, width) is None for op in nest.row_loops())
+
+
+def _moves(load: loop.LoadOp, row: loop.LoopLike) -> bool:
+    """Whether a load reads another element in each step of a loop over a row."""
+    return any(form.depends_on(row.iv) for form in subscripts_of(load))
+
+
 def _steps(op: loop.LoopLike, shared: int, width: int) -> int | None:
     """The steps of a loop whose loads take `IN_FLIGHT` bytes, a power of two; None where it has hardly more."""
     if op.trips is None:
         return None
     loads = [one for one in op.body.walk() if isinstance(one, loop.LoadOp) and tile.memory_of(one.source) is None]
-    moving = [load for load in loads if any(form.depends_on(op.iv) for form in subscripts_of(load))]
+    moving = [load for load in loads if _moves(load, op)]
     step = sum(width * element_bytes(loop.memref_of(load.source).element_type) for load in moving)
     trips = -(-op.trips // shared)
     size = 1 << max(IN_FLIGHT // max(step, 1), 1).bit_length() - 1

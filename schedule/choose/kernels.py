@@ -21,7 +21,7 @@ from deplodock.schedule.choose.contraction import contraction_alternatives, cont
 from deplodock.schedule.choose.depthwise import depthwise_schedule
 from deplodock.schedule.choose.flight import steps_in_flight
 from deplodock.schedule.choose.long_rows import fold_steps
-from deplodock.schedule.choose.pointwise import early_options, free_width
+from deplodock.schedule.choose.pointwise import apart_schedule, early_options, free_width
 from deplodock.schedule.choose.rows import row_options, rows_together
 from deplodock.schedule.choose.shared_sums import shared_sums
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
@@ -131,6 +131,8 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
     if (columns := column_options(nest, target_at(function).fact("sms"))) is not None:
         return column_schedule(nest, columns)
     vector = free_width(nest, target_at(function).fact("sms"))
+    if vector == 1 and (apart := apart_schedule(nest, target_at(function).fact("sms"))) is not None:
+        return {**apart, **early_options(nest, target_at(function))}
     cta = _cta(CTA_THREADS * vector, steps_in_flight(nest, width=vector), vector)
     return {"tileify": {}, **cta, **early_options(nest, target_at(function))}
 

@@ -22,8 +22,11 @@ ROW_VALUES = 32
 WINDOW_VALUES = 64
 """The most 4-byte values of overlapping windows that a thread keeps in registers, beside the outputs that it folds."""
 
-WINDOW_ROWS = (1, 2, 4)
+WINDOW_ROWS = (1, 2, 4, 8)
 """For how many rows of neighbouring outputs with overlapping windows a thread may compute them."""
+
+WINDOW_OUTPUTS = 16
+"""The most outputs with overlapping windows of a thread."""
 
 CONTRACTION_TILE = 16
 """The tile of a contraction's output, m and n, before register tiling."""

@@ -25,6 +25,31 @@ func.func @depthwise(%x: memref<256x128x128xf32>, %w: memref<256x3x3xf32>, %out:
 
 // -----
 
+// Rows of odd length, which no access of several neighbours suits, have two outputs of eight rows.
+// CHECK: func.func @odd
+// CHECK-SAME: deplodock.schedule = "tileify,blockify-launch{threads=4096},register-tile{vector=2 rows=8},stage-windows"
+func.func @odd(%x: memref<2304x57x57xf32>, %w: memref<2304x3x3xf32>, %out: memref<2304x57x57xf32>) {
+  loop.for %k = 0 to 2304 {
+    loop.for %y = 0 to 57 {
+      loop.for %c = 0 to 57 {
+        %acc = loop.reduce {arith.addf} %h = 0 to 3 : f32 {
+          %0 = loop.reduce {arith.addf} %v = 0 to 3 : f32 {
+            %a = loop.load padded %x[%k, %y + %h - 1, %c + %v - 1] : memref<2304x57x57xf32>
+            %b = loop.load %w[%k, %h, %v] : memref<2304x3x3xf32>
+            %p = arith.mulf %a, %b : f32
+            loop.yield %p : f32
+          }
+          loop.yield %0 : f32
+        }
+        loop.store %acc, %out[%k, %y, %c] : memref<2304x57x57xf32>
+      }
+    }
+  }
+  func.return
+}
+
+// -----
+
 // Windows twice as far apart: those of four rows do not fit.
 // CHECK: func.func @strided
 // CHECK-SAME: deplodock.schedule = "tileify,blockify-launch{threads=2048},register-tile{vector=4 rows=2},stage-windows"
