@@ -51,11 +51,7 @@ from deplodock.dialects import loop
 from deplodock.passes.loop.buffers import Buffers
 from deplodock.passes.loop.masks import Mask, Masks, over_subscripts
 from deplodock.schedule.choose.sizes import STREAM_ROWS
-from deplodock.schedule.choose.tiling import TILES
-
-STEP = max(extent for tile in TILES for extent in (tile.m, tile.n))
-"""The multiples that conditions are rounded up to: the extent of the largest tile of a contraction. Those of a
-streaming reduction, which nothing else reads, are multiples of the rows of its tiles."""
+from deplodock.schedule.choose.tiling import MASK_STEP
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ def _rounded(mask: Mask, op: loop.ReduceOp) -> Linear | None:
     bounds = last.range()
     if op.trips is None or bounds is None or bounds[0] < 0 or any(op.is_ancestor(root.owner) for root in last.roots()):
         return None
-    step = STREAM_ROWS if streams(op) else STEP
+    step = STREAM_ROWS if streams(op) else MASK_STEP
     end = last // step * step + step
     least = end.range()
     return along - end if least is not None and least[0] < op.trips else None

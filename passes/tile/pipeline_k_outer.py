@@ -53,6 +53,7 @@ from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.options import Either, Integers, OneOf, Value, option
 from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.passes.tile.tile_bounds import has_inactive_tiles
 from deplodock.schedule.choose.sizes import PRODUCER
 
 Barriers: TypeAlias = Literal["cta", "mbarrier"]
@@ -219,6 +220,8 @@ def _check_producer(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Seq
             raise Skip(f"{label(op.slab)} does not come in boxes, and a producer copies nothing else")
     if reduction.trips is None:
         raise Skip(f"the bound of the loop over {label(reduction.iv)} varies; a producer's loop has a constant one")
+    if has_inactive_tiles(launch):
+        raise Skip("a mask leaves out tiles, which a producer and its readers would have to agree on")
     target, threads = target_at(launch), known_points(launch.bound_to(Binding.THREAD))
     if threads % WARPGROUP:
         raise Skip(f"a producer is a warpgroup beside others, and the {threads} threads are no whole warpgroups")

@@ -24,7 +24,7 @@ from typing import Literal
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i64
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.affine.linear import condition_of, implied_condition, known_points, subscripts_of
+from deplodock.analysis.affine.linear import known_points, subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import step_of
 from deplodock.analysis.shape.dependence import wheres
@@ -34,6 +34,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.rule import LaunchRule, Skip, folded
+from deplodock.passes.tile.tile_bounds import has_inactive_tiles
 
 Unit = Literal["step", "tile"]
 
@@ -95,12 +96,8 @@ def _ring(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> tile.RingOp:
 
 def _check_points(launch: tile.LaunchOp) -> None:
     """Raises Skip where whole tiles may be inactive."""
-    inside = [axis for axis in launch.axes if axis not in launch.ctas]
-    for where in wheres(launch.body.block):
-        implied = implied_condition(condition_of(where), inside)
-        bounds = None if implied is None else implied.range()
-        if bounds is None or bounds[1] >= 0:
-            raise Skip("some tiles may have no active point, and their steps would count")
+    if has_inactive_tiles(launch):
+        raise Skip("some tiles may have no active point, and their steps would count")
 
 
 def _check_before(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> None:

@@ -1,4 +1,4 @@
-"""Bounds of loops that all points of a tile share."""
+"""What all points of a tile share: bounds of loops, and whether any of them is active."""
 
 from __future__ import annotations
 
@@ -10,9 +10,27 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, bounds_of, equal, least, to_map, to_sides
+from deplodock.analysis.affine.linear import (
+    Linear,
+    bounds_of,
+    condition_of,
+    equal,
+    implied_condition,
+    least,
+    to_map,
+    to_sides,
+)
+from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import innermost_reduction
 from deplodock.dialects import loop, tile
+
+
+def has_inactive_tiles(launch: tile.LaunchOp) -> bool:
+    """Whether the conditions of a launch may leave out all points of a tile."""
+    inside = [axis for axis in launch.axes if axis not in launch.ctas]
+    implied = [implied_condition(condition_of(where), inside) for where in wheres(launch.body.block)]
+    ranges = [None if form is None else form.range() for form in implied]
+    return any(bounds is None or bounds[1] >= 0 for bounds in ranges)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
-from deplodock.schedule.choose.tiling import MAX_PARTS, MIN_STEPS, TOLERANCE
+from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE
 
 CHUNKS = (128, 64, 32)
 """Bytes of k in a slab: rows of 128 are those that swizzles and boxes take whole; fewer where k is short."""
@@ -179,6 +179,11 @@ class TensorGrid:
         return min(self.tile.m, sides[0]), min(self.tile.n, sides[1])
 
 
+def is_masked(found: Contraction) -> bool:
+    """Whether a mask leaves out outputs of a contraction."""
+    return bool(wheres(found.reduction.parent_block() or Block()))
+
+
 def best_grid(grids: Sequence[TensorGrid]) -> TensorGrid:
     """The grid that ends first; with fewer parts, or in one launch, if it hardly does."""
     best = min(grid.time for grid in grids)
@@ -202,6 +207,7 @@ def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) ->
         for parts in problem.parts()
         for over in problem.ways(engine, parts)
         for tile in problem.narrowed(engine, wide, parts, over)
+        if not (problem.is_masked and (MASK_STEP % tile.m or MASK_STEP % tile.n))
         if (grid := problem.grid(engine, tile, parts, over)) is not None
     ]
 
@@ -255,6 +261,11 @@ class TensorProblem:
         return len(self.found.products)
 
     @property
+    def is_masked(self) -> bool:
+        """Whether a mask leaves out outputs, whole tiles of `MASK_STEP` rows and columns."""
+        return is_masked(self.found)
+
+    @property
     def columns(self) -> int:
         """What the columns of warpgroups are a multiple of: where they walk memory, they fill the lines of slabs.
 
@@ -272,7 +283,7 @@ class TensorProblem:
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen, all of which run at once."""
         yield 1
-        if not wheres(self.found.reduction.parent_block() or Block()):
+        if not self.is_masked:
             yield from range(2, 1 + min(MAX_PARTS, self.steps // MIN_STEPS))
 
     def ways(self, engine: str, parts: int) -> Iterator[str]:

@@ -94,6 +94,10 @@ TILES = (
     CtaTile(16, 16, 1, 1, 2, 3, 0.165),
 )
 
+MASK_STEP = max(extent for tile in TILES for extent in (tile.m, tile.n))
+"""The multiples that the conditions of masks are rounded up to: the extent of the largest tile of a contraction whose
+outputs they leave out."""
+
 
 @dataclass(frozen=True)
 class Tiling:

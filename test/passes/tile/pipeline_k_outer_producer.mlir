@@ -8,12 +8,14 @@
 // RUN: sed 's/%m_q = 4/%m_q = 3/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix WHOLE
 // RUN: sed 's/threads_per_block = 1024/threads_per_block = 200/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix MANY
 // RUN: sed 's/%n_e = 32 : engine) {/%n_e = 32 : engine) occupancy 6 {/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix REGISTERS
+// RUN: sed 's/^      %n_c = /      loop.where %n_b < 1\n&/' %s | not deplodock-opt -p 'pipeline-k-outer{distance=producer}' 2>&1 | filecheck %s --check-prefix MASK
 
 // TWICE: @linear: the slabs are on a ring already
 // WORD: the option distance must be a positive integer or producer, got consumer
 // CTA: @linear: %xs comes in boxes, which arrive at phases; take barrier=mbarrier
 // BOXES: @linear: %xs does not come in boxes, and a producer copies nothing else
 // VARIES: @linear: the bound of the loop over %ko varies; a producer's loop has a constant one
+// MASK: @linear: a mask leaves out tiles, which a producer and its readers would have to agree on
 // WHOLE: @linear: a producer is a warpgroup beside others, and the 96 threads are no whole warpgroups
 // MANY: @linear: with a producer a CTA has 256 threads, sm_90 allows fewer
 // REGISTERS: @linear: 6 CTAs of 256 threads, with a producer, start with 40 registers each, and a product takes 42; lower the occupancy

@@ -22,7 +22,7 @@ from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.choose.sizes import READS
 from deplodock.schedule.choose.tensor_tiles import CHUNKS, TILES, TensorGrid, TensorProblem, best_grid, tensor_grids
-from deplodock.schedule.choose.tiling import TOLERANCE
+from deplodock.schedule.choose.tiling import MASK_STEP, TOLERANCE
 from deplodock.schedule.steps import Options
 
 LINEAR = """
@@ -399,3 +399,36 @@ def test_two_products_of_one_loop_compute_the_same(m: int, n: int, k: int, targe
     wide = x.astype(np.float64)
     wanted = (wide @ g.astype(np.float64).T) * (wide @ u.astype(np.float64).T)
     np.testing.assert_allclose(result.outputs[0], wanted, rtol=1e-4, atol=1e-3)
+
+
+SCORES = """
+func.func @k(%q: memref<28x512x128xbf16>, %k: memref<28x512x128xbf16>, %out: memref<28x512x512xf32>) {
+  loop.for %h = 0 to 28 {
+    loop.for %i = 0 to 512 {
+      loop.for %j = 0 to 512 {
+        loop.where %j < %i floordiv 128 * 128 + 128
+        %acc = loop.reduce {arith.addf} %d = 0 to 128 : f32 {
+          %a = loop.load %q[%h, %i, %d] : memref<28x512x128xbf16>
+          %af = arith.extf %a : bf16 to f32
+          %b = loop.load %k[%h, %j, %d] : memref<28x512x128xbf16>
+          %bf = arith.extf %b : bf16 to f32
+          %p = arith.mulf %af, %bf : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%h, %i, %j] : memref<28x512x512xf32>
+      }
+    }
+  }
+  func.return
+}
+"""
+
+
+def test_a_mask_leaves_out_whole_tiles() -> None:
+    """So its condition is that of a CTA; a producer would have to know it, too."""
+    module = Parser(new_context(), SCORES).parse_module()
+    set_target(module, "h200")
+    rules = chosen(module)
+    assert MASK_STEP % int(rules["blockify-launch"]["m"]) == MASK_STEP % int(rules["blockify-launch"]["n"]) == 0
+    assert rules["pipeline-k-outer"] != PRODUCER
+    lower(module, new_context(), Level.KERNEL)
