@@ -295,18 +295,25 @@ def _fill(builder: CopyBuilder, op: tile.StageOp | tile.CopyOp, slab: Slab) -> N
 
 
 def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
-    """The threads of the CTA take turns over the slab, in the order of `Slab.coordinates`."""
-    total, threads = slab.copies(builder.threads), builder.threads
+    """The threads that copy take turns over the slab, in the order of `Slab.coordinates`."""
+    threads = slab.copiers(builder.threads)
+    total = slab.copies(threads)
     if not total:
         return
     trips = -(-total // threads)
-    flat = Linear.of(builder.thread)
-    if trips > 1:
-        unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
-        flat = Linear.of(builder.enter_loop(trips, "c", unroll=unroll), threads) + flat
-    chunk = stand_in(total)
-    coordinates = slab.coordinates(Linear.of(chunk), threads)
-    beyond: list[Condition] = [flat - total] if total % threads else []
-    beyond += [end.substitute(chunk, flat) for end in slab.ends(coordinates)]
-    with builder.guarded(beyond):
-        move_slab(builder, slab, coordinates, slab.copy_width, is_async, lambda form: form.substitute(chunk, flat))
+    copier = stand_in(threads)
+    flat = Linear.of(copier)
+    with builder.guarded([Linear.of(builder.thread) - threads] if threads < builder.threads else []):
+        if trips > 1:
+            unroll = trips <= (UNROLLED_ASYNC_COPIES if is_async else UNROLLED_COPIES)
+            flat = Linear.of(builder.enter_loop(trips, "c", unroll=unroll), threads) + flat
+        chunk = stand_in(total)
+
+        def place(form: Linear) -> Linear:
+            return form.substitute(chunk, flat).substitute(copier, Linear.of(builder.thread))
+
+        coordinates = slab.coordinates(Linear.of(chunk), threads)
+        beyond: list[Condition] = [place(Linear.of(chunk)) - total] if total % threads else []
+        beyond += map(place, slab.ends(coordinates))
+        with builder.guarded(beyond):
+            move_slab(builder, slab, coordinates, slab.copy_width, is_async, place)
