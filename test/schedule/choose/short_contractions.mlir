@@ -1,0 +1,43 @@
+// RUN: deplodock-opt %s -p choose-schedule --split-input-file | filecheck %s
+
+// The last chunk of k has 4 of its 32 elements, in one group of 4: the other groups are passed over.
+// CHECK-LABEL: func.func @last_chunk
+// CHECK-SAME:  chunk-matmul-k{bk=32 kv=4},
+func.func @last_chunk(%x: memref<16x512x100xf32>, %y: memref<16x100x512xf32>, %out: memref<16x512x512xf32>) {
+  loop.for %b = 0 to 16 {
+    loop.for %m = 0 to 512 {
+      loop.for %n = 0 to 512 {
+        %acc = loop.reduce {arith.addf} %k = 0 to 100 : f32 {
+          %l = loop.load %x[%b, %m, %k] : memref<16x512x100xf32>
+          %r = loop.load %y[%b, %k, %n] : memref<16x100x512xf32>
+          %p = arith.mulf %l, %r : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%b, %m, %n] : memref<16x512x512xf32>
+      }
+    }
+  }
+  func.return
+}
+
+// -----
+
+// It has 28 of them: to ask in each group whether it is one costs as much as the products of zeros.
+// CHECK-LABEL: func.func @full_chunk
+// CHECK-SAME:  chunk-matmul-k{bk=32},
+func.func @full_chunk(%x: memref<16x512x124xf32>, %y: memref<16x124x512xf32>, %out: memref<16x512x512xf32>) {
+  loop.for %b = 0 to 16 {
+    loop.for %m = 0 to 512 {
+      loop.for %n = 0 to 512 {
+        %acc = loop.reduce {arith.addf} %k = 0 to 124 : f32 {
+          %l = loop.load %x[%b, %m, %k] : memref<16x512x124xf32>
+          %r = loop.load %y[%b, %k, %n] : memref<16x124x512xf32>
+          %p = arith.mulf %l, %r : f32
+          loop.yield %p : f32
+        }
+        loop.store %acc, %out[%b, %m, %n] : memref<16x512x512xf32>
+      }
+    }
+  }
+  func.return
+}
