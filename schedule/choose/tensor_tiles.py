@@ -162,7 +162,7 @@ PART_TILES: dict[str, tuple[TensorTile, ...]] = {
 
 @dataclass(frozen=True)
 class TensorGrid:
-    """The tile of a grid and its engine, the parts of k, of `steps` each, and what an SM holds: CTAs with their slabs."""
+    """The tile of a grid and its engine, the parts of k, of `steps` each, and an SM's CTAs, each with `depth` slabs."""
 
     engine: str
     tile: TensorTile
