@@ -13,6 +13,7 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.loop import memref_of
 from deplodock.schedule.choose.tiling import (
+    CHUNK,
     READ_ALONG_K,
     CtaTile,
     Tiling,
@@ -36,14 +37,25 @@ Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that r
 LATE_RELEASE_CELLS = 128
 """The least outputs of a thread whose steps are long beside the waits for phases."""
 
-STORING_STEPS = 8
-"""The most chunks of k for which stores matter, so that pairs of columns are swapped where threads can. Stores of 16
+STORING_ELEMENTS = 256
+"""The most elements of k for which stores matter, so that pairs of columns are swapped where threads can. Stores of 16
 bytes save 5 percent of 28 products of 2048 x 2048 outputs and 128 elements of k, and 1.5 percent of 256 elements, but
 the other registers cost 1 to 3 percent where k is 2048 or more (measured on an H200)."""
 
 UNSWAPPED = (8, 8)
 """The rows and columns of a thread that are left in order: where pairs are swapped and k has two steps ptxas keeps
 their sums twice (182 registers in place of 118, or spills; read off the code for sm_90)."""
+
+HALVED_ROWS = 64
+"""The fewest rows of a tile whose slabs hold half as much of k as tilings are weighed with: the copies of a step are
+issued at once, and products wait behind them. On an H200 chunks of 16 in place of 32 take 1 to 7 percent off the same
+rings of such tiles: 1000 x 1000 x 1000 58.5 -> 54.3 us, 333 x 1000 x 777 24.9 -> 23.1, 512 x 3584 x 3584 336 -> 331
+(128 x 128) and 319 -> 305 (64 x 128, four parts), 24 products of 500 x 64 outputs and 500 of k 29.2 -> 26.4, and more
+off a convolution of 200 channels, 20.8 -> 17.7. Tiles of 32 rows, and CTAs that share the steps of all tiles, gain
+nothing, and boxes lose 10 percent."""
+
+HALVED_ELEMENTS = 192
+"""The least k of these: 64 products of 128 x 128 outputs and 64 of k take 7.3 us in place of 6.9."""
 
 IDLE_SHARE = 0.08
 """The share of k's steps past its end from which on these run in groups of `READ_ALONG_K` elements, so that the last
@@ -94,9 +106,10 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     """The rules of a tiling and their options."""
     size = element_bytes(found.reduction.results[0].type)
     tile = tiling.tile
-    chunk, k = chunk_of(found), elements_of_k(found)
+    k = elements_of_k(found)
     if k is None:
-        k = (found.reduction.trips or 1) * (chunk if runs_through_windows(found) else 1)
+        k = (found.reduction.trips or 1) * (chunk_of(found) if runs_through_windows(found) else 1)
+    chunk = _chunk(found, tiling, k)
     steps = -(-k // chunk)
     occupancy, depth = _ring(tile, steps, chunk * size * len(found.products), target)
     kept = ("m", "n") if tile.is_boxed else _kept(found)
@@ -112,7 +125,7 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     if known_points(found.m) > tile.m:
         rules["blockify-launch"] |= {"raster": RASTER}
-    is_whole = tiling.parts == 1 and tiling.over != "stream" and "n" not in kept and steps <= STORING_STEPS
+    is_whole = tiling.parts == 1 and tiling.over != "stream" and "n" not in kept and k <= STORING_ELEMENTS
     swaps = is_whole and _swaps(found, tile)
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
@@ -135,6 +148,13 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     if tiling.over == "stream":
         rules["stream-matmul-k"] = {"ctas": target.fact("sms") * occupancy}
     return rules
+
+
+def _chunk(found: Contraction, tiling: Tiling, k: int) -> int:
+    """The elements of k in a slab."""
+    is_halved = tiling.over != "stream" and tiling.tile.m >= HALVED_ROWS and k >= HALVED_ELEMENTS
+    chunk = chunk_of(found)
+    return chunk // 2 if is_halved and chunk == CHUNK else chunk
 
 
 def _kept(found: Contraction) -> tuple[str, ...]:
