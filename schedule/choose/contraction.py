@@ -125,14 +125,14 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     if known_points(found.m) > tile.m:
         rules["blockify-launch"] |= {"raster": RASTER}
-    is_whole = tiling.parts == 1 and tiling.over != "stream" and "n" not in kept and k <= STORING_ELEMENTS
-    swaps = is_whole and _swaps(found, tile)
+    is_short = tiling.parts == 1 and tiling.over != "stream" and "n" not in kept and k <= STORING_ELEMENTS
+    swaps = is_short and _swaps(found, tile)
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
         places = {side: "strided" if side in kept else "strips" for side in ("m", "n")}
         rules["stage-inputs"] = {"transpose": _TRANSPOSED[kept]}
         rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
-        rules["permute-register-tile"] = {**places, **(_storing(found) if is_whole and not swaps else {"lanes": LANES})}
+        rules["permute-register-tile"] = {**places, **(_storing(found) if is_short and not swaps else {"lanes": LANES})}
     if depth > 1:
         boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
         rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {})}
