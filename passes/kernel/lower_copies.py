@@ -306,10 +306,10 @@ def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
     copier = stand_in(threads)
     flat = Linear.of(copier)
     with builder.guarded([Linear.of(builder.thread) - threads] if threads < builder.threads else []):
-        rounds = 1 if is_async else -(-trips // UNROLLED_COPIES)
-        at_once = -(-trips // rounds)
-        if rounds > 1:
-            flat = Linear.of(builder.enter_loop(rounds, "r", unroll=False), at_once * threads) + flat
+        at_once = trips if is_async else _at_once(trips, is_whole=total % threads == 0)
+        if at_once < trips:
+            name = "r" if at_once > 1 else "c"
+            flat = Linear.of(builder.enter_loop(trips // at_once, name, unroll=False), at_once * threads) + flat
         if at_once > 1:
             unroll = not is_async or trips <= UNROLLED_ASYNC_COPIES
             flat = Linear.of(builder.enter_loop(at_once, "c", unroll=unroll), threads) + flat
@@ -319,7 +319,14 @@ def _fill_shared(builder: CopyBuilder, slab: Slab, is_async: bool) -> None:
             return form.substitute(chunk, flat).substitute(copier, Linear.of(builder.thread))
 
         coordinates = slab.coordinates(Linear.of(chunk), threads)
-        beyond: list[Condition] = [place(Linear.of(chunk)) - total] if total < rounds * at_once * threads else []
+        beyond: list[Condition] = [place(Linear.of(chunk)) - total] if total % threads else []
         beyond += map(place, slab.ends(coordinates))
         with builder.guarded(beyond):
             move_slab(builder, slab, coordinates, slab.copy_width, is_async, place)
+
+
+def _at_once(trips: int, *, is_whole: bool) -> int:
+    """How many of a thread's copies are unrolled: equal rounds, or one at a time where the last is not all threads'."""
+    if trips <= UNROLLED_COPIES:
+        return trips
+    return max(size for size in range(1, UNROLLED_COPIES + 1) if trips % size == 0) if is_whole else 1
