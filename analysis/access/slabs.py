@@ -116,6 +116,22 @@ class Slab:
             return False
         return not type.get_shape()[-1] % width and not address(type, [*outer, base]).divisor() % width
 
+    def copiers(self, threads: int) -> int:
+        """How many of so many threads copy: of windows or pixels whole rows, or an equal part of one; else all.
+
+        Then a thread's copies are all of one place in an image, or a constant apart. On an H200 a convolution to 50
+        channels by windows of 7 x 7 takes 296 us where 112 threads copy rows of 64 pixels, each 28 elements of other
+        places (2,168 bytes spilled), and 124 us where 64 threads do, in the same tiles of 64 x 64; one to 40 channels
+        by windows of 5 x 5 takes 79 us with 80 threads, 43 with 64.
+        """
+        if not any(map(self._is_divided, range(len(self.shape)))):
+            return threads
+        row = math.prod(extent for _, extent, _ in self._digits(threads)[: 3 if self._takes_sectors else 1])
+        if row <= threads:
+            return threads // row * row
+        part = max(size for size in range(1, threads + 1) if row % size == 0)
+        return part if 2 * part > threads else threads
+
     def copies(self, threads: int) -> int:
         """How many copies of `copy_width` elements fill the slab, with those that `coordinates` puts beside it."""
         return math.prod(extent for _, extent, _ in self._digits(threads))
@@ -148,15 +164,14 @@ class Slab:
         if not order:
             return []
         *slower, along = order
-        sector = self._sector(along)
-        across = WARP // sector
-        is_short = sector * element_bytes(self.type.element_type) < ACCESS_BYTES
-        if along == last or is_short or self.shape[last] % across:
+        if not self._takes_sectors:
             row = self.shape[along] // width
             return [
                 (along, row, width),
                 *(digit for dim in reversed(slower) for digit in self._rows(dim, threads, row)),
             ]
+        sector = self._sector(along)
+        across = WARP // sector
         rows = self.shape[last] // across
         warps = math.gcd(max(threads // WARP, 1), rows)
         return [
@@ -167,6 +182,14 @@ class Slab:
             (last, rows // warps, across * warps),
             *((dim, self.shape[dim], 1) for dim in reversed(slower) if dim != last),
         ]
+
+    @cached_property
+    def _takes_sectors(self) -> bool:
+        """Whether a warp takes sectors of the source, at neighbours along the slab's own last dimension."""
+        along, last = self.copy_order()[-1], len(self.shape) - 1
+        sector = self._sector(along)
+        is_short = sector * element_bytes(self.type.element_type) < ACCESS_BYTES
+        return along != last and not is_short and self.shape[last] % (WARP // sector) == 0
 
     def _sector(self, along: int) -> int:
         """The neighbours in the source that a warp takes from a row of a transposed slab: a sector of memory, or half.

@@ -214,7 +214,7 @@ class SlabBanks:
         if self._stage.is_tma:
             return Wavefronts()
         slab = self._slab(type)
-        threads = known_points(self._threads)
+        threads = slab.copiers(known_points(self._threads))
         copies = slab.copies(threads)
         if not copies:
             return Wavefronts()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.access.shared_accesses import SharedAccess, conditions_of
-from deplodock.analysis.affine.linear import Atom
+from deplodock.analysis.access.slabs import stand_in
+from deplodock.analysis.affine.linear import Atom, Linear
 from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.order.ownership import Path, thread_of
@@ -21,7 +22,7 @@ class Meetings:
         self._function = function
         self._roles = {op: role for role in function.roles for op in role.walk()}
         self._owners: dict[SharedAccess, Path | None] = {}
-        self._told: dict[tuple[SharedAccess, SSAValue], bool] = {}
+        self._told: dict[tuple[SharedAccess, SSAValue | None], bool] = {}
         self._ranges: dict[SharedAccess, list[Range | None]] = {}
 
     def team(self, op: Operation) -> kernel.Team:
@@ -47,14 +48,26 @@ class Meetings:
         """Whether two walks of one operation are of different iterations of the loops around, which elements tell."""
         if first is not second:
             return False
-        roots = [self.team(first.op).thread_id, *around]
-        return all(self._tells(second, root) for root in roots)
+        return all(self._tells(second, root) for root in (None, *around))
 
-    def _tells(self, access: SharedAccess, root: SSAValue) -> bool:
-        """Whether the elements of an access tell the value of a coordinate."""
+    def _tells(self, access: SharedAccess, root: SSAValue | None) -> bool:
+        """Whether the elements of an access tell the value of a coordinate, or without one the thread."""
         if (access, root) not in self._told:
-            self._told[access, root] = thread_of(root, access.subscripts, access.width) is not None
+            thread, (subscripts, _) = self._placed(access)
+            self._told[access, root] = thread_of(root or thread, subscripts, access.width) is not None
         return self._told[access, root]
+
+    def _placed(self, access: SharedAccess) -> tuple[SSAValue, tuple[Sequence[Linear], Sequence[Linear]]]:
+        """The id of a thread, of those that guards leave of a team; the subscripts of an access and all conditions."""
+        thread = self.team(access.op).thread_id
+        guards = [guard for guard in ancestors(access.op) if isinstance(guard, loop.GuardOp)]
+        forms = [form for guard in guards for form in conditions_of(guard)]
+        left = [-form.constant for form in forms if form - form.constant == Linear.of(thread)]
+        if not left:
+            return thread, (access.subscripts, forms)
+        one = stand_in(min(left))
+        subscripts = [form.substitute(thread, Linear.of(one)) for form in access.subscripts]
+        return one, (subscripts, [form.substitute(thread, Linear.of(one)) for form in forms])
 
     def _range(self, access: SharedAccess) -> list[Range | None]:
         """The least and greatest subscript along each dimension."""
@@ -68,18 +81,17 @@ class Meetings:
 
     def _owner(self, access: SharedAccess) -> Path | None:
         if access not in self._owners and not access.is_remote:
-            subscripts = () if access.by_proxy else access.subscripts
-            thread = self.team(access.op).thread_id
-            self._owners[access] = thread_of(thread, subscripts, access.width, _zeros(access.op))
+            thread, (subscripts, conditions) = self._placed(access)
+            told = () if access.by_proxy else subscripts
+            self._owners[access] = thread_of(thread, told, access.width, _zeros(conditions))
         return self._owners.get(access)
 
 
-def _zeros(op: Operation) -> list[Atom]:
-    """The ids, loop variables and remainders that guards around an operation leave at 0."""
+def _zeros(conditions: Sequence[Linear]) -> list[Atom]:
+    """The ids, loop variables and remainders that conditions leave at 0."""
     found: list[Atom] = []
-    for guard in ancestors(op):
-        for form in conditions_of(guard) if isinstance(guard, loop.GuardOp) else ():
-            bounds = form.range()
-            if bounds is not None and bounds[0] == form.constant == -1 and len(form.terms) == 1:
-                found.append(form.terms[0][0])
+    for form in conditions:
+        bounds = form.range()
+        if bounds is not None and bounds[0] == form.constant == -1 and len(form.terms) == 1:
+            found.append(form.terms[0][0])
     return found

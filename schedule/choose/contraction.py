@@ -13,6 +13,7 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.loop import memref_of
 from deplodock.schedule.choose.tiling import (
+    CHUNK,
     READ_ALONG_K,
     CtaTile,
     Tiling,
@@ -36,20 +37,48 @@ Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that r
 LATE_RELEASE_CELLS = 128
 """The least outputs of a thread whose steps are long beside the waits for phases."""
 
-SWAPPED_STEPS = 8
-"""The most chunks of k for which pairs of columns are swapped. Stores of 16 bytes save 5 percent of 28 products of
-2048 x 2048 outputs and 128 elements of k, and 1.5 percent of 256 elements, but the other registers cost 1 to 3 percent
-where k is 2048 or more (measured on an H200)."""
+STORING_ELEMENTS = 256
+"""The most elements of k for which stores matter, so that pairs of columns are swapped where threads can. Stores of 16
+bytes save 5 percent of 28 products of 2048 x 2048 outputs and 128 elements of k, and 1.5 percent of 256 elements, but
+the other registers cost 1 to 3 percent where k is 2048 or more (measured on an H200)."""
 
 UNSWAPPED = (8, 8)
 """The rows and columns of a thread that are left in order: where pairs are swapped and k has two steps ptxas keeps
 their sums twice (182 registers in place of 118, or spills; read off the code for sm_90)."""
+
+HALVED_ROWS = 64
+"""The fewest rows of a tile whose slabs hold half as much of k as tilings are weighed with: the copies of a step are
+issued at once, and products wait behind them. On an H200 chunks of 16 in place of 32 take 1 to 7 percent off the same
+rings of such tiles: 1000 x 1000 x 1000 58.5 -> 54.3 us, 333 x 1000 x 777 24.9 -> 23.1, 512 x 3584 x 3584 336 -> 331
+(128 x 128) and 319 -> 305 (64 x 128, four parts), 24 products of 500 x 64 outputs and 500 of k 29.2 -> 26.4, and more
+off a convolution of 200 channels, 20.8 -> 17.7. Tiles of 32 rows, and CTAs that share the steps of all tiles, gain
+nothing, and boxes lose 10 percent."""
+
+HALVED_ELEMENTS = 192
+"""The least k of these: 64 products of 128 x 128 outputs and 64 of k take 7.3 us in place of 6.9."""
+
+IDLE_SHARE = 0.08
+"""The share of k's steps past its end from which on these run in groups of `READ_ALONG_K` elements, so that the last
+chunk ends behind the last group: to ask in each group costs 0 to 4 percent. Measured on an H200: 16 products of 512 x
+512 outputs and 100 elements of k in chunks of 32 take 25.6 us in place of 29.3 (a share of 0.22), a convolution of 200
+channels 17.0 in place of 18.0 (0.11); 1000 x 1000 x 1000 takes 59.0 in place of 58.5 (0.02), and 333 x 1000 x 777 24.8
+in place of 24.9 (0.03)."""
 
 _TRANSPOSED: dict[tuple[str, ...], str] = {(): "auto", ("m",): "n", ("n",): "m", ("m", "n"): "never"}
 """The option of stage-inputs that leaves these operands as they lie in memory."""
 
 LANES = "nmnnm"
 """8 columns and 4 rows of a warp, interleaved: 128-bit reads of both operands take the fewest wavefronts."""
+
+STORING: dict[str, int | str] = {"lanes": "nm"}
+"""16 columns and 2 rows of a warp, for products of few chunks of k whose outputs are stored 4 bytes at a time: fewer
+rows take fewer sectors of L2. On an H200 24 products of 500 x 500 outputs and 64 elements of k take 33.2 us in place of
+41.9, a 1 x 1 convolution of 200 channels 19.5 in place of 20.5; 16 products of 512 x 512 and 100 elements the same."""
+
+STORING_TRANSPOSED: dict[str, int | str] = {"vec": 2, **STORING}
+"""The same with 2 neighbouring columns of a thread, where the columns walk k in memory: 8 lanes fill a line of 64 bytes
+in two stores. Those 24 products take 29.9 us, a transposed convolution to 40 channels 20.1 in place of 26.3; columns
+that lie side by side in memory, which are copied 16 bytes at a time, lose by it (23.7 us in place of 22.8)."""
 
 
 def contraction_options(
@@ -77,9 +106,10 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     """The rules of a tiling and their options."""
     size = element_bytes(found.reduction.results[0].type)
     tile = tiling.tile
-    chunk, k = chunk_of(found), elements_of_k(found)
+    k = elements_of_k(found)
     if k is None:
-        k = (found.reduction.trips or 1) * (chunk if runs_through_windows(found) else 1)
+        k = (found.reduction.trips or 1) * (chunk_of(found) if runs_through_windows(found) else 1)
+    chunk = _chunk(found, tiling, k)
     steps = -(-k // chunk)
     occupancy, depth = _ring(tile, steps, chunk * size * len(found.products), target)
     kept = ("m", "n") if tile.is_boxed else _kept(found)
@@ -87,24 +117,28 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     if needs_flattening(found):
         rules["flatten-contraction"] = {}
     if steps > 1:
-        rules["chunk-matmul-k"] = {"bk": chunk, "kv": READ_ALONG_K} if kept else {"bk": chunk}
+        rules["chunk-matmul-k"] = {"bk": chunk}
+        if kept or (chunk % READ_ALONG_K == 0 and k < (1 - IDLE_SHARE) * steps * chunk):
+            rules["chunk-matmul-k"] |= {"kv": READ_ALONG_K}
     if tiling.parts > 1 and tiling.over != "stream":
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
     if known_points(found.m) > tile.m:
         rules["blockify-launch"] |= {"raster": RASTER}
+    is_short = tiling.parts == 1 and tiling.over != "stream" and "n" not in kept and k <= STORING_ELEMENTS
+    swaps = is_short and _swaps(found, tile)
     rules["stage-inputs"] = {}
     if tile.cells_m * tile.cells_n > 1:
         places = {side: "strided" if side in kept else "strips" for side in ("m", "n")}
         rules["stage-inputs"] = {"transpose": _TRANSPOSED[kept]}
         rules["register-tile"] = {"m": tile.cells_m, "n": tile.cells_n}
-        rules["permute-register-tile"] = {**places, "lanes": LANES}
+        rules["permute-register-tile"] = {**places, **(_storing(found) if is_short and not swaps else {"lanes": LANES})}
     if depth > 1:
         boxes: dict[str, dict[str, int | str]] = {"tma-copy": {}, "split-inner-for-swizzle": {}}
         rules |= {"double-buffer": {"depth": depth}, **(boxes if tile.is_boxed else {})}
     rules["async-copy"] = {}
     rules["pad-smem"] = {}
-    if tiling.parts == 1 and tiling.over != "stream" and _swaps(found, tile, steps) and "n" not in kept:
+    if swaps:
         rules["swap-pairs"] = {}
     if depth > 1:
         rules["pipeline-k-outer"] = (
@@ -114,6 +148,13 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     if tiling.over == "stream":
         rules["stream-matmul-k"] = {"ctas": target.fact("sms") * occupancy}
     return rules
+
+
+def _chunk(found: Contraction, tiling: Tiling, k: int) -> int:
+    """The elements of k in a slab."""
+    is_halved = tiling.over != "stream" and tiling.tile.m >= HALVED_ROWS and k >= HALVED_ELEMENTS
+    chunk = chunk_of(found)
+    return chunk // 2 if is_halved and chunk == CHUNK else chunk
 
 
 def _kept(found: Contraction) -> tuple[str, ...]:
@@ -132,10 +173,14 @@ def _walking_k(found: Contraction) -> dict[str, set[int]]:
     return walking
 
 
-def _swaps(found: Contraction, tile: CtaTile, steps: int) -> bool:
+def _swaps(found: Contraction, tile: CtaTile) -> bool:
     """Whether pairs of columns are swapped in their slab, which is transposed."""
-    cells = tile.cells_m, tile.cells_n
-    return cells not in (UNSWAPPED, (1, 1)) and steps <= SWAPPED_STEPS and "n" in _walking_k(found)
+    return (tile.cells_m, tile.cells_n) not in (UNSWAPPED, (1, 1)) and "n" in _walking_k(found)
+
+
+def _storing(found: Contraction) -> dict[str, int | str]:
+    """The columns and lanes of threads that store their outputs one at a time."""
+    return STORING_TRANSPOSED if "n" in _walking_k(found) else STORING
 
 
 def _pipeline(tile: CtaTile, depth: int, target: TargetAttr) -> dict[str, int | str]:

@@ -90,6 +90,7 @@ RUNS = (
     *((case, WINDOWS if "depthwise" in case else TILES) for case in CASES),
     *((case, None) for case in CHOSEN),
     ("large windows", WHOLE),
+    ("large windows", TILES.replace("{m=16", "{m=20")),
 )
 
 

@@ -67,6 +67,22 @@ def test_every_element_is_copied_once(source: str, subscripts: str, destination:
         assert sorted(elements) == sorted(product(*(range(extent) for extent in found.shape)))
 
 
+@pytest.mark.parametrize(
+    ("subscripts", "destination", "threads", "copiers"),
+    [
+        ("d1 floordiv 16, 0, d1 floordiv 4 mod 4 + d0 floordiv 3, d1 mod 4 + d0 mod 3", "9x64xf32", 112, 64),
+        ("d1 floordiv 16, 0, d1 floordiv 4 mod 4 + d0 floordiv 3, d1 mod 4 + d0 mod 3", "9x64xf32", 160, 128),
+        ("d1 floordiv 16, 0, d1 floordiv 4 mod 4 + d0 floordiv 3, d1 mod 4 + d0 mod 3", "9x64xf32", 40, 32),
+        ("d1, 0, d0 floordiv 5, d0 mod 5", "25x16xf32", 112, 96),
+        ("0, 0, d0, d1", "9x64xf32", 112, 112),
+    ],
+)
+def test_whole_rows_of_windows_are_copied_at_once(
+    subscripts: str, destination: str, threads: int, copiers: int
+) -> None:
+    assert slab("16x2x65x65xf32", subscripts, destination).copiers(threads) == copiers
+
+
 def test_neighbours_follow_the_source() -> None:
     assert starts(slab("64x64xf32", "d0, d1", "16x32xf32"))[:9] == [*((0, 4 * i) for i in range(8)), (1, 0)]
     assert starts(slab("64x64xf32", "d1, d0", "31x16xf32"))[:32] == [*((i, 0) for i in range(31)), (0, 1)]

@@ -182,3 +182,15 @@ def test_a_hazard_in_one_late_step() -> None:
 def test_a_guard_leaves_one_thread_for_an_element(condition: str, expected: str | None) -> None:
     """The first thread of each eight writes their element again; a barrier could not stand between."""
     assert hazard(guarded(condition, store("0", "%t floordiv 8"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("%t < 16", None),
+        ("%t < 17", "%s is written by loop.store and then overwritten by loop.store"),
+    ],
+)
+def test_the_threads_that_a_guard_leaves_write_rows(condition: str, expected: str | None) -> None:
+    """An element tells which of them wrote it, and in which iteration."""
+    assert hazard(guarded(condition, store("0", "%k * 16 + %t")), trips="3") == expected

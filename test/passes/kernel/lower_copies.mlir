@@ -248,3 +248,37 @@ func.func @phases(%x: memref<256xf32>, %out: memref<32xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A thread loads a few elements at once, and stores them, before the next few: here 5 of its 15, since rows are odd.
+// CHECK-LABEL: func.func @rounds
+// CHECK:             loop.for %r = 0 to 3 {
+// CHECK-NEXT:          loop.for %c = 0 to 5 unroll {
+// CHECK-NEXT:            kernel.move 1 %x[
+func.func @rounds(%x: memref<32x15xf16>, %out: memref<32xf16>) {
+  tile.launch (%thread = 32 : thread) attributes {expanded} {
+    %t = loop.index [%thread]
+    %xs = tile.stage %x[d0, d1] : memref<32x15xf16> to memref<32x15xf16, #tile.memory<shared>>
+    %v = loop.load %xs[0, 0] : memref<32x15xf16, #tile.memory<shared>>
+    loop.store %v, %out[%t] : memref<32xf16>
+  }
+  func.return
+}
+
+// -----
+
+// One at a time, where some threads have one less.
+// CHECK-LABEL: func.func @uneven
+// CHECK:             loop.for %c = 0 to 13 {
+// CHECK-NEXT:          loop.guard where (%c * 32 + %thread < 403) {
+// CHECK-NEXT:            kernel.move 1 %x[
+func.func @uneven(%x: memref<13x31xf16>, %out: memref<32xf16>) {
+  tile.launch (%thread = 32 : thread) attributes {expanded} {
+    %t = loop.index [%thread]
+    %xs = tile.stage %x[d0, d1] : memref<13x31xf16> to memref<13x31xf16, #tile.memory<shared>>
+    %v = loop.load %xs[0, 0] : memref<13x31xf16, #tile.memory<shared>>
+    loop.store %v, %out[%t] : memref<32xf16>
+  }
+  func.return
+}

@@ -1,7 +1,7 @@
-// RUN: deplodock-opt %s -p 'chunk-matmul-k{bk=16}' --split-input-file --check-semantics 2>%t.skips | filecheck %s
+// RUN: deplodock-opt %s -p 'chunk-matmul-k{bk=16 kv=1}' --split-input-file --check-semantics 2>%t.skips | filecheck %s
 // RUN: filecheck %s --input-file %t.skips --check-prefix SKIP
-// RUN: deplodock-opt %s -p 'chunk-matmul-k{bk=16}' --split-input-file -o %t.once.mlir 2>/dev/null
-// RUN: not deplodock-opt %t.once.mlir -p 'chunk-matmul-k{bk=16}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
+// RUN: deplodock-opt %s -p 'chunk-matmul-k{bk=16 kv=1}' --split-input-file -o %t.once.mlir 2>/dev/null
+// RUN: not deplodock-opt %t.once.mlir -p 'chunk-matmul-k{bk=16 kv=1}' --split-input-file 2>&1 | filecheck %s --check-prefix TWICE
 // RUN: deplodock-opt %s -p 'chunk-matmul-k{bk=16 kv=4}' --split-input-file 2>/dev/null | filecheck %s --check-prefix KV
 // RUN: not deplodock-opt %s -p 'chunk-matmul-k{bk=0}' --split-input-file 2>&1 | filecheck %s --check-prefix ZERO
 // RUN: not deplodock-opt %s -p 'chunk-matmul-k{bk=16 kv=3}' --split-input-file 2>&1 | filecheck %s --check-prefix VECTOR

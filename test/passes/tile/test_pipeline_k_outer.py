@@ -74,7 +74,7 @@ def scheduled(
     depth: int, distance: int, bk: int = 8, tile: int = 16, copies: str = "async-copy{bytes=4},", barrier: str = "cta"
 ) -> str:
     return (
-        f"tileify,chunk-matmul-k{{bk={bk}}},blockify-launch{{m={tile} n={tile}}},stage-inputs{{memory=shared}},"
+        f"tileify,chunk-matmul-k{{bk={bk} kv=1}},blockify-launch{{m={tile} n={tile}}},stage-inputs{{memory=shared}},"
         f"double-buffer{{depth={depth}}},{copies}pipeline-k-outer{{distance={distance} barrier={barrier}}}"
     )
 

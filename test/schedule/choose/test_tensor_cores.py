@@ -20,7 +20,7 @@ from deplodock.dialects import kernel
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
-from deplodock.schedule.choose.sizes import READS
+from deplodock.schedule.choose.sizes import READS, WARPS
 from deplodock.schedule.choose.tensor_tiles import CHUNKS, TILES, TensorGrid, TensorProblem, best_grid, tensor_grids
 from deplodock.schedule.choose.tiling import MASK_STEP, TOLERANCE
 from deplodock.schedule.steps import Options
@@ -215,6 +215,14 @@ def test_parts_of_k(n: int, k: int, target: str, parts: Mapping[str, int | str])
     module = linear(70, n, k, target=target)
     assert chosen(module)["split-matmul-k"] == parts
     check(module, 70, n, k)
+
+
+def test_warps_of_a_cluster_copy_all_steps_of_a_part_ahead() -> None:
+    """A ring that is copied as far ahead as a part has steps, 5 here, would be none."""
+    schedule = chosen(linear(48, 1280, 1280, target="h200"))
+    assert schedule["tensor-tile"]["engine"] == WARPS
+    assert schedule["split-matmul-k"] == {"s": 4, "over": "cluster"}
+    assert schedule["pipeline-k-outer"] == {"distance": 4, "barrier": "mbarrier"}
 
 
 def test_many_parts_are_added_by_another_launch() -> None:
