@@ -47,12 +47,11 @@ UNSWAPPED = (8, 8)
 their sums twice (182 registers in place of 118, or spills; read off the code for sm_90)."""
 
 HALVED_ROWS = 64
-"""The fewest rows of a tile whose slabs hold half as much of k as tilings are weighed with: the copies of a step are
-issued at once, and products wait behind them. On an H200 chunks of 16 in place of 32 take 1 to 7 percent off the same
-rings of such tiles: 1000 x 1000 x 1000 58.5 -> 54.3 us, 333 x 1000 x 777 24.9 -> 23.1, 512 x 3584 x 3584 336 -> 331
-(128 x 128) and 319 -> 305 (64 x 128, four parts), 24 products of 500 x 64 outputs and 500 of k 29.2 -> 26.4, and more
-off a convolution of 200 channels, 20.8 -> 17.7. Tiles of 32 rows, and CTAs that share the steps of all tiles, gain
-nothing, and boxes lose 10 percent."""
+"""The fewest rows of a tile whose slabs hold half as much of k as tilings are weighed with, where k is in parts and lies
+along both factors: their copies, of 4 bytes each, are issued at once, and products wait behind them. Chunks of 16 in
+place of 32 take on an H200 7 percent off 1000 x 1000 x 1000 (59.2 -> 55.2 us) and 128 x 3584 x 3584, 8 off 333 x 1000 x
+777, 4 off 128 x 2048 x 5632 and nothing off 512 x 2048 x 5632. Where k is whole they cost 3 percent (2048 x 2048 x
+5632), where columns lie along a factor 4 to 5 (squares of 1024 and 2048), and boxes lose 10."""
 
 HALVED_ELEMENTS = 192
 """The least k of these: 64 products of 128 x 128 outputs and 64 of k take 7.3 us in place of 6.9."""
@@ -152,7 +151,8 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
 
 def _chunk(found: Contraction, tiling: Tiling, k: int) -> int:
     """The elements of k in a slab."""
-    is_halved = tiling.over != "stream" and tiling.tile.m >= HALVED_ROWS and k >= HALVED_ELEMENTS
+    is_long = tiling.parts > 1 and tiling.tile.m >= HALVED_ROWS and k >= HALVED_ELEMENTS
+    is_halved = is_long and {"m", "n"} <= {*_walking_k(found)}
     chunk = chunk_of(found)
     return chunk // 2 if is_halved and chunk == CHUNK else chunk
 

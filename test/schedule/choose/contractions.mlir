@@ -66,9 +66,9 @@ func.func @scores(%q: memref<24x500x64xf32>, %k: memref<24x500x64xf32>, %out: me
 
 // -----
 
-// Their products with the values have a long k, in shorter chunks.
+// Their products with the values have columns along the right factor: copies of 16 bytes.
 // CHECK-LABEL: func.func @long_k
-// CHECK-SAME:  chunk-matmul-k{bk=16},{{.*}}blockify-launch{m=64 n=64
+// CHECK-SAME:  chunk-matmul-k{bk=32},{{.*}}blockify-launch{m=64 n=64
 func.func @long_k(%p: memref<24x500x500xf32>, %v: memref<24x500x64xf32>, %out: memref<24x500x64xf32>) {
   loop.for %b = 0 to 24 {
     loop.for %m = 0 to 500 {
@@ -81,6 +81,26 @@ func.func @long_k(%p: memref<24x500x500xf32>, %v: memref<24x500x64xf32>, %out: m
         }
         loop.store %acc, %out[%b, %m, %n] : memref<24x500x64xf32>
       }
+    }
+  }
+  func.return
+}
+
+// -----
+
+// k in parts that lies along both factors is copied in shorter chunks.
+// CHECK-LABEL: func.func @parts
+// CHECK-SAME:  chunk-matmul-k{bk=16},split-matmul-k{s=
+func.func @parts(%x: memref<333x777xf32>, %w: memref<1000x777xf32>, %out: memref<333x1000xf32>) {
+  loop.for %m = 0 to 333 {
+    loop.for %n = 0 to 1000 {
+      %acc = loop.reduce {arith.addf} %k = 0 to 777 : f32 {
+        %l = loop.load %x[%m, %k] : memref<333x777xf32>
+        %r = loop.load %w[%n, %k] : memref<1000x777xf32>
+        %p = arith.mulf %l, %r : f32
+        loop.yield %p : f32
+      }
+      loop.store %acc, %out[%m, %n] : memref<333x1000xf32>
     }
   }
   func.return
