@@ -47,11 +47,11 @@ UNSWAPPED = (8, 8)
 their sums twice (182 registers in place of 118, or spills; read off the code for sm_90)."""
 
 HALVED_ROWS = 64
-"""The fewest rows of a tile whose slabs hold half as much of k as tilings are weighed with, where k is in parts and lies
-along both factors: their copies, of 4 bytes each, are issued at once, and products wait behind them. Chunks of 16 in
-place of 32 take on an H200 7 percent off 1000 x 1000 x 1000 (59.2 -> 55.2 us) and 128 x 3584 x 3584, 8 off 333 x 1000 x
-777, 4 off 128 x 2048 x 5632 and nothing off 512 x 2048 x 5632. Where k is whole they cost 3 percent (2048 x 2048 x
-5632), where columns lie along a factor 4 to 5 (squares of 1024 and 2048), and boxes lose 10."""
+"""The fewest rows of a tile whose slabs hold half as much of k as tilings are weighed with, where k is in parts and
+lies along both factors: their copies, of 4 bytes each, are issued at once, and products wait behind them. Chunks of 16
+in place of 32 take on an H200 7 percent off 1000 x 1000 x 1000 (59.2 -> 55.2 us) and 128 x 3584 x 3584, 8 off 333 x
+1000 x 777, 4 off 128 x 2048 x 5632 and nothing off 512 x 2048 x 5632. Where k is whole they cost 3 percent (2048 x 2048
+x 5632), where columns lie along a factor 4 to 5 (squares of 1024 and 2048), and boxes lose 10."""
 
 HALVED_ELEMENTS = 192
 """The least k of these: 64 products of 128 x 128 outputs and 64 of k take 7.3 us in place of 6.9."""
