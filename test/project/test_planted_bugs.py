@@ -18,7 +18,7 @@ from deplodock.tools.diagnostics import run_tool
 pytest.importorskip("torch")
 
 RING = (
-    "tileify,chunk-matmul-k{bk=8},blockify-launch{m=16 n=16},stage-inputs{memory=shared},double-buffer{depth=3},"
+    "tileify,chunk-matmul-k{bk=8 kv=1},blockify-launch{m=16 n=16},stage-inputs{memory=shared},double-buffer{depth=3},"
     "async-copy,pipeline-k-outer{distance=2}"
 )
 PHASES = RING.replace("distance=2", "distance=1 barrier=mbarrier")

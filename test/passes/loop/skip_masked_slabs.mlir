@@ -1,4 +1,4 @@
-// RUN: deplodock-opt %s -p 'skip-masked,tileify,chunk-matmul-k{bk=24},blockify-launch{m=32 n=8},stage-inputs{memory=shared},double-buffer{depth=2},pipeline-k-outer' --check-semantics | filecheck %s
+// RUN: deplodock-opt %s -p 'skip-masked,tileify,chunk-matmul-k{bk=24 kv=1},blockify-launch{m=32 n=8},stage-inputs{memory=shared},double-buffer{depth=2},pipeline-k-outer' --check-semantics | filecheck %s
 
 // Slabs of any shape may copy elements that no kernel stores any more: those of chunks of 24 that cross column 128.
 // CHECK-LABEL: func.func @rows
