@@ -3,10 +3,11 @@
 from statistics import median
 
 import pytest
+from recorded import TABLES
 
-from deplodock.tune.comparison import ratios, share
+from deplodock.tune.comparison import modelled, ratios, share
 from deplodock.tune.search import DEFAULT, strategies
-from deplodock.tune.table import Table
+from deplodock.tune.table import Table, read_table
 
 
 @pytest.fixture(params=["table", "few_rows"])
@@ -16,6 +17,12 @@ def recorded(request: pytest.FixtureRequest) -> Table:
 
 def test_the_default_comes_within_two_percent_in_nine_of_ten_searches(recorded: Table) -> None:
     assert share(ratios(recorded, DEFAULT, 64), 90) <= 1.02
+
+
+@pytest.mark.parametrize("name", ["linear-512x3584x3584-bf16", "attention-28x512x128-bf16"])
+def test_the_default_keeps_a_heuristic_that_is_best(name: str) -> None:
+    recorded = modelled(read_table(TABLES / f"{name}-h200.jsonl"))
+    assert share(ratios(recorded, DEFAULT, 16), 90) == 1.0
 
 
 @pytest.mark.parametrize("budget", [16, 32, 64])
