@@ -81,15 +81,17 @@ that lie side by side in memory, which are copied 16 bytes at a time, lose by it
 
 
 def contraction_options(
-    found: Contraction, target: TargetAttr, has_registers: bool = True
+    found: Contraction, target: TargetAttr, has_registers: bool = True, bk: int | None = None
 ) -> dict[str, dict[str, int | str]]:
     """The rules for a contraction and their options, those of a tile with one output a thread without register-tile.
+
+    `bk` is the elements of a chunk of k, where a schedule gives them: the groups in a chunk suit that.
 
     The tile and the parts of k are those whose grid finishes first. A reduction of two chunks or more is a ring of
     slabs, as deep as its steps and shared memory allow at the tile's occupancy.
     """
     size = element_bytes(found.reduction.results[0].type)
-    return _options(found, target, best_tiling(found, size, target, has_registers))
+    return _options(found, target, best_tiling(found, size, target, has_registers), bk)
 
 
 def contraction_alternatives(
@@ -101,7 +103,9 @@ def contraction_alternatives(
         yield _options(found, target, tiling), time
 
 
-def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str, dict[str, int | str]]:
+def _options(
+    found: Contraction, target: TargetAttr, tiling: Tiling, bk: int | None = None
+) -> dict[str, dict[str, int | str]]:
     """The rules of a tiling and their options."""
     size = element_bytes(found.reduction.results[0].type)
     tile = tiling.tile
@@ -117,7 +121,7 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
         rules["flatten-contraction"] = {}
     if steps > 1:
         rules["chunk-matmul-k"] = {"bk": chunk}
-        if kept or (chunk % READ_ALONG_K == 0 and k < (1 - IDLE_SHARE) * steps * chunk):
+        if kept or _is_idle(k, bk or chunk):
             rules["chunk-matmul-k"] |= {"kv": READ_ALONG_K}
     if tiling.parts > 1 and tiling.over != "stream":
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
@@ -147,6 +151,11 @@ def _options(found: Contraction, target: TargetAttr, tiling: Tiling) -> dict[str
     if tiling.over == "stream":
         rules["stream-matmul-k"] = {"ctas": target.fact("sms") * occupancy}
     return rules
+
+
+def _is_idle(k: int, chunk: int) -> bool:
+    """Whether so much of the last chunk lies past the end of k that groups of it pay."""
+    return chunk % READ_ALONG_K == 0 and k < (1 - IDLE_SHARE) * -(-k // chunk) * chunk
 
 
 def _chunk(found: Contraction, tiling: Tiling, k: int) -> int:

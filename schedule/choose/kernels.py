@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.dialects import func
@@ -31,6 +31,7 @@ from deplodock.schedule.choose.windows import window_schedule
 from deplodock.schedule.steps import (
     ATTRIBUTE,
     Options,
+    RuleStep,
     Schedule,
     format_schedule,
     options_for_all,
@@ -58,8 +59,15 @@ def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
 
 
 def counted(given: Schedule) -> Schedule:
-    """What of a given schedule counts for what is chosen beside it: its rules, and how it splits the k of a product."""
-    return tuple(step if step.rule == "split-matmul-k" else replace(step, options={}) for step in given)
+    """What of a given schedule counts for what is chosen beside it: its rules, and what it does to k of a product."""
+    return tuple(replace(step, options={name: step.options[name] for name in _counted(step)}) for step in given)
+
+
+def _counted(step: RuleStep) -> Iterable[str]:
+    """The options of a step that count: how k is split, and how long its chunks are."""
+    if step.rule == "split-matmul-k":
+        return step.options
+    return {"bk"} & {*step.options} if step.rule == "chunk-matmul-k" else ()
 
 
 def alternatives(function: func.FuncOp) -> dict[str, float | None]:
@@ -108,10 +116,11 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
             tensor = tensor_options(found, nest, target_at(function)) if takes_tensor else None
             is_free = len(several) == 1 and (named is None or "cooperative-reduce" in named)
             shared = shared_sums(found, target_at(function)) if is_free else None
+            bk = None if given is None else _given_chunk(given)
             schedule = (
                 tensor
                 or shared
-                or contraction_options(found, target_at(function), named is None or "register-tile" in named)
+                or contraction_options(found, target_at(function), named is None or "register-tile" in named, bk)
             )
             split = schedule.get("split-matmul-k", {})
             if given is not None and named is not None:
@@ -135,6 +144,12 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
         return {**apart, **early_options(nest, target_at(function))}
     cta = _cta(CTA_THREADS * vector, steps_in_flight(nest, width=vector), vector)
     return {"tileify": {}, **cta, **early_options(nest, target_at(function))}
+
+
+def _given_chunk(given: Schedule) -> int | None:
+    """The elements of k of a chunk that a schedule gives; None where it leaves them open."""
+    bk = options_for_all(given, "chunk-matmul-k").get("bk")
+    return bk if isinstance(bk, int) else None
 
 
 def _row_schedule(nest: Nest, rows: dict[str, int | str], target: TargetAttr) -> Mapping[str, Options]:

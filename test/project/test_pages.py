@@ -167,7 +167,10 @@ def test_pages_are_at_most_120_columns_wide(repository: Path) -> None:
 
 def test_the_overview_has_a_row_for_each_folder(repository: Path) -> None:
     overview = (repository / "docs/architecture.md").read_text()
-    folders = {path.parent.relative_to(repository).parts[0] for path in repository.glob("[!.]*/*.py")} | {"bench", "docs"}
+    folders = {path.parent.relative_to(repository).parts[0] for path in repository.glob("[!.]*/*.py")} | {
+        "bench",
+        "docs",
+    }
     assert {"tune", "passes", "test"} < folders
     assert not [folder for folder in sorted(folders) if not re.search(rf"^\| .*`{folder}/`", overview, re.MULTILINE)]
 
