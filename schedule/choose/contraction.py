@@ -121,8 +121,9 @@ def _options(
         rules["flatten-contraction"] = {}
     if steps > 1:
         rules["chunk-matmul-k"] = {"bk": chunk}
-        if kept or _is_idle(k, bk or chunk):
-            rules["chunk-matmul-k"] |= {"kv": READ_ALONG_K}
+        if kept or _is_idle(k, chunk):
+            # A schedule that gives other chunks says that these have no groups, so that its steps replay one by one.
+            rules["chunk-matmul-k"] |= {"kv": READ_ALONG_K if kept or _is_idle(k, bk or chunk) else 1}
     if tiling.parts > 1 and tiling.over != "stream":
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
