@@ -140,10 +140,9 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
     if (columns := column_options(nest, target_at(function).fact("sms"))) is not None:
         return column_schedule(nest, columns)
     vector = free_width(nest, target_at(function).fact("sms"))
-    if vector == 1 and (apart := apart_schedule(nest, target_at(function).fact("sms"))) is not None:
-        return {**apart, **early_options(nest, target_at(function))}
+    apart = apart_schedule(nest, target_at(function).fact("sms")) if vector == 1 else None
     cta = _cta(CTA_THREADS * vector, steps_in_flight(nest, width=vector), vector)
-    return {"tileify": {}, **cta, **early_options(nest, target_at(function))}
+    return {**(apart or {"tileify": {}, **cta}), **early_options(nest, target_at(function))}
 
 
 def _given_chunk(given: Schedule) -> int | None:

@@ -56,7 +56,7 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     rules = splitting_factors(product_rules(found, grid, sides, LINE_WORDS, is_boxed=is_boxed))
     if right == "m":
         rules["tensor-tile"] |= {"rows": "n"}
-    if right is not None and grid.depth > 1:
+    if right is not None and grid.depth > 1 and not problem.is_masked:
         rules["pipeline-k-outer"] = {"distance": PRODUCER}
     if streamed is not None:
         rules["stream-matmul-k"] = {"ctas": problem.rates.sms}
