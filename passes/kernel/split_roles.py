@@ -52,9 +52,9 @@ def split_roles(launch: tile.LaunchOp) -> tile.LaunchOp:
         raise failure(rings[0], f"a producer is a warpgroup beside others, and {readers} threads are no whole ones")
     copies = [op for op in launch.body.walk() if isinstance(op, tile.CopyOp) and op.ring.owner in rings]
     shared = [
-        *(op for op in launch.body.block.ops if isinstance(op, kernel.AwaitLaunchesOp)),
         *rings,
         *dict.fromkeys(op.destination.owner for op in copies if isinstance(op.destination.owner, Operation)),
+        *(op for op in launch.body.block.ops if isinstance(op, kernel.AwaitLaunchesOp)),
     ]
     slice = _Slice(copies, {*launch.ctas, *(result for op in shared for result in op.results)})
     copying = slice.of(launch.body.block, {}, ())

@@ -48,7 +48,8 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     is_early = right is not None and has_feature(target, Feature.EARLY_LAUNCHES)
     problem = replace(TensorProblem.of(found, LINE_WORDS, target), is_early=is_early)
     grid = best_grid(grids_of(problem, tiles))
-    streamed = _streamed(problem, tiles[0][1], grid) if right is not None else None
+    streams = [_streamed(problem, tile, grid) for _, tile in tiles if right is not None]
+    streamed = min(filter(None, streams), key=lambda stream: stream.time, default=None)
     grid = streamed or grid
     if right == "m":
         grid = replace(grid, tile=replace(grid.tile, part=grid.tile.part[::-1]))
@@ -90,11 +91,12 @@ def _right_side(found: Contraction) -> str | None:
 
 
 def _warpgroup_tiles(sides: tuple[int, int], right: str) -> list[tuple[str, TensorTile]]:
-    """The tiles of warpgroups whose columns run along this side of the output."""
+    """The tiles of warpgroups whose columns run along this side of the output, none wider than one that has it all."""
     found: list[tuple[str, TensorTile]] = []
-    for tile in PART_TILES[WARPGROUPS]:
-        rows, columns = sides if right == "n" else sides[::-1]
-        if tile.m > rows:
+    rows, columns = sides if right == "n" else sides[::-1]
+    fitting = [tile for tile in PART_TILES[WARPGROUPS] if tile.m <= rows]
+    for tile in fitting:
+        if any(other.m == tile.m and columns <= other.n < tile.n for other in fitting):
             continue
         narrow = replace(tile, n=min(tile.n, columns), part=(ROWS, min(tile.n, columns)))
         found.append((WARPGROUPS, narrow if right == "n" else replace(narrow, m=narrow.n, n=narrow.m)))

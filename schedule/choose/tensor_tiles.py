@@ -30,7 +30,6 @@ from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE
@@ -108,11 +107,12 @@ class TensorTile:
         columns = self.part[1] // products // COLUMNS * COLUMNS
         return replace(self, n=self.n // self.part[1] * columns, part=(self.part[0], columns))
 
-    def narrowed(self, columns: int, products: int) -> TensorTile:
-        """The tile of fewer columns of each product, whose steps take as long as their slabs are large."""
-        share = (self.m + products * columns) / (self.m + products * self.n)
+    def narrowed(self, columns: int, products: int, side: str) -> TensorTile:
+        """The tile of fewer columns of each product along a side, whose steps take as long as their slabs are large."""
+        sides = {"m": self.m, "n": self.n} | {side: columns}
+        share = (sides["m"] + products * sides["n"]) / (self.m + products * self.n)
         part = (self.part[0], columns)
-        return replace(self, n=columns, part=part, alone=self.alone * share, shared=self.shared * share)
+        return replace(self, **sides, part=part, alone=self.alone * share, shared=self.shared * share)
 
     def step(self, ctas: int, depth: int) -> float:
         """The time of a step of so many CTAs on one SM, in ns, where one alone has so many slabs in flight."""
@@ -147,6 +147,8 @@ PART_TILES: dict[str, tuple[TensorTile, ...]] = {
         TensorTile(32, 64, (32, 16), occupancy=3, depth=5, alone=700, shared=1150),
     ),
     WARPGROUPS: (
+        TensorTile(128, 192, (64, 192), occupancy=1, depth=3, alone=1540, shared=1540),
+        TensorTile(128, 160, (64, 160), occupancy=1, depth=3, alone=1260, shared=1260),
         TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=960, shared=960),
         TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=750, shared=750),
         TensorTile(128, 64, (64, 64), occupancy=1, depth=6, alone=610, shared=610),
@@ -268,16 +270,20 @@ class TensorProblem:
         return is_masked(self.found)
 
     @property
+    def side(self) -> str:
+        """The axis of the output, m or n, that an instruction's columns run along: m if the left low part is stored."""
+        low = {low_read_of(factor) for factor in self.found.operands}
+        return "m" if any(is_left and load in low for load, is_left in self.reads) else "n"
+
+    @property
     def columns(self) -> int:
         """What the columns of warpgroups are a multiple of: where they walk memory, they fill the lines of slabs.
 
-        Those of bytes are a multiple of 16 (`columns_of`). Where the low part of the left factor is stored, they are
-        the rows of the instruction.
+        Those of bytes are a multiple of 16 (`columns_of`).
         """
         k = self.found.innermost.iv
-        low = {low_read_of(factor) for factor in self.found.operands}
-        if any(is_left and load in low for load, is_left in self.reads):
-            return ROWS
+        if self.side == "m":
+            return COLUMNS
         if self.size == 1:
             return 2 * COLUMNS
         return COLUMNS if all(is_left or walks_neighbours(load, k) for load, is_left in self.reads) else LINE
@@ -308,14 +314,15 @@ class TensorProblem:
         unit = math.lcm(self.columns, COLUMNS * parts) if over == "cluster" else self.columns
         if over != "cluster" or tile.n % unit == 0:
             yield tile
-        side = extent_or_one(self.found.n[-1])
-        down = self.ctas(replace(tile, n=side), parts)
+        side, axes, most = self.side, *((self.found.m, tile.m) if self.side == "m" else (self.found.n, tile.n))
+        extent = extent_or_one(axes[-1])
+        down = self.ctas(replace(tile, **{side: extent}), parts)
         for waves in range(1, MOST_WAVES * self.products + 1):
             across = waves * self.rates.sms // down
             if engine == WARPGROUPS and across:
-                columns = -(-side // (across * unit)) * unit
-                if tile.n < 2 * columns < 2 * tile.n:
-                    yield tile.narrowed(columns, self.products)
+                columns = -(-extent // (across * unit)) * unit
+                if most < 2 * columns < 2 * most:
+                    yield tile.narrowed(columns, self.products, side)
 
     def ctas(self, tile: TensorTile, parts: int) -> int:
         """The CTAs of a grid, whose tiles are of the innermost axes."""

@@ -2,11 +2,18 @@
 // RUN: deplodock-opt %s -p 'expand-launch,verify-rings,lower-copies' | filecheck %s
 // RUN: deplodock-opt %s -p 'materialize,place-barriers,verify-barriers,verify-resources' | filecheck %s --check-prefix KERNEL
 // RUN: sed 's/ occupancy 4//' %s | deplodock-opt -p 'expand-launch,lower-copies' | filecheck %s --check-prefix ENOUGH
+// RUN: deplodock-opt %s -p 'start-early,expand-launch,lower-copies' | filecheck %s --check-prefix EARLY
 // RUN: sed 's/t = 128 : thread/t = 96 : thread/' %s | not deplodock-opt -p 'expand-launch,lower-copies' 2>&1 | filecheck %s --check-prefix WHOLE
 // RUN: sed 's/tile.copy %x.%b, /tile.copy %x[%at, /' %s | not deplodock-opt -p 'expand-launch,lower-copies' 2>&1 | filecheck %s --check-prefix LOADED
 
 // WHOLE: tile.ring: a producer is a warpgroup beside others, and 96 threads are no whole ones
 // LOADED: tile.copy: a producer cannot compute %at, which it takes
+
+// What makes the slots touches no memory of the GPU, so it does not wait for the launches before.
+// EARLY:      %empty = kernel.mbarrier 3 arrivals 4
+// EARLY-NEXT: %xs = kernel.alloc
+// EARLY-NEXT: kernel.await_launches
+// EARLY-NEXT: kernel.roles {
 
 // Both parts have the loop; subscripts are with those that use them; the slots and their barriers stand before.
 // CHECK:      tile.launch (%b = 4 : block, %thread = 256 : thread) occupancy 4 attributes {expanded} {

@@ -99,6 +99,16 @@ def test_rows_that_fill_an_instruction_have_narrow_tiles() -> None:
     assert (tile["m"], tile["n"], tile["occupancy"]) == (32, 64, 3)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "rows", "waves"), [(512, 5632, 2048, 176, 1), (2048, 3584, 3584, 152, 3), (700, 2304, 768, 104, 1)]
+)
+def test_columns_of_an_instruction_along_m_fill_waves(m: int, n: int, k: int, rows: int, waves: int) -> None:
+    """The columns run along the stored factor, here x, and are as many as leave all waves of a CTA an SM full."""
+    tile = chosen(program(m, n, k))["blockify-launch"]
+    assert (tile["m"], tile["n"]) == (rows, 128)
+    assert 0.95 < -(-m // rows) * -(-n // 128) / (132 * waves) <= 1
+
+
 @pytest.mark.parametrize(("m", "n"), [(32, 18944), (24, 3584), (8, 3584)])
 def test_warps_keep_both_parts_of_few_rows_in_registers(m: int, n: int) -> None:
     tile = chosen(program(m, n, 3584, is_stored=False))["tensor-tile"]
