@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from deplodock.frontend.arrays import to_array
 from deplodock.runtime.compare import allowed_error, allowed_worst, compare
+from deplodock.tune.drawing import derive
+from deplodock.tune.requests import Begin
+
+
+def wrong_results(
+    request: Begin, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], references: Sequence[torch.Tensor]
+) -> str:
+    """What is wrong with the results of a kernel, which output and how; empty if they are right.
+
+    A derived output is compared with what it is derived from, which has the rounding that it has, bit for bit.
+    """
+    buffers = [*inputs, *results]
+    for place, (got, reference) in enumerate(zip(results, references, strict=True)):
+        if (own := request.derived.get(len(inputs) + place)) is not None:
+            right = derive(own.operation, buffers[own.source])
+            is_right = bool((got.view(torch.int32) == right.view(torch.int32)).all())
+            reason = "" if is_right else f"it is not {own.operation} of what it is derived from"
+        else:
+            reason = wrong(got, reference, request.reduction_extent, request.precision)
+        if reason:
+            return f"output {place}: {reason}"
+    return ""
 
 
 def wrong(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, precision: str = "highest") -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
+from xdsl.dialects import func
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.host.arguments import Role, argument_roles, entry_function, parameters
 from deplodock.analysis.machine.targets import nvcc_arch
+from deplodock.analysis.shape.derived import derived_buffers
 from deplodock.analysis.shape.reductions import longest_reduction
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.dialects.loop import memref_of
@@ -129,14 +131,18 @@ def beginning(task: Task) -> Begin:
     roles = argument_roles(function)
     if Role.INOUT in roles:
         raise UnsupportedError("it writes into a buffer that it reads, so a second run gives something else")
-    inputs, outputs = (
-        tuple(_buffer(value) for value, own in zip(parameters(function), roles, strict=True) if own is role)
-        for role in (Role.IN, Role.OUT)
-    )
+    order = [number for role in (Role.IN, Role.OUT) for number, own in enumerate(roles) if own is role]
+    buffers = tuple(_buffer(parameters(function)[number]) for number in order)
+    inputs, outputs = buffers[: (count := roles.count(Role.IN))], buffers[count:]
+    assert isinstance(function, func.FuncOp)
+    derived = {
+        order.index(number): replace(own, source=order.index(own.source))
+        for number, own in derived_buffers(function).items()
+    }
     extent, precision, moved = longest_reduction(module), coarsest_precision(module), moved_bytes(module)
     widen(module)
     lower(module, context, Level.KERNEL)
-    return Begin(task.key, inputs, outputs, planned_program(module), extent, precision, moved)
+    return Begin(task.key, inputs, outputs, derived, planned_program(module), extent, precision, moved)
 
 
 def _buffer(value: SSAValue) -> BufferPlan:

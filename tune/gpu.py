@@ -10,7 +10,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,10 +21,10 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import target
 from deplodock.errors import Error
 from deplodock.runtime.device import Executable, device_target
-from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, graph_of, replay_us, rotation, torch_dtype
-from deplodock.runtime.plan import BufferPlan
+from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, graph_of, replay_us, rotation
 from deplodock.runtime.planned import PlannedProgram
-from deplodock.tune.checking import wrong
+from deplodock.tune.checking import wrong_results
+from deplodock.tune.drawing import drawn
 from deplodock.tune.requests import Begin, Incumbent, Measure
 from deplodock.tune.rounds import Found, Hung, measured
 
@@ -107,7 +107,7 @@ class _Kernel:
     def __init__(self, request: Begin, gpu: int, stream: torch.cuda.Stream, rates: Rates) -> None:
         self.gpu, self.stream, self._request = gpu, stream, request
         self.bytes = _bytes(request)
-        inputs = [_drawn(buffer, number) for number, buffer in enumerate(request.inputs)]
+        inputs = drawn(request, "cuda")
         self.sets = [[value.clone() for value in inputs] for _ in range(rotation(_size(request)))]
         is_cached = len(self.sets) * request.moved_bytes <= ROTATED_BYTES
         self._floor_us = rates.floor_ns(request.moved_bytes, 0, cached=is_cached) * 1e-3
@@ -120,9 +120,9 @@ class _Kernel:
         torch.cuda.synchronize()
         self.reference = [value.clone() for value in runs.results(0)]
 
-    def wrong(self, got: torch.Tensor, right: torch.Tensor) -> str:
-        """What is wrong with a result; empty if it is right."""
-        return wrong(got, right, self._request.reduction_extent, self._request.precision)
+    def wrong(self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> str:
+        """What is wrong with the results for a set of inputs; empty if they are right."""
+        return wrong_results(self._request, inputs, results, self.reference)
 
     def measure(self, request: Measure) -> Found:
         """Measure a candidate beside the incumbent of the request."""
@@ -177,10 +177,8 @@ class _GpuRuns:
         """What is wrong on the first and the last set, or on the first alone."""
         torch.cuda.synchronize()
         for number in sorted({0} if is_started else {0, len(self._kernel.sets) - 1}):
-            pairs = zip(self._runs.results(number), self._kernel.reference, strict=True)
-            for place, (got, right) in enumerate(pairs):
-                if reason := self._kernel.wrong(got, right):
-                    return f"output {place}: {reason}"
+            if reason := self._kernel.wrong(self._kernel.sets[number], self._runs.results(number)):
+                return reason
         return ""
 
 
@@ -192,12 +190,3 @@ def _size(request: Begin) -> int:
 def _bytes(request: Begin) -> int:
     """About the bytes of a kernel that has begun: its sets, and what is computed in float64."""
     return (rotation(_size(request)) + _BESIDE) * _size(request)
-
-
-def _drawn(buffer: BufferPlan, seed: int) -> torch.Tensor:
-    """An input, on the GPU: normal numbers, booleans, or integers from 0 to 4, which suit subscripts."""
-    dtype, random = torch_dtype(buffer), torch.Generator("cuda").manual_seed(seed)
-    if dtype.is_floating_point:
-        return torch.randn(buffer.shape, generator=random, device="cuda", dtype=dtype)
-    most = 2 if dtype is torch.bool else 5
-    return torch.randint(0, most, buffer.shape, generator=random, device="cuda").to(dtype)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deplodock.analysis.shape.derived import Derived
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram
 
@@ -12,6 +14,7 @@ from deplodock.runtime.planned import PlannedProgram
 class Begin:
     """A kernel of which candidates are to be measured: get its inputs, and what should come out.
 
+    `derived` are the buffers that another one determines; their numbers count the inputs, and then the outputs.
     `reference` is the kernel in float64, `reduction_extent` its longest chain of additions, `precision` the coarsest
     of its products, `moved_bytes` what it must read and write. The answer is the reason why it cannot be measured,
     empty if it can.
@@ -20,6 +23,7 @@ class Begin:
     kernel: str
     inputs: tuple[BufferPlan, ...]
     outputs: tuple[BufferPlan, ...]
+    derived: Mapping[int, Derived]
     reference: PlannedProgram
     reduction_extent: int
     precision: str
