@@ -13,7 +13,9 @@ from deplodock.analysis.shape.nest import kernels
 from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.tile.rule import read_schedule
+from deplodock.passes.tile.split_factors import SplitFactorsPass
 from deplodock.schedule.choose.kernels import choose
+from deplodock.schedule.choose.sizes import CHAIN
 from deplodock.schedule.steps import format_schedule
 from deplodock.tune.choices import space_of
 from deplodock.tune.space import Space
@@ -108,3 +110,8 @@ def test_an_open_space_leads_to_points_that_it_does_not_list() -> None:
     space = space_of_kind("linear")
     point = space.points[-1]
     assert any(other not in space.points for group in space.neighbours(point) for other in group)
+
+
+def test_no_search_takes_chains_that_lose_digits() -> None:
+    """Tensor cores round sums toward zero, so what precision high promises ends with chains of `CHAIN` elements."""
+    assert max(map(int, SplitFactorsPass.options()["chain"].domain.tried)) == CHAIN
