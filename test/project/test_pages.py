@@ -1,5 +1,6 @@
 """What README and docs/ show is what the tools print, and the files that they name exist."""
 
+import fnmatch
 import json
 import math
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from deplodock.passes.pipeline import PASSES
 from deplodock.tools.cli.app import app
 
 TO_WRITE = {"draw.py", "model.py", "mutants.toml", "pyproject.toml", "swish.mlir"}
@@ -173,6 +175,15 @@ def test_the_overview_has_a_row_for_each_folder(repository: Path) -> None:
     }
     assert {"tune", "passes", "test"} < folders
     assert not [folder for folder in sorted(folders) if not re.search(rf"^\| .*`{folder}/`", overview, re.MULTILINE)]
+
+
+def test_the_overview_is_two_pages_and_names_passes_that_there_are(repository: Path) -> None:
+    overview = (repository / "docs/architecture.md").read_text()
+    assert overview.count("\n") <= 110
+    row = re.search(r"^passes .*?(?=^facts )", overview, re.MULTILINE | re.DOTALL)
+    named = re.findall(r"[a-z]+-[a-z-]*\*?", row[0] if row else "")
+    assert len(named) >= 10
+    assert not [name for name in named if not fnmatch.filter([stage.name for stage in PASSES], name)]
 
 
 def test_where_things_go_takes_few_lines(repository: Path) -> None:
