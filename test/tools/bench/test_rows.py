@@ -16,8 +16,6 @@ from deplodock.tools.cli.table import RowProcess, run_table
 
 ROWS = [Row("a", "sdpa", "m", 32, "1"), Row("b", "linear", "m", 32, "2")]
 
-TINYLLAMA = chosen(read_rows(), [], ["tinyllama"], [32])
-
 
 def measured(own: float, eager: float) -> dict[str, Any]:
     timings = [{"name": "PyTorch, graph", "microseconds": eager}, {"name": "deplodock", "microseconds": own}]
@@ -76,16 +74,6 @@ def test_filters_by_name_model_and_length() -> None:
     ]  # fmt: skip
     with pytest.raises(InvalidInputError, match="no row"):
         chosen(read_rows(), ["nothing"], [], [])
-
-
-@pytest.mark.parametrize(
-    "row",
-    # bf16/layer is the same module as those of other types.
-    {row.text: row for row in reversed(TINYLLAMA) if row.kind not in ("high/layer", "medium/layer")}.values(),
-    ids=lambda row: row.kind,
-)
-def test_rows_are_programs(row: Row) -> None:
-    assert read_expression(row.text).module.walk()
 
 
 def test_a_wrong_row_fails_and_stays_in_the_table(tmp_path: Path) -> None:
