@@ -1,4 +1,8 @@
-"""A rule is its file and its name in the list, as docs/extending.md says: all tools and the fuzzer know it then."""
+"""What docs/extending.md says to add inside deplodock is enough.
+
+A rule is its file and its name in the list: all tools and the fuzzer know it then. An operation of ATen is its schema,
+the rule of its shapes and its formula.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +52,11 @@ LOOPS = """func.func @k(%x: memref<64x50xf32>, %out: memref<64x50xf32>) {
   func.return
 }
 """
+HARDSWISH = """func.func @main(%x: tensor<5xf32>) -> tensor<5xf32> {
+  %y = torch.aten.hardswish %x : tensor<5xf32> -> tensor<5xf32>
+  func.return %y : tensor<5xf32>
+}
+"""
 DRAW = """
 import random
 from deplodock.fuzz.schedules import draw_rules
@@ -60,7 +69,7 @@ print({kind.value: [rule.given() for rule in rules] for kind, rules in drawn.ite
 
 @pytest.fixture(scope="module")
 def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where there is a copy of the package with one more rule."""
+    """Where there is a copy of the package with one more rule, and with the operation of ATen that the page adds."""
     site = tmp_path_factory.mktemp("site")
     copy = shutil.copytree(
         repository,
@@ -72,13 +81,23 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
     )
     (copy / "passes/tile/reverse_blocks.py").write_text(RULE)
-    pipeline = copy / "passes/pipeline.py"
-    listed = pipeline.read_text()
-    last = f'    "{RULES[-1].name}",\n'
-    assert listed.count(last) == 1
-    pipeline.write_text(listed.replace(last, f'{last}    "reverse-blocks",\n'))
+    add(copy / "passes/pipeline.py", f'    "{RULES[-1].name}",\n', '    "reverse-blocks",\n')
+    section = (repository / "docs/extending.md").read_text().partition("### An operation of ATen\n")[2]
+    schema, _, formula = section.partition("```python\n")[2].partition("```")[0].partition("\n")
+    add(copy / "dialects/torch/aten.py", '    (TypeRule.SAME, FLOAT, "mish(Tensor self) -> Tensor"),\n', f"{schema}\n")
+    add(copy / "dialects/torch/shapes/__init__.py", '    values.broadcast: """\n', "        hardswish\n")
+    with (copy / "passes/torch/activations.py").open("a") as file:
+        file.write(formula)
     (site / "k.mlir").write_text(LOOPS)
+    (site / "hardswish.mlir").write_text(HARDSWISH)
     return site
+
+
+def add(file: Path, line: str, text: str) -> None:
+    """Write a text behind a line of a file."""
+    before, found, after = file.read_text().partition(line)
+    assert found
+    file.write_text(f"{before}{line}{text}{after}")
 
 
 def run(site: Path, *command: str) -> str:
@@ -118,3 +137,8 @@ def test_the_fuzzer_draws_it(site: Path) -> None:
     assert set(drawn) == {"contraction", "other"}
     assert all(options["count"] in (2, 3) for kind in drawn.values() for options in kind)
     assert all(len(kind) == 1 for kind in drawn.values())
+
+
+def test_an_operation_of_aten_runs(site: Path) -> None:
+    lines = run(site, "-m", "deplodock.tools.cli", "run", "hardswish.mlir", "--device", "sim").splitlines()
+    assert lines[-1] == "passed: the result agrees with the evaluator in float64, no findings"
