@@ -1,11 +1,27 @@
-"""The interactive tool: what it offers, what it needs, and a file and a pass in it where textual is installed."""
+"""The interactive tool: what it offers, what it needs, and a file and a pass in it where textual is installed.
+
+xDSL's own knows nothing of packages, and opens our files in generic form.
+"""
 
 import asyncio
+import os
+import re
+import shlex
 import sys
+from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdsl.context import Context
+from xdsl.dialects import get_all_dialects
+from xdsl.interactive.passes import get_new_registered_context
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
 
+from deplodock.passes.driver import new_context
 from deplodock.passes.pipeline import PASSES
 from deplodock.tools.gui import dialects, main, new_app, passes
 from deplodock.universe import DEPLODOCK_UNIVERSE
@@ -55,15 +71,68 @@ def test_a_file_and_a_pass(tmp_path: Path) -> None:
     file = tmp_path / "k.mlir"
     file.write_text(LOOPS)
     app = new_app(str(file))
+    shown = in_terminal(app, (), (dict(passes())["tileify"](),))
+    assert "loop.for %i = 0 to 4 {" in shown[0]
+    assert "tile.launch (%i = 4 : thread) {" in shown[1]
 
-    async def use() -> tuple[str, str]:
+
+def in_terminal(app: Any, *pipelines: tuple[ModulePass, ...] | None) -> list[str]:
+    """What the tool shows of its file after each pipeline; None stands for the one that it was started with."""
+
+    async def use() -> list[str]:
+        shown: list[str] = []
         async with app.run_test() as pilot:
-            await pilot.pause()
-            read = app.output_text_area.text
-            app.pass_pipeline = (dict(passes())["tileify"](),)
-            await pilot.pause()
-            return read, app.output_text_area.text
+            for pipeline in pipelines:
+                if pipeline is not None:
+                    app.pass_pipeline = pipeline
+                await pilot.pause()
+                shown.append(app.output_text_area.text)
+        return shown
 
-    read, tiled = asyncio.run(use())
-    assert "loop.for %i = 0 to 4 {" in read
-    assert "tile.launch (%i = 4 : thread) {" in tiled
+    return asyncio.run(use())
+
+
+def test_the_tool_of_xdsl_opens_files_in_generic_form_and_runs_passes(
+    repository: Path, tools: Path, tool: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the commands of the page, with what is in xDSL alone."""
+    pytest.importorskip("textual")
+    pytest.importorskip("pyclip")
+    from xdsl.interactive import app as stock
+
+    page = (repository / "docs/levels.md").read_text()
+    commands = re.findall(r"^\$ (.*--print-op-generic.*)$", page, re.MULTILINE)
+    (_, *convert), (_, *arguments) = map(shlex.split, commands)
+    (tmp_path / "loop.mlir").write_text(LOOPS)
+    monkeypatch.chdir(tmp_path)
+    tool("deplodock-opt", *convert)
+    opened: list[stock.InputApp] = []
+    monkeypatch.setattr(stock.InputApp, "run", lambda app: opened.append(app))
+    monkeypatch.setattr(sys, "argv", ["xdsl-gui", *arguments])
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    stock.main()
+    (app,) = opened
+    assert "loop" not in dict(app.all_dialects)
+    tiled, read = in_terminal(app, None, ())
+    assert '"loop.for"' in read
+    assert tool("deplodock-opt", input=read).stdout == tool("deplodock-opt", input=LOOPS).stdout
+    assert "tile.launch (%i = 4 : thread) {" in tool("deplodock-opt", input=tiled).stdout
+
+
+@pytest.mark.parametrize("level", ["torch", "tensor", "loop", "tile", "kernel"])
+def test_the_tool_of_xdsl_reads_each_level_in_generic_form(level: str, repository: Path) -> None:
+    text = (repository / "test/dialects" / level / "ops.mlir").read_text().partition("// -----")[0]
+    ours = new_context()
+    form = generic(ours, text)
+    stock = get_new_registered_context(tuple(get_all_dialects().items()))
+    assert "unregistered" not in form
+    assert generic(ours, generic(stock, form)) == form
+
+
+def generic(context: Context, text: str) -> str:
+    """A text in generic form."""
+    module = Parser(context, text).parse_module()
+    module.verify()
+    stream = StringIO()
+    Printer(stream, print_generic_format=True).print_op(module)
+    return stream.getvalue()
