@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.dialects import func
@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.affine.linear import extent_of, known_points
 from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.shape.nest import Nest, nests, side_by_side
-from deplodock.analysis.shape.roles import contraction
+from deplodock.analysis.shape.roles import Contraction, contraction
 from deplodock.analysis.shape.streaming import streamed_product
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
@@ -31,13 +31,15 @@ from deplodock.schedule.choose.windows import window_schedule
 from deplodock.schedule.steps import (
     ATTRIBUTE,
     Options,
-    RuleStep,
     Schedule,
     format_schedule,
     options_for_all,
     parse_schedule,
     steps,
 )
+
+_COUNTED = {"split-matmul-k": ("s", "over"), "chunk-matmul-k": ("bk",)}
+"""The options of a given schedule that count for the others: how k is split, and how long its chunks are."""
 
 
 def schedule_of(function: func.FuncOp) -> Schedule:
@@ -60,14 +62,10 @@ def choose(function: func.FuncOp, given: Schedule | None = None) -> Schedule:
 
 def counted(given: Schedule) -> Schedule:
     """What of a given schedule counts for what is chosen beside it: its rules, and what it does to k of a product."""
-    return tuple(replace(step, options={name: step.options[name] for name in _counted(step)}) for step in given)
-
-
-def _counted(step: RuleStep) -> Iterable[str]:
-    """The options of a step that count: how k is split, and how long its chunks are."""
-    if step.rule == "split-matmul-k":
-        return step.options
-    return {"bk"} & {*step.options} if step.rule == "chunk-matmul-k" else ()
+    found = [(step, _COUNTED.get(step.rule, ())) for step in given]
+    return tuple(
+        replace(step, options={n: step.options[n] for n in names if n in step.options}) for step, names in found
+    )
 
 
 def alternatives(function: func.FuncOp) -> dict[str, float | None]:
@@ -108,47 +106,47 @@ def _folding(function: func.FuncOp, rules: Mapping[str, Options]) -> Schedule:
 
 def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Options]:
     """The rules of the heuristic schedule, each with its options for all launches."""
-    named = None if given is None else {step.rule for step in given}
-    several = side_by_side(function)
+    target, several = target_at(function), side_by_side(function)
     for nest in several:
         if (found := contraction(nest)) is not None:
-            takes_tensor = len(several) == 1 and (named is None or "tensor-tile" in named)
-            tensor = tensor_options(found, nest, target_at(function)) if takes_tensor else None
-            is_free = len(several) == 1 and (named is None or "cooperative-reduce" in named)
-            shared = shared_sums(found, target_at(function)) if is_free else None
-            bk = None if given is None else _given_chunk(given)
-            schedule = (
-                tensor
-                or shared
-                or contraction_options(found, target_at(function), named is None or "register-tile" in named, bk)
-            )
-            split = schedule.get("split-matmul-k", {})
-            if given is not None and named is not None:
-                wanted = options_for_all(given, "split-matmul-k")
-                split = {**split, **wanted} if "split-matmul-k" in named else {}
-            return _beside(schedule, split, nest, several, target_at(function))
+            return _contraction_rules(found, nest, several, target, given)
     nest, *_ = nests(function)
+    sms = target.fact("sms")
     streamed = streamed_product(nest)
-    if streamed is not None and (options := stream_options(streamed, nest, target_at(function))) is not None:
+    if streamed is not None and (options := stream_options(streamed, nest, target)) is not None:
         return options
-    if (depthwise := depthwise_schedule(nest, target_at(function).fact("sms"))) is not None:
+    if (depthwise := depthwise_schedule(nest, sms)) is not None:
         return depthwise
-    if (windows := window_schedule(nest, target_at(function).fact("sms"))) is not None:
+    if (windows := window_schedule(nest, sms)) is not None:
         return windows
-    if (rows := row_options(nest, target_at(function))) is not None:
-        return _row_schedule(nest, rows, target_at(function))
-    if (columns := column_options(nest, target_at(function).fact("sms"))) is not None:
+    if (rows := row_options(nest, target)) is not None:
+        return _row_schedule(nest, rows, target)
+    if (columns := column_options(nest, sms)) is not None:
         return column_schedule(nest, columns)
-    vector = free_width(nest, target_at(function).fact("sms"))
-    apart = apart_schedule(nest, target_at(function).fact("sms")) if vector == 1 else None
+    vector = free_width(nest, sms)
+    apart = apart_schedule(nest, sms) if vector == 1 else None
     cta = _cta(CTA_THREADS * vector, steps_in_flight(nest, width=vector), vector)
-    return {**(apart or {"tileify": {}, **cta}), **early_options(nest, target_at(function))}
+    return {**(apart or {"tileify": {}, **cta}), **early_options(nest, target)}
 
 
-def _given_chunk(given: Schedule) -> int | None:
-    """The elements of k of a chunk that a schedule gives; None where it leaves them open."""
-    bk = options_for_all(given, "chunk-matmul-k").get("bk")
-    return bk if isinstance(bk, int) else None
+def _contraction_rules(
+    found: Contraction, nest: Nest, several: Sequence[Nest], target: TargetAttr, given: Schedule | None
+) -> Mapping[str, Options]:
+    """The rules of a contraction, on tensor cores where they take it, and of the launches beside it."""
+
+    def takes(rule: str) -> bool:
+        return given is None or any(step.rule == rule for step in given)
+
+    is_alone = len(several) == 1
+    rules = tensor_options(found, nest, target) if is_alone and takes("tensor-tile") else None
+    if not rules and is_alone and takes("cooperative-reduce"):
+        rules = shared_sums(found, target)
+    if not rules:
+        chunk = options_for_all(given or (), "chunk-matmul-k")
+        bk = int(chunk["bk"]) if "bk" in chunk else None
+        rules = contraction_options(found, target, takes("register-tile"), bk)
+    split = {**rules.get("split-matmul-k", {}), **options_for_all(given or (), "split-matmul-k")}
+    return _beside(rules, split if takes("split-matmul-k") else {}, nest, several, target)
 
 
 def _row_schedule(nest: Nest, rows: dict[str, int | str], target: TargetAttr) -> Mapping[str, Options]:

@@ -248,6 +248,10 @@ class TensorProblem:
     steps: int
     size: int
     """Bytes of an element of the factors."""
+    side: str
+    """The axis of the output, m or n, that an instruction's columns run along: m if the left low part is stored."""
+    is_masked: bool
+    """Whether a mask leaves out outputs, whole tiles of `MASK_STEP` rows and columns."""
     is_early: bool = False
     """Whether launches start early: then parts are added by one of their own."""
 
@@ -257,23 +261,15 @@ class TensorProblem:
         steps = -(-(found.reduction.trips or 1) // chunk)
         reads = _reads(found)
         size = max(element_bytes(load.result.type) for load, _ in reads)
-        return TensorProblem(found, reads, target, Rates.of(target), m, n, batch, chunk, steps, size)
+        low = {low_read_of(factor) for factor in found.operands}
+        side = "m" if any(is_left and load in low for load, is_left in reads) else "n"
+        rates, masked = Rates.of(target), is_masked(found)
+        return TensorProblem(found, reads, target, rates, m, n, batch, chunk, steps, size, side, masked)
 
     @property
     def products(self) -> int:
         """The products of one loop, each with its own sums."""
         return len(self.found.products)
-
-    @property
-    def is_masked(self) -> bool:
-        """Whether a mask leaves out outputs, whole tiles of `MASK_STEP` rows and columns."""
-        return is_masked(self.found)
-
-    @property
-    def side(self) -> str:
-        """The axis of the output, m or n, that an instruction's columns run along: m if the left low part is stored."""
-        low = {low_read_of(factor) for factor in self.found.operands}
-        return "m" if any(is_left and load in low for load, is_left in self.reads) else "n"
 
     @property
     def columns(self) -> int:
@@ -314,15 +310,15 @@ class TensorProblem:
         unit = math.lcm(self.columns, COLUMNS * parts) if over == "cluster" else self.columns
         if over != "cluster" or tile.n % unit == 0:
             yield tile
-        side, axes, most = self.side, *((self.found.m, tile.m) if self.side == "m" else (self.found.n, tile.n))
+        axes, most = (self.found.m, tile.m) if self.side == "m" else (self.found.n, tile.n)
         extent = extent_or_one(axes[-1])
-        down = self.ctas(replace(tile, **{side: extent}), parts)
+        down = self.ctas(replace(tile, **{self.side: extent}), parts)
         for waves in range(1, MOST_WAVES * self.products + 1):
             across = waves * self.rates.sms // down
             if engine == WARPGROUPS and across:
                 columns = -(-extent // (across * unit)) * unit
                 if most < 2 * columns < 2 * most:
-                    yield tile.narrowed(columns, self.products, side)
+                    yield tile.narrowed(columns, self.products, self.side)
 
     def ctas(self, tile: TensorTile, parts: int) -> int:
         """The CTAs of a grid, whose tiles are of the innermost axes."""
