@@ -201,10 +201,10 @@ def _plan(
     distance = rule.distance if isinstance(rule.distance, int) else 0 if has_producer else depths[0] - 1
     steps = _fewest_steps(reduction)
     is_whole = reduction.trips == distance == depths[0]
-    if distance >= depths[0] and not is_whole:
-        raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
     if distance > steps or (distance == steps and reduction.trips is not None and not is_whole):
         raise Skip(f"the loop over {name} has {steps} steps, copies cannot run {distance} ahead")
+    if distance >= depths[0] and not is_whole:
+        raise Skip(f"copies {distance} steps ahead need more than {depths[0]} buffers: one is being read")
     for op in buffered:
         _check_readers(op)
         for index in op.indices:

@@ -1,5 +1,6 @@
 // RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=0}' 2>&1 | filecheck %s --check-prefix ZERO
 // RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=3}' 2>&1 | filecheck %s --check-prefix FAR
+// RUN: not deplodock-opt %s -p 'pipeline-k-outer{distance=7}' 2>&1 | filecheck %s --check-prefix LONG
 // RUN: deplodock-opt %s -p 'pipeline-k-outer{distance=1},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix NEAR
 // RUN: deplodock-opt %s -p 'async-copy{bytes=4},pipeline-k-outer{distance=1 barrier=mbarrier},verify-rings' --check-semantics 2>/dev/null | filecheck %s --check-prefix PHASES
 // RUN: deplodock-opt %s -p 'async-copy{bytes=4},pipeline-k-outer{distance=1 barrier=mbarrier},materialize,place-barriers,verify-barriers' 2>/dev/null | filecheck %s --check-prefix KERNEL
@@ -33,6 +34,7 @@
 // KERNEL:       loop.store %{{.*}}, %out
 
 // ZERO: the option distance must be a positive integer or producer, got 0
+// LONG: @matmul: the loop over %ko has 7 steps, copies cannot run 7 ahead
 // FAR: @matmul: copies 3 steps ahead need more than 3 buffers: one is being read
 // NEAR-LABEL:  func.func @matmul
 // NEAR:        loop.for %{{.*}} = 0 to 1 unroll
