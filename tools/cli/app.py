@@ -20,20 +20,17 @@ from deplodock.tools.bench import rows as bench_rows
 from deplodock.tools.bench.report import MODES
 from deplodock.tools.cli.code import OutputForm, code, form_of
 from deplodock.tools.cli.options import (
+    DEFAULTS,
     Budget,
     Check,
-    Colors,
     Device,
-    DumpDir,
     Expression,
     File,
     Fit,
-    Generic,
     Gpus,
     Journal,
     Json,
-    Layer,
-    Precision,
+    Options,
     PrecisionOfRows,
     RandomWeights,
     Record,
@@ -41,25 +38,19 @@ from deplodock.tools.cli.options import (
     Resume,
     RowList,
     RowNames,
-    Schedule,
-    Seed,
-    SeqLen,
     Strategy,
-    Stream,
     Suite,
     TableOfPrograms,
-    Target,
     TargetOfRows,
     TargetOfRun,
     TorchCompile,
     Tuned,
     TunedOutput,
-    Verbose,
+    expanded,
 )
 from deplodock.tools.cli.parts import program_alone, programs_of
-from deplodock.tools.cli.program import Options, Program, Session, Weights, is_model
+from deplodock.tools.cli.program import Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
-from deplodock.tools.color import Color
 from deplodock.tools.diagnostics import require, run_tool
 from deplodock.tools.progress import working
 from deplodock.tools.suite.problems import read_suite
@@ -88,6 +79,7 @@ def options(
 
 
 @app.command("compile")
+@expanded()
 def compile_command(
     context: typer.Context,
     file: File = None,
@@ -96,19 +88,8 @@ def compile_command(
         OutputForm | None,
         typer.Option(help="level or code to print  [default: as -o FILE ends, else cuda]"),
     ] = None,
-    target: Target = None,
-    schedule: Schedule = None,
-    tuned: Tuned = None,
-    stream: Stream = None,
-    precision: Precision = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="file to write instead of stdout")] = None,
-    verbosity: Verbose = 0,
-    color: Colors = Color.AUTO,
-    generic: Generic = False,
-    dump_dir: DumpDir = None,
-    seed: Seed = 0,
-    layer: Layer = None,
-    seq_len: SeqLen = None,
+    given: Options = DEFAULTS,
 ) -> None:
     """Compile a program and print it at a level, down to PTX and SASS.
 
@@ -116,13 +97,10 @@ def compile_command(
     """
     form = form_of(ir, output)
     level = form.level
-    for option, given in (("--schedule", schedule), ("--tuned", tuned)):
-        if given is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
+    for option, value in (("--schedule", given.schedule), ("--tuned", given.tuned)):
+        if value is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
             raise typer.BadParameter(f"{option} acts below loop level, so it cannot show in --ir {level}")
-    options = Options(
-        target, seed, verbosity, color.wanted(), generic, dump_dir, schedule, layer, seq_len, stream, precision, tuned
-    )
-    session = _session(context, options)
+    session = _session(context, given)
     program = _read(session, file, expression, weights="none")
     module = program.module
     if is_model(file) and level in (Level.KERNEL, Level.CUDA):
@@ -145,29 +123,20 @@ def compile_command(
 
 
 @app.command("export")
+@expanded("color", "generic", "dump_dir")
 def export_command(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", metavar="DIR", help="folder to write, whose name is that of the files")],
     file: File = None,
     expression: Expression = None,
-    target: Target = None,
-    schedule: Schedule = None,
-    tuned: Tuned = None,
-    stream: Stream = None,
-    precision: Precision = None,
-    verbosity: Verbose = 0,
-    seed: Seed = 0,
-    layer: Layer = None,
-    seq_len: SeqLen = None,
+    given: Options = DEFAULTS,
 ) -> None:
     """Write a program as files that build and run without deplodock.
 
     They are its CUDA, a launcher in C with its header, one in Python, the plan as JSON, a Makefile, and the machine
     code if there is a compiler of CUDA.
     """
-    options = Options(target, seed, verbosity, schedule=schedule, layer=layer, seq_len=seq_len, stream=stream)
-    options = replace(options, precision=precision, tuned=tuned)
-    session = _session(context, options)
+    session = _session(context, given)
     module = _read(session, file, expression, weights="none").module
     session.lower(module, Level.KERNEL)
     from deplodock.runtime.export import export
@@ -179,6 +148,7 @@ def export_command(
 
 
 @app.command("run")
+@expanded(target=TargetOfRun)
 def run_command(
     context: typer.Context,
     file: File = None,
@@ -202,18 +172,7 @@ def run_command(
     ] = 300.0,
     random_weights: RandomWeights = False,
     ir: Annotated[Level | None, typer.Option(help="level to print, too")] = None,
-    target: TargetOfRun = None,
-    schedule: Schedule = None,
-    tuned: Tuned = None,
-    stream: Stream = None,
-    precision: Precision = None,
-    verbosity: Verbose = 0,
-    color: Colors = Color.AUTO,
-    generic: Generic = False,
-    dump_dir: DumpDir = None,
-    seed: Seed = 0,
-    layer: Layer = None,
-    seq_len: SeqLen = None,
+    given: Options = DEFAULTS,
 ) -> None:
     """Compile a program, run it, and check the result.
 
@@ -223,12 +182,9 @@ def run_command(
     is compared. The exit code is 1 if an output is wrong or the simulator finds a mistake such as a data race, and 3
     ("not run") if no CTA of some kernel could run.
     """
-    given = Options(
-        target, seed, verbosity, color.wanted(), generic, dump_dir, schedule, layer, seq_len, stream, precision, tuned
-    )
     session = _session(context, given)
     missing = _missing_gpu(session, device, "--bench" if bench else "--profile" if profile else None)
-    if missing is None and target is None:
+    if missing is None and given.target is None:
         _take_target_of_gpu(session, file)
     program = _read(session, file, expression, weights="random" if random_weights else "read")
     _refuse_what_needs_python(program, bench, replacement)
@@ -347,6 +303,7 @@ def _refuse_options_of_bench(
 
 
 @app.command("tune")
+@expanded("schedule", "tuned", "color", "generic", "dump_dir", target=TargetOfRun)
 def tune_command(
     context: typer.Context,
     file: File = None,
@@ -363,13 +320,7 @@ def tune_command(
     record: Record = None,
     fit: Fit = None,
     gpus: Gpus = 1,
-    target: TargetOfRun = None,
-    stream: Stream = None,
-    precision: Precision = None,
-    verbosity: Verbose = 0,
-    seed: Seed = 0,
-    layer: Layer = None,
-    seq_len: SeqLen = None,
+    given: Options = DEFAULTS,
 ) -> None:
     """Search for faster schedules by measuring on the GPU.
 
@@ -387,17 +338,16 @@ def tune_command(
             raise typer.BadParameter("--fit takes tables of times: leave out the program")
         tuning.print_fit(fit)
         return
-    _check_programs(file, expression, table, name, precision)
+    _check_programs(file, expression, table, name, given.precision)
     limits = tuning.read_budget(budget), tuning.read_strategy(strategy)
     kept = journal or output.with_suffix(".journal")
-    how = tuner.TuneOptions(output, kept, *limits, seed, resume, replay, gpus, record, check)
-    given = Options(target, seed, verbosity, layer=layer, seq_len=seq_len, stream=stream, precision=precision)
+    how = tuner.TuneOptions(output, kept, *limits, given.seed, resume, replay, gpus, record, check)
     session = _session(context, given)
-    if replay is not None and target is None:
+    if replay is not None and given.target is None:
         session.options = replace(given, target=target_named(tuner.card_of(replay)))
     elif replay is None and not check:
         tuning.require_gpus(gpus)
-        if target is None:
+        if given.target is None:
             _take_target_of_gpu(session, file)
     if table is None:
         programs = program_alone(session, _read(session, file, expression, weights="none").module)

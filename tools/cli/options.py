@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
+from inspect import signature
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -136,3 +141,50 @@ Fit = Annotated[
     typer.Option(metavar="TABLE", help="fit the model's constants to this table, not a program; may be repeated"),
 ]
 Gpus = Annotated[int, typer.Option(min=1, metavar="N", help="GPUs that measure")]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that the commands for a program share, as the command line has them: see `expanded`."""
+
+    target: Target = None
+    schedule: Schedule = None
+    tuned: Tuned = None
+    stream: Stream = None
+    precision: Precision = None
+    verbosity: Verbose = 0
+    color: Colors = Color.AUTO
+    generic: Generic = False
+    dump_dir: DumpDir = None
+    seed: Seed = 0
+    layer: Layer = None
+    seq_len: SeqLen = None
+
+
+DEFAULTS = Options()
+"""What a command has without options."""
+
+
+def expanded(*left_out: str, target: Any = Target) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take its parameter `given`, an `Options`, as an option for each field of it.
+
+    Those that are `left_out` have their defaults; `target` is how the command declares that one.
+    """
+    known = {"target": target}
+    fields = [
+        field.replace(annotation=known.get(field.name, field.annotation))
+        for field in signature(Options, eval_str=True).parameters.values()
+        if field.name not in left_out
+    ]
+
+    def declared(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**values: Any) -> None:
+            command(given=Options(**{field.name: values.pop(field.name) for field in fields}), **values)
+
+        own = signature(command, eval_str=True)
+        parameters = [fields if one.name == "given" else [one] for one in own.parameters.values()]
+        wrapper: Any = wraps(command)(run)
+        wrapper.__signature__ = own.replace(parameters=list(chain(*parameters)))
+        return wrapper
+
+    return declared

@@ -22,7 +22,8 @@ from deplodock.schedule.choose.kernels import choose
 from deplodock.schedule.steps import format_schedule
 from deplodock.tools.bench.report import short
 from deplodock.tools.bench.rows import Row
-from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.options import Options
+from deplodock.tools.cli.program import Session
 from deplodock.tools.clock import Clock
 from deplodock.tune.task import Task, task_of
 

@@ -32,6 +32,7 @@ from deplodock.runtime.lowering import lower_once
 from deplodock.runtime.nvcc import find_nvcc
 from deplodock.runtime.tuned import lower_tuned, read_tuned
 from deplodock.tools.cli.model_store import ModelStore, amounts_of
+from deplodock.tools.cli.options import Options
 from deplodock.tools.clock import Clock
 from deplodock.tools.color import Writer
 from deplodock.tools.diagnostics import decode, explain, require
@@ -60,24 +61,6 @@ def is_model(name: str | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Options:
-    """The options that the commands share."""
-
-    target: str | None = None
-    seed: int = 0
-    verbosity: int = 0
-    color: bool = False
-    generic: bool = False
-    dump_dir: Path | None = None
-    schedule: str | None = None
-    layer: int | None = None
-    seq_len: int | None = None
-    stream: str | None = None
-    precision: str | None = None
-    tuned: Path | None = None
-
-
-@dataclass(frozen=True)
 class Program:
     """A module and, if it was captured from Python, how PyTorch runs it; `amounts` is a line about a model."""
 
@@ -99,7 +82,7 @@ class Session:
             check_precision(options.precision)
         self.options = options
         self.clock = clock
-        self.writer = Writer(options.color)
+        self.writer = Writer(options.color.wanted())
         self.ctx = new_context()
         self._dump = None if options.dump_dir is None else Dump(options.dump_dir)
         self._tuned = None if options.tuned is None else read_tuned(options.tuned)

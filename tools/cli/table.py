@@ -27,7 +27,8 @@ from deplodock.runtime.cubins import check_compiler, cubins
 from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tools.bench.report import UNMEASURED, Result, markdown, read_results, short, write_results
 from deplodock.tools.bench.rows import Row
-from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.options import Options
+from deplodock.tools.cli.program import Session
 from deplodock.tools.cli.run import RunOptions, RunOutcome, run
 from deplodock.tools.clock import Clock
 from deplodock.tools.progress import tracked

@@ -180,7 +180,8 @@ def test_cuda_compiles_without_spills(name: str, target: str, nvcc: Path) -> Non
 
 _PRINT_ALL = f"""
 from deplodock.passes.driver import LEVELS
-from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.options import Options
+from deplodock.tools.cli.program import Session
 from deplodock.tools.clock import Clock
 for expression in {list(EXPRESSIONS.values())!r}:
     session = Session(Options(verbosity=2), Clock())

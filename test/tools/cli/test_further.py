@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deplodock.tools.cli.app import app
-from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.options import Options
+from deplodock.tools.cli.program import Session
 from deplodock.tools.cli.task import RunTask, make_task
 from deplodock.tools.clock import Clock
 

@@ -10,8 +10,8 @@ from deplodock.errors import Error
 from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli import parts
+from deplodock.tools.cli.options import Options
 from deplodock.tools.cli.parts import TunedPart
-from deplodock.tools.cli.program import Options
 
 SUM = "F.relu(torch.randn(64, 32) @ torch.randn(32, 16)).sum(0)"
 

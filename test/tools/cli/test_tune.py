@@ -23,7 +23,8 @@ from deplodock.runtime import device
 from deplodock.tools.cli import parts, tuner
 from deplodock.tools.cli import tune as tuning
 from deplodock.tools.cli.app import app
-from deplodock.tools.cli.program import Options, Session
+from deplodock.tools.cli.options import Options
+from deplodock.tools.cli.program import Session
 from deplodock.tools.clock import Clock
 from deplodock.tools.diagnostics import run_tool
 from deplodock.tune import compiling
