@@ -80,43 +80,12 @@ class Engine:
         return self.column.extent * self.depth
 
 
+_ROW, _COLUMN = Digit(4, 8), Digit(1, 4)
+
 ENGINES = (
-    Engine(
-        name="mma",
-        instruction="m16n8k16",
-        factors=("bf16", "f16"),
-        result="f32",
-        row=Digit(4, 8),
-        column=Digit(1, 4),
-        rows=2,
-        pair=2,
-        depth=4,
-        packed=2,
-    ),
-    Engine(
-        name="mma",
-        instruction="m16n8k8",
-        factors=("f32",),
-        result="f32",
-        row=Digit(4, 8),
-        column=Digit(1, 4),
-        rows=2,
-        pair=2,
-        depth=2,
-        packed=1,
-    ),
-    Engine(
-        name="mma",
-        instruction="m16n8k32",
-        factors=("i8",),
-        result="i32",
-        row=Digit(4, 8),
-        column=Digit(1, 4),
-        rows=2,
-        pair=2,
-        depth=8,
-        packed=4,
-    ),
+    Engine("mma", "m16n8k16", ("bf16", "f16"), "f32", _ROW, _COLUMN, rows=2, pair=2, depth=4, packed=2),
+    Engine("mma", "m16n8k8", ("f32",), "f32", _ROW, _COLUMN, rows=2, pair=2, depth=2, packed=1),
+    Engine("mma", "m16n8k32", ("i8",), "i32", _ROW, _COLUMN, rows=2, pair=2, depth=8, packed=4),
 )
 """Every instruction that contracts are lowered to."""
 

@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import as_module, describe, export, located
 from deplodock.frontend.importer import tensor_type
-from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.program import CapturedProgram, leaf_names
 from deplodock.frontend.source import Position, Source
 from deplodock.frontend.tracing import quiet
 
@@ -96,7 +96,7 @@ def _capture(program: _Splitter, function: FunctionType, source: Source) -> Capt
     return export(
         module,
         tuple(program.inputs.values()),
-        names=[name for base, value in program.inputs.items() for name in _leaf_names(base, value)],
+        names=[name for base, value in program.inputs.items() for name in leaf_names(base, value)],
         rename=lambda path: path.removeprefix(prefix),
         source=source,
     )
@@ -117,12 +117,6 @@ def _module_names(program: _Splitter) -> dict[str, nn.Module]:
         count = sum(re.fullmatch(rf"{base}(_\d+)?", known) is not None for known in names)
         names[f"{base}_{count}" if count else base] = module
     return names
-
-
-def _leaf_names(base: str, value: object) -> list[str]:
-    """Names for the tensors of an input: the name itself, or numbered ones for a nest of tensors."""
-    leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-    return [base] if isinstance(value, torch.Tensor) else [f"{base}_{i}" for i in range(len(leaves))]
 
 
 def _syntax_error(error: Exception, source: Source) -> Exception:

@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import describe, export
-from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.program import CapturedProgram, leaf_names
 from deplodock.frontend.tracing import quiet
 
 _ATTENTION = "deplodock"
@@ -62,7 +61,7 @@ def read_model(
             raise InvalidInputError(f"{name} has {len(layers)} layers: --layer is 0 to {len(layers) - 1}")
         arguments = _arguments_of(layers[layer], program, inputs)
         program, args = _Layer(layers[layer]), (arguments,)
-        names = [leaf for key, value in arguments.items() for leaf in _leaf_names(key, value)]
+        names = [leaf for key, value in arguments.items() for leaf in leaf_names(key, value)]
     return export(program, args, names=names, rename=lambda path: path.partition(".")[2])
 
 
@@ -270,8 +269,3 @@ def _arguments_of(layer: nn.Module, program: nn.Module, inputs: dict[str, torch.
     finally:
         handle.remove()
     raise UnsupportedError("the model does not call the layer")
-
-
-def _leaf_names(name: str, value: object) -> list[str]:
-    leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-    return [name] if isinstance(value, torch.Tensor) else [f"{name}_{i}" for i in range(len(leaves))]

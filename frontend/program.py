@@ -358,3 +358,9 @@ def output_values(graph: fx.GraphModule) -> Sequence[Any]:
     """The nodes and constants that a graph returns, None among them."""
     (values,) = graph.graph.output_node().args
     return values if isinstance(values, tuple | list) else [values]
+
+
+def leaf_names(base: str, value: object) -> list[str]:
+    """Names for the tensors of an input: the name itself, or numbered ones for a nest of tensors."""
+    leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [base] if isinstance(value, torch.Tensor) else [f"{base}_{i}" for i in range(len(leaves))]

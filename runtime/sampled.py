@@ -102,7 +102,7 @@ class _Samples:
         for step in steps:
             name, function = step.function.sym_name.data, step.function
             assert isinstance(function, kernel.FuncOp)
-            own = [number for number in _writes(step) if number in written]
+            own = [number for number in step.writes() if number in written]
             verdicts = [found for number in own if (found := verdict(number, written[number])) is not None]
             wrong = next((found for found in verdicts if not found.passed), None)
             worst = max(verdicts, key=lambda found: found.error / found.bar if found.bar else 0.0, default=None)
@@ -199,7 +199,7 @@ def _compare_function(
         {pairs.low_of[number]: held for number, held in zip(step.buffers, values, strict=True)} for values in after
     )
     roles = argument_roles(step.function)
-    outputs = [pairs.low_of[n] for n, role in zip(step.buffers, roles, strict=True) if role is not Role.IN]
+    outputs = [pairs.low_of[number] for number in step.writes()]
     buffers = {
         number: _buffer(pairs.low, number, None if role is Role.OUT else given.get(number))
         for number, role in _roles_of(segment, {pairs.low_of[n]: r for n, r in zip(step.buffers, roles, strict=True)})
@@ -210,7 +210,7 @@ def _compare_function(
         wanted = np.ones(own.data.size, np.bool_) if own.initialised is None else own.initialised.reshape(-1)
         if written.by_any is not None and number not in reported:
             reported.add(number)
-            writer = next(launch for launch in reversed(segment) if number in _writes(launch))
+            writer = next(launch for launch in reversed(segment) if number in launch.writes())
             samples.report_missing(writer, number, buffers[number].layout, wanted & ~written.by_any)
         shape = own.data.shape
         mask = written.mask & wanted
@@ -235,13 +235,13 @@ def sample_whole(
     given = {number: BufferState(value) for number, value in zip(program.inputs, inputs, strict=True)}
     used = {number for step in program.steps for number in step.buffers}
     buffers = {number: _buffer(program, number, given.get(number)) for number in used}
-    written = {number for step in program.steps for number in _writes(step)}
+    written = {number for step in program.steps for number in step.writes()}
     outputs = [number for number in dict.fromkeys(program.outputs) if number in written]
 
     def judge(number: int, result: SampledWrites) -> Verdict | None:
         if result.by_any is not None and number not in reported:
             reported.add(number)
-            writer = next(step for step in reversed(program.steps) if number in _writes(step))
+            writer = next(step for step in reversed(program.steps) if number in step.writes())
             if number not in given:
                 samples.report_missing(writer, number, buffers[number].layout, ~result.by_any)
         if verdict is None:
@@ -304,8 +304,3 @@ def _data(held: BufferState | None) -> Array:
     if held is None or (held.initialised is not None and not held.initialised.all()):
         raise Error("the evaluation leaves elements of an output unwritten")
     return held.data
-
-
-def _writes(step: Step) -> list[int]:
-    roles = argument_roles(step.function)
-    return [number for number, role in zip(step.buffers, roles, strict=True) if role is not Role.IN]

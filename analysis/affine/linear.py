@@ -351,6 +351,12 @@ def condition_of(where: loop.WhereOp) -> Linear:
     return condition
 
 
+def never_fails(condition: Linear) -> bool:
+    """Whether a condition, which is below 0 where it holds, holds for all values of its axes."""
+    bounds = condition.range()
+    return bounds is not None and bounds[1] < 0
+
+
 def to_sides(conditions: Iterable[Linear]) -> list[Linear]:
     """Conditions, below 0 where they hold, as sides `lhs < rhs` of positive factors, constants on the right."""
     sides: list[Linear] = []
@@ -369,6 +375,11 @@ def to_map(forms: Sequence[Linear]) -> tuple[AffineMap, list[SSAValue]]:
 
     exprs = tuple(form.affine(position) for form in forms)
     return AffineMap(len(operands), 0, exprs), list(operands)
+
+
+def constant_place(number: int) -> tuple[AffineMap, list[SSAValue]]:
+    """The map to a constant, and its operands, of which there are none."""
+    return to_map([Linear(constant=number)])
 
 
 def least(forms: Sequence[Linear]) -> list[Linear]:

@@ -25,6 +25,11 @@ class Step:
     buffers: tuple[int, ...]
     caller: Operation
 
+    def writes(self) -> list[int]:
+        """The numbers of the buffers that it writes."""
+        roles = argument_roles(self.function)
+        return [number for number, role in zip(self.buffers, roles, strict=True) if role is not Role.IN]
+
 
 @dataclass
 class HostProgram:

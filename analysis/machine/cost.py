@@ -188,31 +188,23 @@ _FUNCTION_INSTRUCTIONS = {
 
 def code_size(op: Operation) -> int:
     """The instructions that nvcc makes of the scalar operations of a tensor operation, once each."""
-    match op:
-        case ElementwiseOp():
-            return _code_size(list(op.body.block.ops)[:-1])
-        case ReduceOp() | ScanOp():
-            return _code_size(list(op.combiner.block.ops)[:-1])
-        case _:
-            return 0
-
-
-def _code_size(ops: Sequence[Operation]) -> int:
-    sizes = (_FUNCTION_INSTRUCTIONS.get(op.name) or _scalar_work([op]).instructions for op in ops)
-    return sum(sizes)
+    return sum(_FUNCTION_INSTRUCTIONS.get(one.name) or _scalar_work([one]).instructions for one in _scalars(op))
 
 
 def element_work(op: Operation) -> Work:
     """The work for one element of a tensor operation's results; of a reduction, for one element of its operands."""
+    return Work(1) if isinstance(op, GatherOp) else _scalar_work(_scalars(op))
+
+
+def _scalars(op: Operation) -> list[Operation]:
+    """The scalar operations for an element of a tensor operation."""
     match op:
         case ElementwiseOp():
-            return _scalar_work(list(op.body.block.ops)[:-1])
+            return list(op.body.block.ops)[:-1]
         case ReduceOp() | ScanOp():
-            return _scalar_work(list(op.combiner.block.ops)[:-1])
-        case GatherOp():
-            return Work(1)
+            return list(op.combiner.block.ops)[:-1]
         case _:
-            return Work()
+            return []
 
 
 def _scalar_work(ops: Sequence[Operation]) -> Work:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.irdl import IRDLOperation, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.formats import op_definition
-from deplodock.dialects.interfaces import Collective, Feature, NeedsFeature
+from deplodock.dialects.interfaces import Collective, Feature, Landing, NeedsFeature
 from deplodock.dialects.kernel.order import CloseGroup, FenceProxy, Meet, OrdersAccesses, OrdersSharedMemory, WaitGroups
 
 
@@ -50,36 +52,24 @@ class FenceProxyAsyncOp(IRDLOperation, OrdersAccesses, NeedsFeature):
         return Feature.BOXES
 
 
-@op_definition
-class CommitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
-    """Closes the group of asynchronous moves that this thread has issued since its last group; it may be empty.
+class ClosesGroup(IRDLOperation, OrdersAccesses):
+    """Closes the group of what was started since the last group; it may be empty."""
 
-    kernel.commit_group
-    """
-
-    name = "kernel.commit_group"
+    OF: ClassVar[Landing]
+    """What the groups are of."""
     traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "attr-dict"
 
     def order(self) -> CloseGroup:
         """The thread closes its group."""
-        return CloseGroup()
-
-    def needs(self) -> Feature:
-        """Groups of copies."""
-        return Feature.GROUPS
+        return CloseGroup(self.OF)
 
 
-@op_definition
-class WaitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
-    """Waits until all groups of this thread but the `pending` last ones have landed.
+class WaitsForGroups(IRDLOperation, OrdersAccesses):
+    """Waits until all groups but the `pending` last ones are over."""
 
-    What landed is written by this thread here; other threads see it after a barrier.
-
-        kernel.wait_group 1
-    """
-
-    name = "kernel.wait_group"
+    OF: ClassVar[Landing]
+    """What the groups are of."""
     pending = prop_def(IntegerAttr.constr(i64))
     traits = traits_def(OrdersSharedMemory(), Collective())
     assembly_format = "$pending attr-dict"
@@ -89,12 +79,40 @@ class WaitGroupOp(IRDLOperation, OrdersAccesses, NeedsFeature):
 
     def order(self) -> WaitGroups:
         """The thread waits for its groups."""
-        return WaitGroups(self.pending.value.data)
+        return WaitGroups(self.pending.value.data, self.OF)
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(f"the groups that may stay in flight are 0 or more, got {self.pending.value.data}")
+
+
+@op_definition
+class CommitGroupOp(ClosesGroup, NeedsFeature):
+    """Closes the group of asynchronous moves that this thread has issued since its last group; it may be empty.
+
+    kernel.commit_group
+    """
+
+    name = "kernel.commit_group"
+    OF: ClassVar[Landing] = Landing.GROUP
 
     def needs(self) -> Feature:
         """Groups of copies."""
         return Feature.GROUPS
 
-    def verify_(self) -> None:
-        if self.pending.value.data < 0:
-            raise VerifyException(f"the groups that may stay in flight are 0 or more, got {self.pending.value.data}")
+
+@op_definition
+class WaitGroupOp(WaitsForGroups, NeedsFeature):
+    """Waits until all groups of this thread but the `pending` last ones have landed.
+
+    What landed is written by this thread here; other threads see it after a barrier.
+
+        kernel.wait_group 1
+    """
+
+    name = "kernel.wait_group"
+    OF: ClassVar[Landing] = Landing.GROUP
+
+    def needs(self) -> Feature:
+        """Groups of copies."""
+        return Feature.GROUPS

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -71,7 +71,6 @@ from deplodock.dialects.formats import TypePair, op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
-    Collective,
     Feature,
     HostCode,
     Landing,
@@ -82,12 +81,11 @@ from deplodock.dialects.interfaces import (
 )
 from deplodock.dialects.kernel.mbarrier import MbarrierType, verify_slot
 from deplodock.dialects.kernel.order import (
-    CloseGroup,
     CompleteBytes,
     OrdersAccesses,
     OrdersSharedMemory,
-    WaitGroups,
 )
+from deplodock.dialects.kernel.sync import ClosesGroup, WaitsForGroups
 from deplodock.dialects.loop.access import memref_of, verify_subscripts
 from deplodock.dialects.swizzle import SwizzleAttr
 
@@ -372,19 +370,14 @@ class TmaStoreOp(IRDLOperation, TouchesMemory, NeedsFeature):
 
 
 @op_definition
-class TmaCommitOp(IRDLOperation, OrdersAccesses, NeedsFeature):
+class TmaCommitOp(ClosesGroup, NeedsFeature):
     """Closes the group of stores of boxes that this thread has started since its last group; it may be empty.
 
     kernel.tma_commit
     """
 
     name = "kernel.tma_commit"
-    traits = traits_def(OrdersSharedMemory(), Collective())
-    assembly_format = "attr-dict"
-
-    def order(self) -> CloseGroup:
-        """The thread closes its group."""
-        return CloseGroup(Landing.STORE)
+    OF: ClassVar[Landing] = Landing.STORE
 
     def needs(self) -> Feature:
         """Copies of boxes."""
@@ -392,7 +385,7 @@ class TmaCommitOp(IRDLOperation, OrdersAccesses, NeedsFeature):
 
 
 @op_definition
-class TmaWaitOp(IRDLOperation, OrdersAccesses, NeedsFeature):
+class TmaWaitOp(WaitsForGroups, NeedsFeature):
     """Waits until the boxes of all groups of stores of this thread but the `pending` last ones have been read.
 
     Other threads may write there after a barrier. A kernel must not end before.
@@ -401,24 +394,11 @@ class TmaWaitOp(IRDLOperation, OrdersAccesses, NeedsFeature):
     """
 
     name = "kernel.tma_wait"
-    pending = prop_def(IntegerAttr.constr(i64))
-    traits = traits_def(OrdersSharedMemory(), Collective())
-    assembly_format = "$pending attr-dict"
-
-    def __init__(self, pending: int):
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
-
-    def order(self) -> WaitGroups:
-        """The thread waits for its groups."""
-        return WaitGroups(self.pending.value.data, Landing.STORE)
+    OF: ClassVar[Landing] = Landing.STORE
 
     def needs(self) -> Feature:
         """Copies of boxes."""
         return Feature.BOXES
-
-    def verify_(self) -> None:
-        if self.pending.value.data < 0:
-            raise VerifyException(f"the groups that may stay in flight are 0 or more, got {self.pending.value.data}")
 
 
 def _verify_box(type: TensorMapType, place: Place, shared: SSAValue) -> None:

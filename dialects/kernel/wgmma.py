@@ -27,6 +27,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -79,12 +80,11 @@ from deplodock.dialects.interfaces import (
     last_elements,
 )
 from deplodock.dialects.kernel.order import (
-    CloseGroup,
     FenceProducts,
     OrdersAccesses,
     OrdersSharedMemory,
-    WaitGroups,
 )
+from deplodock.dialects.kernel.sync import ClosesGroup, WaitsForGroups
 from deplodock.dialects.loop.access import verify_subscripts
 
 WARPGROUP = 128
@@ -367,39 +367,25 @@ class WgmmaFenceOp(IRDLOperation, OrdersAccesses):
 
 
 @op_definition
-class WgmmaCommitOp(IRDLOperation, OrdersAccesses):
+class WgmmaCommitOp(ClosesGroup):
     """Closes the group of products that the warpgroup has started since its last group; it may be empty.
 
     kernel.wgmma_commit
     """
 
     name = "kernel.wgmma_commit"
-    traits = traits_def(OrdersSharedMemory(), Collective())
-    assembly_format = "attr-dict"
-
-    def order(self) -> CloseGroup:
-        """The warpgroup closes its group."""
-        return CloseGroup(Landing.PRODUCT)
+    OF: ClassVar[Landing] = Landing.PRODUCT
 
 
 @op_definition
-class WgmmaWaitOp(IRDLOperation, OrdersAccesses):
+class WgmmaWaitOp(WaitsForGroups):
     """Waits until all groups of products of the warpgroup but the `pending` last ones are done.
 
     kernel.wgmma_wait 1
     """
 
     name = "kernel.wgmma_wait"
-    pending = prop_def(IntegerAttr.constr(i64))
-    traits = traits_def(OrdersSharedMemory(), Collective())
-    assembly_format = "$pending attr-dict"
-
-    def __init__(self, pending: int):
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
-
-    def order(self) -> WaitGroups:
-        """The warpgroup waits for its groups."""
-        return WaitGroups(self.pending.value.data, Landing.PRODUCT)
+    OF: ClassVar[Landing] = Landing.PRODUCT
 
     def verify_(self) -> None:
         if self.pending.value.data not in range(8):

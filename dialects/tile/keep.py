@@ -8,18 +8,17 @@ tile.store %ys to %out[%m_b * 128 + d0, %n_b * 64 + d1]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import IRDLOperation, operand_def, prop_def, result_def, traits_def, var_operand_def
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.buffers import Memory, memory_of, memref_of
 from deplodock.dialects.formats import op_definition
-from deplodock.dialects.loop.access import verify_subscripts
+from deplodock.dialects.loop.access import WritesDestination, verify_subscripts
 from deplodock.dialects.tile.slab import KeptType, SlabSubscripts, verify_slab
 
 
@@ -59,14 +58,6 @@ class KeepOp(IRDLOperation):
             raise VerifyException(f"cannot keep {self.value.type} in {slab}: the element types differ")
 
 
-class _WritesDestination(MemoryEffect):
-    """Writes the second operand's buffer."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> AbstractSet[EffectInstance]:
-        return {EffectInstance(MemoryEffectKind.WRITE, op.operands[1])}
-
-
 @op_definition
 class StoreOp(IRDLOperation):
     """Stores a kept slab in boxes: destination[subscripts] = slab[d0, d1, ...], by the tensor memory accelerator.
@@ -84,7 +75,7 @@ class StoreOp(IRDLOperation):
     destination = operand_def(MemRefType)
     indices = var_operand_def(IndexType)
     map = prop_def(AffineMapAttr)
-    traits = traits_def(_WritesDestination())
+    traits = traits_def(WritesDestination())
     custom_directives = (SlabSubscripts, KeptType)
     assembly_format = (
         "$slab `to` $destination custom<SlabSubscripts>($indices, $map) attr-dict `:`"

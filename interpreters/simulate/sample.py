@@ -15,7 +15,6 @@ from itertools import product
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.host.program import Step
 from deplodock.dialects.kernel import FuncOp
 from deplodock.errors import Error
@@ -98,7 +97,7 @@ class Sampler:
     def _planned(self, earlier: Sequence[Step], step: Step, buffers: Mapping[int, Buffer]) -> _Planned:
         kernel = step.function
         assert isinstance(kernel, FuncOp)
-        made = {number for other in earlier for number in _writes(other)}
+        made = {number for other in earlier for number in other.writes()}
         known = [position for position, number in enumerate(step.buffers) if number not in made]
         launch = _Planned(step, kernel, [buffers[number] for number in step.buffers], known)
         launch.writers = writers(kernel, launch.arguments, known, self.report)
@@ -110,7 +109,7 @@ class Sampler:
         needed: dict[int, Array] = {}
         for place, launch in reversed(list(enumerate(planned))):
             chosen = self._needed(launch, needed)
-            if not len(chosen) or any(number in outputs for number in _writes(launch.step)):
+            if not len(chosen) or any(number in outputs for number in launch.step.writes()):
                 chosen = np.union1d(chosen, self._drawn(launch, drawn))
             launch.ctas = self._together(launch, chosen)
             self._need(launch, [other.step for other in planned[:place]], needed)
@@ -119,7 +118,7 @@ class Sampler:
         """The CTAs that write what later launches read."""
         found: list[Array] = []
         for position, number in enumerate(launch.step.buffers):
-            if number not in needed or number not in _writes(launch.step):
+            if number not in needed or number not in launch.step.writes():
                 continue
             if launch.writers is None:
                 return np.arange(launch.kernel.num_blocks)
@@ -129,7 +128,7 @@ class Sampler:
 
     def _need(self, launch: _Planned, earlier: Sequence[Step], needed: dict[int, Array]) -> None:
         """Note what the CTAs of a launch read of what earlier ones wrote."""
-        made = {number for step in earlier for number in _writes(step)}
+        made = {number for step in earlier for number in step.writes()}
         positions = [position for position, number in enumerate(launch.step.buffers) if number in made]
         if not positions:
             return
@@ -197,7 +196,7 @@ class Sampler:
         is_known = True
         for launch in planned:
             for position, argument in enumerate(launch.step.buffers):
-                if argument != number or number not in _writes(launch.step):
+                if argument != number or number not in launch.step.writes():
                     continue
                 if launch.writers is None:
                     is_known = False
@@ -229,9 +228,3 @@ def _state(buffer: Buffer) -> tuple[Array, Array]:
     """Copies of what a buffer holds, and of which elements hold a value."""
     flags = np.ones(buffer.data.size, np.bool_) if buffer.written is None else buffer.written.flags.copy()
     return buffer.data.copy(), flags
-
-
-def _writes(step: Step) -> list[int]:
-    """The numbers of the buffers that a step writes."""
-    roles = argument_roles(step.function)
-    return [number for number, role in zip(step.buffers, roles, strict=True) if role is not Role.IN]

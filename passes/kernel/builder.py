@@ -102,12 +102,6 @@ class ThreadBuilder:
         self.block = outer
 
 
-def never_fails(condition: Condition) -> bool:
-    """Whether a condition holds for all values of its axes."""
-    bounds = condition.range()
-    return bounds is not None and bounds[1] < 0
-
-
 def in_shape(
     type: MemRefType[Attribute], subscripts: Sequence[Linear], reach: Sequence[Linear] | None = None
 ) -> list[Condition]:

@@ -7,11 +7,18 @@ from contextlib import contextmanager
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import is_in_order, lanes_along, steps_along
 from deplodock.analysis.access.matrix_reads import matrix_read
-from deplodock.analysis.affine.linear import Linear, extent_of, form_of_value, subscripts_of
+from deplodock.analysis.affine.linear import (
+    Linear,
+    constant_place,
+    extent_of,
+    form_of_value,
+    never_fails,
+    subscripts_of,
+)
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.analysis.shape.roles import column_reads
@@ -19,7 +26,7 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.builder import Condition, in_shape, never_fails
+from deplodock.passes.kernel.builder import Condition, in_shape
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_exchange import Exchange, exchanged, found_exchange
 from deplodock.passes.kernel.lower_matrices import lower_matrices
@@ -73,7 +80,7 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
         with exchanged(emitter, array, exchange, reads=True) as (block, at):
             guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
             read = (emitter.value(op.source), *emitter.map(map(at, forms)))
-            emitter.run(kernel.MoveOp(exchange.width, read, (block, *_lane(0)), guard))
+            emitter.run(kernel.MoveOp(exchange.width, read, (block, *constant_place(0)), guard))
     for rest in _rest(emitter, axes, exchange):
         with vector_nest(emitter, rest, width) as at:
             guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
@@ -109,9 +116,9 @@ def _read_lanes(
         emitter.run(kernel.MoveOp(width, read, (array.buffer, *emitter.map(places)), guard))
         return
     vector = emitter.allocate(loop.memref_of(array.buffer).element_type, [width], Memory.REGISTER, "vector")
-    emitter.run(kernel.MoveOp(width, read, (vector, *_lane(0)), guard))
+    emitter.run(kernel.MoveOp(width, read, (vector, *constant_place(0)), guard))
     for offset, lane in enumerate(lanes):
-        value = emitter.add(loop.LoadOp(vector, *_lane(lane)), array.buffer.name_hint)
+        value = emitter.add(loop.LoadOp(vector, *constant_place(lane)), array.buffer.name_hint)
         emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
 
 
@@ -136,8 +143,8 @@ def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Cal
     vector = emitter.allocate(loop.memref_of(array.buffer).element_type, [width], Memory.REGISTER, "vector")
     for offset, lane in enumerate(lanes):
         value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(_moved(places, offset))))
-        emitter.run(loop.StoreOp(value, vector, *_lane(lane)))
-    emitter.run(kernel.MoveOp(width, (vector, *_lane(0)), written))
+        emitter.run(loop.StoreOp(value, vector, *constant_place(lane)))
+    emitter.run(kernel.MoveOp(width, (vector, *constant_place(0)), written))
 
 
 def write_array(emitter: Emitter, array: Array, destination: SSAValue, forms: Sequence[Linear]) -> None:
@@ -150,10 +157,6 @@ def write_array(emitter: Emitter, array: Array, destination: SSAValue, forms: Se
             _write(emitter, array, place, lanes, at)
         else:
             emitter.run(loop.StoreOp(emitter.load(array), *place))
-
-
-def _lane(lane: int) -> tuple[AffineMap, list[SSAValue]]:
-    return AffineMap(0, 0, (AffineExpr.constant(lane),)), []
 
 
 def _moved(places: Sequence[Linear], offset: int) -> list[Linear]:
@@ -257,7 +260,8 @@ def _store(
         exchange = found_exchange(emitter, destination, forms, conditions, array)
     if array is not None and exchange is not None:
         with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
-            emitter.run(kernel.MoveOp(exchange.width, (block, *_lane(0)), (destination, *emitter.map(map(at, forms)))))
+            place = destination, *emitter.map(map(at, forms))
+            emitter.run(kernel.MoveOp(exchange.width, (block, *constant_place(0)), place))
     for rest in _rest(emitter, ordered, exchange):
         guarding, inner = _guarding(rest, conditions, len(lanes))
         with (

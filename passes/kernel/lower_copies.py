@@ -27,7 +27,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Linear, never_fails
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.order.rings import (
@@ -45,7 +45,7 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.builder import Condition, ThreadBuilder, never_fails, require_expanded
+from deplodock.passes.kernel.builder import Condition, ThreadBuilder, require_expanded
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, store_boxes, tensor_maps
 from deplodock.passes.kernel.lower_stage import move_slab
 from deplodock.passes.kernel.split_roles import PRODUCER, split_roles

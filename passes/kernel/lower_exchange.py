@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import address, element_bytes, strides_of
-from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of_value
+from deplodock.analysis.affine.linear import Linear, constant_place, extent_or_one, form_of_value
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP
 from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import kernel, loop
@@ -158,7 +158,8 @@ def exchanged(
         element = loop.memref_of(array.buffer).element_type
         vector = emitter.allocate(element, [found.width], Memory.REGISTER, "vector")
         pairs = [_pair_of(emitter, array, found, first + block) for block in range(found.count)]
-        block = [[_element(vector, PAIR * place + half) for half in range(PAIR)] for place in range(found.count)]
+        held = [(vector, *constant_place(number)) for number in range(PAIR * found.count)]
+        block = [held[at : at + PAIR] for at in range(0, len(held), PAIR)]
         if not reads:
             _transpose(emitter, pairs, block, is_high, found.weight)
         yield vector, _at_block(found, first)
@@ -175,10 +176,6 @@ def _pair_of(emitter: Emitter, array: Array, found: Exchange, block: Linear) -> 
     return [
         (array.buffer, *emitter.map([places.get(axis, Linear.of(axis)) for axis in array.axes])) for places in halves
     ]
-
-
-def _element(buffer: SSAValue, place: int) -> Place:
-    return buffer, AffineMap(0, 0, (AffineExpr.constant(place),)), []
 
 
 def _at_block(found: Exchange, first: Linear) -> Callable[[Linear], Linear]:

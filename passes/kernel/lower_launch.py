@@ -22,6 +22,7 @@ from deplodock.analysis.affine.linear import (
     condition_forms,
     condition_of,
     implied_condition,
+    never_fails,
     subscripts_of,
 )
 from deplodock.analysis.operations import label
@@ -34,7 +35,7 @@ from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.copying import erase_dead
 from deplodock.passes.failures import failure
-from deplodock.passes.kernel.builder import Condition, never_fails
+from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_access import is_branched, lower_keep, lower_load, lower_store, read_vectors
 from deplodock.passes.kernel.lower_combine import lower_combine

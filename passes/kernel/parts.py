@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Linear, constant_place
 from deplodock.dialects import loop, tile
 from deplodock.dialects.interfaces import Place
 from deplodock.dialects.tile import Memory
@@ -73,8 +73,8 @@ class Parts:
                     continue
                 vector = self._vector(buffer)
                 for lane in self._lanes():
-                    emitter.run(loop.StoreOp(emitter.read(value), *_element(vector, lane)))
-                move(emitter, self.width, _element(vector, 0), (buffer, *self.at(first)))
+                    emitter.run(loop.StoreOp(emitter.read(value), vector, *constant_place(lane)))
+                move(emitter, self.width, (vector, *constant_place(0)), (buffer, *self.at(first)))
 
     def fold(
         self,
@@ -94,9 +94,9 @@ class Parts:
         with emitter.nest([axis for axis in axes if axis not in self._packed]):
             vectors = [self._vector(buffer) for buffer in self._buffers]
             for buffer, vector in zip(self._buffers, vectors, strict=True):
-                read(buffer, part, _element(vector, 0))
+                read(buffer, part, (vector, *constant_place(0)))
             for lane in self._lanes():
-                values = [emitter.add(loop.LoadOp(*_element(vector, lane))) for vector in vectors]
+                values = [emitter.add(loop.LoadOp(vector, *constant_place(lane))) for vector in vectors]
                 emitter.fold_into(arrays, op.combiner, values)
         emitter.block = outer
 
@@ -113,7 +113,3 @@ class Parts:
             emitter.coordinates |= zip(self._packed, coordinates, strict=True)
             yield number if self.width == 1 else number // 2 * 2 - number % 2 + 1
         emitter.coordinates = known
-
-
-def _element(buffer: SSAValue, place: int) -> Element:
-    return buffer, AffineMap(0, 0, (AffineExpr.constant(place),)), []

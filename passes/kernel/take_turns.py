@@ -35,10 +35,11 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from deplodock.analysis.affine.linear import constant_place
 from deplodock.analysis.machine.targets import WARP
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.buffers import Memory, memref_of
-from deplodock.dialects.interfaces import Collective, Landing, Place, accesses_of
+from deplodock.dialects.interfaces import Collective, Landing, accesses_of
 from deplodock.dialects.kernel.mbarrier import arrival_of_warp
 from deplodock.dialects.kernel.order import CloseGroup, FenceProducts, WaitGroups, order_of
 from deplodock.dialects.kernel.roles import split_role
@@ -116,8 +117,9 @@ def _wait_in(team: Operation, number: int, turns: SSAValue) -> None:
     steps = commit.parent_op()
     assert isinstance(steps, loop.ForOp)
     parity = AffineMap(1, 0, ((AffineExpr.dimension(0) + 1 - number) % TEAMS,))
-    Rewriter.insert_op(kernel.WaitPhaseOp(turns, _slot(number), (parity, [steps.iv])), InsertPoint.before(fence))
-    Rewriter.insert_op(arrival_of_warp(turns, _slot(1 - number)), InsertPoint.after(commit))
+    own, other = constant_place(number), constant_place(1 - number)
+    Rewriter.insert_op(kernel.WaitPhaseOp(turns, own, (parity, [steps.iv])), InsertPoint.before(fence))
+    Rewriter.insert_op(arrival_of_warp(turns, other), InsertPoint.after(commit))
     for ticket in [op for op in team.walk() if isinstance(op, kernel.TicketOp)]:
         (place,) = ticket.map.data.results
         map = AffineMap(ticket.map.data.num_dims, 0, (place * TEAMS + number,))
@@ -132,7 +134,3 @@ def _count_teams(function: kernel.FuncOp, counter: SSAValue) -> None:
         Rewriter.replace_value_with_new_type(value, MemRefType(i32, [count * TEAMS]))
     types = [parameter.type for parameter in function.parameters]
     function.properties["function_type"] = FunctionType.from_lists(types, [])
-
-
-def _slot(number: int) -> Place:
-    return AffineMap(0, 0, (AffineExpr.constant(number),)), []

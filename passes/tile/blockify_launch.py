@@ -46,7 +46,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, Kind, option
 from deplodock.passes.tile.edits import rebind, reorder, split_axis
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, staged
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, require_constant, staged
 from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
 
@@ -91,8 +91,7 @@ def _blockify(launch: tile.LaunchOp, rule: BlockifyLaunchPass) -> None:
         raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
     if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
-    if any(launch.extent(axis) is None for axis in launch.axes):
-        raise Skip("an axis has an extent that is not constant")
+    require_constant(launch, launch.axes)
     roles = contraction_of(launch)
     sizes = _tile_sizes(launch, rule, roles)
     chosen = dict(sizes)

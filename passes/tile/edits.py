@@ -6,7 +6,7 @@ Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -229,6 +229,12 @@ def total_of(parts: Iterable[Part]) -> Linear:
     for axis, stride in parts:
         total = total + Linear.of(axis, stride)
     return total
+
+
+def places_at(at: Mapping[SSAValue, Iterable[Part]]) -> tile.Places:
+    """That axes, such as those of an engine, have the coordinates of parts: a factor's columns those of the result."""
+    map, axes = to_map([total_of(parts) for parts in at.values()])
+    return tile.Places(list(at), AffineMap(map.num_dims, 0, map.results), axes)
 
 
 def read_at(load: loop.LoadOp, forms: Sequence[Linear], source: SSAValue | None = None) -> loop.LoadOp:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 
 from xdsl.dialects.builtin import IndexType
@@ -35,7 +36,7 @@ from deplodock.analysis.shape.roles import accumulating_loops, contraction_of, r
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import Axis, append_axis, drop_axis, reorder
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, require_constant, staged
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ def _flatten(launch: tile.LaunchOp) -> None:
         raise NothingToDo("m, n and k are one axis each")
     if len(loops) > 1 and not runs_through_windows(roles):
         raise Skip("k runs in chunks already; flatten-contraction runs before chunk-matmul-k")
-    if any(launch.extent(axis) is None for axes in groups.values() for axis in axes):
-        raise Skip("an axis has an extent that is not constant")
+    require_constant(launch, chain(*groups.values()))
     _check_loops(loops)
     order: list[SSAValue] = list(launch.axes)
     for name, axes in groups.items():

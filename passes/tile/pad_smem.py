@@ -25,7 +25,7 @@ from deplodock.analysis.machine.targets import BANK_BYTES, BANKS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, tile
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
+from deplodock.passes.tile.rule import LaunchRule, Skip, apply_to_any, shared_slabs
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,9 @@ class PadSmemPass(LaunchRule):
 def _pad_launch(launch: tile.LaunchOp, pad: int | None) -> None:
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are slots of a ring already; run pad-smem before pipeline-k-outer")
-    if not (shared := shared_slabs(launch)):
-        raise Skip("no slab is staged in shared memory; run stage-inputs first")
-    refusals = [refusal for stage in shared if (refusal := _pad_slab(launch, stage, shared, pad)) is not None]
-    if len(refusals) == len(shared):
-        raise Skip("; ".join(dict.fromkeys(refusals)))
+    shared = shared_slabs(launch)
+    none = "no slab is staged in shared memory; run stage-inputs first"
+    apply_to_any(shared, lambda stage: _pad_slab(launch, stage, shared, pad), none)
 
 
 def _pad_slab(

@@ -10,8 +10,9 @@ given to the pass alone, and is left out by none.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -43,6 +44,10 @@ from deplodock.schedule.steps import (
 
 RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""
+
+
+Target = TypeVar("Target")
+"""What a rule changes in a launch, such as a slab."""
 
 
 class Skip(Exception):
@@ -168,6 +173,22 @@ def shared_slabs(launch: tile.LaunchOp) -> list[tile.StageOp]:
     """The slabs that the launch stages in shared memory."""
     stages = [op for op in launch.body.walk() if isinstance(op, tile.StageOp)]
     return [op for op in stages if tile.memory_of(op.slab) is Memory.SHARED]
+
+
+def apply_to_any(found: Sequence[Target], apply: Callable[[Target], str | None], none: str = "") -> None:
+    """Apply a rule to each of what a launch has, or leave it as it is, for the reason that `apply` gives then.
+
+    Raises Skip with the reasons if all are left so, and with `none` if there are none.
+    """
+    refusals = [refusal for one in found if (refusal := apply(one)) is not None]
+    if len(refusals) == len(found):
+        raise Skip("; ".join(dict.fromkeys(refusals)) or none)
+
+
+def require_constant(launch: tile.LaunchOp, axes: Iterable[SSAValue]) -> None:
+    """Raises Skip unless axes of a launch have constant extents."""
+    if any(launch.extent(axis) is None for axis in axes):
+        raise Skip("an axis has an extent that is not constant")
 
 
 def folded(launch: tile.LaunchOp) -> list[SSAValue]:

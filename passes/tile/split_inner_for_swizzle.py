@@ -29,7 +29,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.passes.options import OneOf, option
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, apply_to_any
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,7 @@ def _swizzle_launch(launch: tile.LaunchOp, span: int | None) -> None:
     plain = [op for op in boxed if not isinstance(loop.memref_of(op.slab).layout, SwizzleAttr)]
     if not plain:
         raise NothingToDo("the slabs are swizzled already")
-    refusals = [reason for op in plain if (reason := _swizzle(launch, op, span)) is not None]
-    if len(refusals) == len(plain):
-        raise Skip("; ".join(dict.fromkeys(refusals)))
+    apply_to_any(plain, lambda op: _swizzle(launch, op, span))
 
 
 def _swizzle(launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str | None:

@@ -52,7 +52,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import Axis, append_axis, erase_unneeded, reorder, share_loop
-from deplodock.passes.tile.rule import LaunchRule, Skip, folded, staged
+from deplodock.passes.tile.rule import LaunchRule, Skip, folded, require_constant, staged
 
 Way: TypeAlias = Literal["block", "ticket", "cluster"]
 """How the parts are combined."""
@@ -89,8 +89,7 @@ def _split(launch: tile.LaunchOp, parts: int | None, over: Way) -> None:
         raise Skip("some points of the launch are inactive, and have no partial sums")
     if reduction.trips is None:
         raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
-    if any(launch.extent(axis) is None for axis in launch.axes):
-        raise Skip("an axis has an extent that is not constant")
+    require_constant(launch, launch.axes)
     if parts is None:
         raise Skip("the tiles fill the SMs of the target without a split")
     if parts == 1:

@@ -45,7 +45,7 @@ from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import Axis, append_axis, erase_unneeded, reorder, share_loop
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, require_constant, staged
 
 Order: TypeAlias = Literal["stretches", "turns"]
 """How parts lie in the row."""
@@ -73,8 +73,7 @@ class SplitStreamPass(LaunchRule):
             raise Skip("the launch has no streaming reduction of products")
         if staged(launch) or any(launch.binding(axis) is not Binding.THREAD for axis in launch.axes):
             raise Skip("its points are divided already; split-stream runs behind tileify")
-        if any(launch.extent(axis) is None for axis in launch.axes):
-            raise Skip("an axis has an extent that is not constant")
+        require_constant(launch, launch.axes)
         if wheres(launch.body.block):
             raise Skip("some points of the launch are inactive, and leave no parts")
         if self.s is None:

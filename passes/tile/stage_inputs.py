@@ -49,7 +49,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import read_from
-from deplodock.passes.tile.rule import LaunchRule, Skip, shared_slabs
+from deplodock.passes.tile.rule import LaunchRule, apply_to_any, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.choose.sizes import ROW_VALUES
 
@@ -77,10 +77,7 @@ class StageInputsPass(LaunchRule):
     )
 
     def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        groups = _groups(launch)
-        refusals = [refusal for group in groups if (refusal := _stage(launch, group, self))]
-        if len(refusals) == len(groups):
-            raise Skip("; ".join(dict.fromkeys(refusals)) or "no input is read from global memory")
+        apply_to_any(_groups(launch), lambda group: _stage(launch, group, self), "no input is read from global memory")
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import read_from
-from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.passes.tile.rule import LaunchRule, Skip, apply_to_any
 from deplodock.schedule.choose.sizes import WINDOW_VALUES
 
 
@@ -51,9 +51,8 @@ class StageWindowsPass(LaunchRule):
         if contraction_of(launch) is not None:
             raise Skip("it is a contraction, whose slabs all threads of a CTA share")
         loads = [op for op in launch.body.walk() if isinstance(op, loop.LoadOp) and tile.memory_of(op.source) is None]
-        refusals = [refusal for load in loads if (refusal := _stage(launch, load, self.values))]
-        if len(refusals) == len(loads):
-            raise Skip("; ".join(dict.fromkeys(refusals)) or "no input is read from global memory")
+        none = "no input is read from global memory"
+        apply_to_any(loads, lambda load: _stage(launch, load, self.values), none)
 
 
 def _stage(launch: tile.LaunchOp, load: loop.LoadOp, most: int) -> str | None:

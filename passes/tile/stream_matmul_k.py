@@ -33,7 +33,7 @@ from deplodock.analysis.shape.shares import Shares
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.rule import LaunchRule, Skip, folded
+from deplodock.passes.tile.rule import LaunchRule, Skip, folded, require_constant
 from deplodock.passes.tile.tile_bounds import has_inactive_tiles
 
 Unit = Literal["step", "tile"]
@@ -65,8 +65,7 @@ def _stream(launch: tile.LaunchOp, ctas: int | None, unit: Unit) -> None:
         raise Skip("the launch has no block axes; run blockify-launch first")
     if launch.bound_to(Binding.CLUSTER) or any(axis in folded(launch) for axis in launch.ctas):
         raise Skip("k is shared by CTAs already")
-    if any(launch.extent(axis) is None for axis in launch.axes):
-        raise Skip("an axis has an extent that is not constant")
+    require_constant(launch, launch.axes)
     if steps is None:
         raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
     ring = _ring(launch, reduction)

@@ -24,16 +24,15 @@ slabs, values transposed; the weights are the left factor in the registers of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, subscripts_of, to_map
+from deplodock.analysis.affine.linear import Linear, subscripts_of
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
@@ -43,7 +42,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.dialects.kernel.wgmma import DEPTH, ROWS
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.tile.edits import Part, append_lane, total_of
+from deplodock.passes.tile.edits import Part, append_lane, places_at
 from deplodock.passes.tile.rule import Skip
 from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
 
@@ -103,7 +102,7 @@ class WarpgroupTiling(EngineTiling):
         along: dict[SSAValue, Linear] = {scores.iv: Linear.of(self.feature)}
         loads = moved_read(rows, along), moved_read(keys, {**along, **_as_one(self.keys, self.key)})
         pair = loads[0].result, loads[1].result
-        at = _places({self.key: self.keys})
+        at = places_at({self.key: self.keys})
         contract = tile.ContractOp(NAME, [pair], [self.feature], at, scores.results[0].type)
         contract.location, contract.result.name_hint = scores.location, scores.results[0].name_hint
         Rewriter.insert_op([*loads], InsertPoint.before(scores))
@@ -116,7 +115,7 @@ class WarpgroupTiling(EngineTiling):
         """The contract of weights and the values of a step."""
         moved = {**_as_one(self.keys, self.key), **_as_one(self.columns, self.column)}
         load = moved_read(factor_read(value), moved)
-        at = _places({self.column: self.columns, self.key: self.keys})
+        at = places_at({self.column: self.columns, self.key: self.keys})
         (blocks, _), (lane, _), (pair, _) = self.keys
         contract = tile.ContractOp(NAME, [(weights, load.result)], [lane, blocks, pair], at, value.type)
         contract.location = by.location
@@ -132,9 +131,3 @@ def _as_one(parts: Sequence[Part], engine: SSAValue) -> dict[SSAValue, Linear]:
     """What makes a coordinate of parts that of an engine axis."""
     *others, (last, _) = parts
     return {**{axis: Linear() for axis, _ in others}, last: Linear.of(engine)}
-
-
-def _places(at: Mapping[SSAValue, Sequence[Part]]) -> tile.Places:
-    """That engine axes have the coordinates of parts."""
-    map, axes = to_map([total_of(parts) for parts in at.values()])
-    return tile.Places(list(at), AffineMap(map.num_dims, 0, map.results), axes)

@@ -24,7 +24,7 @@ from xdsl.rewriter import Rewriter
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import Slab, stand_in_buffer
-from deplodock.analysis.affine.linear import Linear, condition_of, extent_or_one, subscripts_of, to_map
+from deplodock.analysis.affine.linear import Linear, condition_of, extent_or_one, never_fails, subscripts_of, to_map
 from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.machine.targets import FIRST_BOXES, MBARRIER_BYTES, capability, target_at
 from deplodock.analysis.operations import label
@@ -34,7 +34,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding, Memory, SwizzleAttr
 from deplodock.passes.options import OneOf, option
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, apply_to_any, folded
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,8 @@ def _store_boxes(launch: tile.LaunchOp, span: int | None) -> None:
     stores = [op for op in launch.body.block.ops if isinstance(op, loop.StoreOp)]
     if not stores and any(isinstance(op, tile.StoreOp) for op in launch.body.walk()):
         raise NothingToDo("the results are stored in boxes already")
-    if not stores:
-        raise Skip("the launch stores nothing behind its reduction")
-    refusals = [reason for op in stores if (reason := _store_tile(launch, op, span)) is not None]
-    if len(refusals) == len(stores):
-        raise Skip("; ".join(dict.fromkeys(refusals)))
+    none = "the launch stores nothing behind its reduction"
+    apply_to_any(stores, lambda op: _store_tile(launch, op, span), none)
 
 
 def _store_tile(launch: tile.LaunchOp, op: loop.StoreOp, span: int | None) -> str | None:
@@ -118,7 +115,7 @@ def _tile_of(launch: tile.LaunchOp, op: loop.StoreOp) -> _StoredTile | str:
         return "the tile of a CTA is no box of it"
     limits = [form - extent for form, extent in zip(forms, loop.memref_of(op.destination).get_shape(), strict=True)]
     for where in wheres(launch.body.block):
-        if (condition := condition_of(where)) not in limits and not _always(condition):
+        if (condition := condition_of(where)) not in limits and not never_fails(condition):
             return "it is stored under a condition that is not the end of the buffer"
     shape = tuple(extent for extent in extents if extent is not None)
     return _StoredTile(op, [first for first, _ in parts], [inside for _, inside in parts], shape)
@@ -134,11 +131,6 @@ def _extent(launch: tile.LaunchOp, form: Linear) -> int | None:
             return None
         extent *= extent_or_one(atom)
     return extent
-
-
-def _always(condition: Linear) -> bool:
-    bounds = condition.range()
-    return bounds is not None and bounds[1] < 0
 
 
 def _slab(found: _StoredTile, span: int) -> tuple[MemRefType[Attribute], list[Linear], AffineMap, list[SSAValue]]:

@@ -25,13 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
-from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of, to_map
+from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, math_ext, tile
@@ -46,6 +45,7 @@ from deplodock.passes.tile.edits import (
     append_axis,
     append_lane,
     drop_axis,
+    places_at,
     read_at,
     recompute,
     reorder,
@@ -168,12 +168,6 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     reorder(launch, [*kept, *groups, warp, row, lane, *registers, *word_lanes, depth, column])
 
 
-def _places(at: Mapping[SSAValue, Sequence[Part]]) -> tile.Places:
-    """That engine axes have the coordinates of parts: the right factor's columns those of the result, for one."""
-    map, axes = to_map([total_of(parts) for parts in at.values()])
-    return tile.Places(list(at), AffineMap(map.num_dims, 0, map.results), axes)
-
-
 def _replace(
     match: WarpgroupMatch,
     forms: Mapping[loop.LoadOp, Sequence[Linear]],
@@ -190,7 +184,7 @@ def _replace(
         whole[load] = both.result
     pairs = [(whole[left], whole[right]) for left, right in match.pairs]
     folded = list(places[0][inner.iv].roots())
-    contracts = contracts_of(NAME, inner, pairs, folded, _places(at))
+    contracts = contracts_of(NAME, inner, pairs, folded, places_at(at))
     for contract, total in zip(contracts, inner.results, strict=True):
         contract.result.name_hint = total.name_hint
     Rewriter.insert_op([*moved.values(), *joined], InsertPoint.before(inner))
