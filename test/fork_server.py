@@ -32,18 +32,18 @@ from deplodock.tools.opt import OptMain
 TOOLS = ("deplodock-opt", "deplodock", "xdsl-opt", "filecheck")
 ADDRESS = "socket"
 SCRIPT = f"""#!{sys.executable} -IS
-import marshal, os, sys
+import marshal, posix, sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOL_SOCKET, socket
 server = socket(AF_UNIX)
-server.connect(os.path.join(os.path.dirname(__file__), {ADDRESS!r}))
-request = marshal.dumps((sys.argv, os.getcwd(), dict(os.environ)))
+server.connect(__file__.rpartition("/")[0] + "/{ADDRESS}")
+request = marshal.dumps((sys.argv, posix.getcwd(), posix.environ))
 files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
 server.sendmsg([len(request).to_bytes(4, "big")], [(SOL_SOCKET, SCM_RIGHTS, files)])
 server.sendall(request)
 code = server.recv(1)
-sys.exit(code[0] if code else "the fork server has ended")
+posix._exit(code[0] if code else posix.write(2, b"the fork server has ended\\n") and 1)
 """
-"""The module `socket` would take as long to import as Python to start."""
+"""The modules `os` and `socket` would take as long to import as Python to start, and Python to end nearly so."""
 
 
 def main() -> None:
@@ -74,9 +74,9 @@ def main() -> None:
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     os.chdir(workplace)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    os.environb.clear()
+    os.environb.update(environment)
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     code = exit_code(mains[Path(sys.argv[0]).name])
     connection.sendall(bytes([code % 256]))
     os._exit(code % 256)
@@ -112,7 +112,7 @@ def python() -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-Request = tuple[socket.socket, list[str], str, dict[str, str]]
+Request = tuple[socket.socket, list[str], str, dict[bytes, bytes]]
 """Where the exit code is sent; the arguments, the folder and the environment."""
 
 
