@@ -22,10 +22,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
+from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.passes.loop.kernel_identity import kernel_key
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 from deplodock.version import __version__

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
+from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.passes.driver import new_context
-from deplodock.passes.loop.kernel_identity import kernel_key
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 
 

@@ -35,11 +35,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.host.arguments import cell_of
 from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence
+from deplodock.analysis.shape.kernel_identity import structure
 from deplodock.dialects import loop
 from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import InMemory, KernelOp, RecurrenceOp
 from deplodock.passes.failures import failure
-from deplodock.passes.loop.kernel_identity import structure
 from deplodock.passes.loop.nest_builder import BlockConstants, Destination, NestBuilder
 from deplodock.passes.loop.recurrences import align_rows, lower_recurrence
 from deplodock.passes.names import Symbols

@@ -38,7 +38,7 @@ def structure(kernel: func.FuncOp | KernelOp) -> Structure:
 
 
 def kernel_key(kernel: func.FuncOp) -> str:
-    """16 hexadecimal digits, equal for kernels at loop level that compute the same for the same target.
+    """16 hexadecimal digits, equal for functions of one block that compute the same for the same target.
 
     So they are in every process. Names, locations, the order of parameters and the schedule do not count.
     """
@@ -47,6 +47,12 @@ def kernel_key(kernel: func.FuncOp) -> str:
         del alone.attributes[name]
     text = _plain(structure(alone).key) + str(target_at(kernel))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def operation_text(op: Operation) -> str:
+    """What an operation does to values of what types: equal for those that differ in names and operands alone."""
+    types = tuple(value.type for value in op.operands)
+    return _plain((types, _op_key(op, {})))
 
 
 def _plain(key: object) -> str:
