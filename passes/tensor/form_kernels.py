@@ -24,8 +24,9 @@ With `stream=always`, or `cheaper` where that costs less or the scores are too l
 a softmax is one kernel with the softmax and its scores (`passes/tensor/streaming.py`): its reductions stand in each
 other's loops until stream-reductions makes one loop of them, and nothing of the row is stored.
 
-`deplodock.fuse = "never" | "always"` on an operation overrides the cost. Kernels that are there already stay as
-they are. A function may return an argument; it returns a constant through a kernel that writes it.
+`deplodock.fuse = "never" | "always"` on an operation overrides the cost, as `deplodock.fusion` on a function does for
+many (`passes/tensor/decisions.py`). Kernels that are there already stay as they are. A function may return an argument;
+it returns a constant through a kernel that writes it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import get_args
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func
@@ -42,18 +44,20 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region
 from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.machine.targets import target_of
+from deplodock.analysis.machine.targets import target_at, target_of
 from deplodock.analysis.shape.fusion import TensorOp
+from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.dialects.tensor import ElementwiseOp, InMemory, KernelOp, ReduceOp, ScanOp, YieldOp, tensor_of
 from deplodock.passes import remarks
 from deplodock.passes.failures import failure
 from deplodock.passes.locations import location_of
 from deplodock.passes.names import Symbols
 from deplodock.passes.options import OptionsPass, option
+from deplodock.passes.tensor.decisions import PROGRAMS, STREAM, Decisions, labels, take_given
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping
 from deplodock.passes.tensor.prepare import prepare
-from deplodock.passes.tensor.streaming import Streams, stream_groups
+from deplodock.passes.tensor.streaming import Streams, stream_groups, weighs_by_softmax
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,44 @@ class FormKernelsPass(OptionsPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names, rates = Symbols(op), Rates.of(target_of(op))
         streams = self.with_defaults(self.given()).stream
-        for function in op.walk():
-            if isinstance(function, func.FuncOp) and any(map(_on_tensors, function.body.blocks)):
-                _form_kernels(function, names, rates, streams)
+        for function in functions_on_tensors(op):
+            _prepare(function)
+            take_given(function, op)
+            _form_kernels(function, names, rates, streams)
+        op.attributes.pop(PROGRAMS, None)
+
+
+def functions_on_tensors(module: ModuleOp) -> list[func.FuncOp]:
+    """The functions whose operations `form-kernels` wraps into kernels."""
+    functions = [op for op in module.walk() if isinstance(op, func.FuncOp)]
+    return [function for function in functions if any(map(_on_tensors, function.body.blocks))]
+
+
+def alternatives(function: func.FuncOp, streams: Streams = "cheaper") -> tuple[str, dict[str, float]]:
+    """The key of a function that has no kernels yet, and the decisions that may give it others than the heuristics'.
+
+    Each is text, with the nanoseconds that the cost model expects it to add to the function (0 for `stream`, which has
+    no price before it is tried), for all operations that are decided alike. The function is changed. Raises
+    PassFailedException where form-kernels does.
+    """
+    _prepare(function)
+    block, found = function.body.block, dict[str, float]()
+    rates, known = Rates.of(target_at(function)), labels(block)
+    grouping = Grouping(block, rates, weighs=True)
+    for op, mode, added in grouping.alternatives:
+        decision = f"{known[op]}={mode}"
+        found[decision] = found.get(decision, 0.0) + added
+    if weighs_by_softmax(block):
+        found |= {f"{STREAM}={other}": 0.0 for other in get_args(Streams) if other not in ("cheaper", streams)}
+    return kernel_key(function), found
 
 
 def _on_tensors(block: Block) -> bool:
     return any(isinstance(value.type, TensorType) for op in block.ops for value in (*op.operands, *op.results))
 
 
-def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates, streams: Streams) -> None:
+def _prepare(function: func.FuncOp) -> None:
+    """Check a function, and rewrite it so that more operations can share a kernel."""
     if len(function.body.blocks) != 1:
         raise failure(function, "form-kernels takes functions of one block")
     block = function.body.block
@@ -88,12 +120,18 @@ def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates, streams: 
         if not isinstance(type, TensorType) or not tensor_of(argument).has_static_shape():
             raise failure(function, f"its arguments must be tensors of static shapes, not {type}")
     prepare(block)
+
+
+def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates, streams: Streams) -> None:
+    block, decisions = function.body.block, Decisions.of(function)
     old = [op for op in block.ops if isinstance(op, TensorOp)]
     positions = {op: position for position, op in enumerate(block.ops)}
     stored: dict[SSAValue, SSAValue] = {}
     last = block.last_op
     assert last is not None
-    groups = stream_groups(Grouping(block, rates).groups, block, rates, streams)
+    if old:
+        decisions.write(function)
+    groups = stream_groups(Grouping(block, rates).groups, block, rates, decisions.stream or streams)
     for step in _ordered(groups, [op for op in block.ops if isinstance(op, InMemory)], positions):
         if isinstance(step, InMemory):
             step.detach()

@@ -229,8 +229,11 @@ class Group:
                 found.setdefault(operand, {})[needed] = None
         return found
 
-    def refusal(self, op: TensorOp, indices: Sequence[Index]) -> str | None:
-        """The hard limit that keeps `op`, needed at `indices`, out of this kernel, or None."""
+    def refusal(self, op: TensorOp, indices: Sequence[Index], *, may_ask: bool = False) -> str | None:
+        """The hard limit that keeps `op`, needed at `indices`, out of this kernel, or None.
+
+        `may_ask` leaves out those that `always` lifts.
+        """
         if len(indices) > MAX_INDICES:
             return f"the kernel would compute it at {len(indices)} indices; the limit is {MAX_INDICES}"
         reads = {value for value in op.operands if not isinstance(value.owner, arith.ConstantOp)}
@@ -243,7 +246,7 @@ class Group:
             return "its parts are stored side by side"
         if isinstance(op, ScanOp):
             return self._scan_refusal(op, indices)
-        return self._reduction_refusal(op, indices) if isinstance(op, ReduceOp) else None
+        return self._reduction_refusal(op, indices, may_ask) if isinstance(op, ReduceOp) else None
 
     def _scan_refusal(self, op: ScanOp, indices: Sequence[Index]) -> str | None:
         if len(indices) > 1:
@@ -267,7 +270,7 @@ class Group:
             return "it runs along the rows of the kernel"
         return None
 
-    def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index]) -> str | None:
+    def _reduction_refusal(self, op: ReduceOp, indices: Sequence[Index], may_ask: bool) -> str | None:
         if self.parts:
             return "the kernel stores a concat, whose parts have spaces of their own"
         if len(indices) > 1:
@@ -285,10 +288,10 @@ class Group:
         if self.course is not None and self.course.axis in rows:
             return "the kernel has scans along a free dimension of it"
         if self.contractions and is_product:
-            return self._contraction_refusal(op, indices[0])
+            return self._contraction_refusal(op, indices[0], may_ask)
         return None
 
-    def _contraction_refusal(self, op: ReduceOp, index: Index) -> str | None:
+    def _contraction_refusal(self, op: ReduceOp, index: Index, may_ask: bool) -> str | None:
         """Why a contraction cannot join those of this kernel, or should not."""
         if len(self.contractions) == MAX_CONTRACTIONS:
             return f"a kernel holds {MAX_CONTRACTIONS} contractions at most"
@@ -300,7 +303,7 @@ class Group:
             if not any(factor in known for factor in factors):
                 return "a kernel holds one contraction, or several that share a factor and run through the same k"
             types = {element_of(value) for value, _ in factors}
-            is_asked = op.attributes.get(FUSE) == StringAttr("always")
+            is_asked = may_ask or op.attributes.get(FUSE) == StringAttr("always")
             if not is_asked and any(engine(WARPS, str(type)) is None for type in types):
                 return "no tensor core takes the factors, and contractions in registers would halve each other's tile"
         return None

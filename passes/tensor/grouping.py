@@ -12,8 +12,17 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import extent_of
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.operations import reached
-from deplodock.analysis.shape.fusion import Demand, TensorOp, dependence, knows_low_part, narrows, reducing, widens
+from deplodock.analysis.operations import reached, users_of
+from deplodock.analysis.shape.fusion import (
+    Demand,
+    TensorOp,
+    bytes_of,
+    dependence,
+    knows_low_part,
+    narrows,
+    reducing,
+    widens,
+)
 from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.analysis.shape.masking import masks, pads_reductions
 from deplodock.dialects.tensor import (
@@ -30,7 +39,7 @@ from deplodock.dialects.tensor import (
 )
 from deplodock.passes.failures import failure
 from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
-from deplodock.passes.tensor.pricing import Pricing
+from deplodock.passes.tensor.pricing import Price, Pricing
 
 Needs = dict[Group, list[Index]]
 """The kernels that need an operation, each with the indices at which it does."""
@@ -44,8 +53,14 @@ class Grouping:
     and at a bounded number of operations behind it, and keeps at most MAX_INDICES indices for each kernel.
     """
 
-    def __init__(self, block: Block, rates: Rates) -> None:
+    def __init__(self, block: Block, rates: Rates, *, weighs: bool = False) -> None:
+        """Decide all operations; `weighs` is whether to note what else is possible, in `alternatives`."""
         self.groups: list[Group] = []
+        self.alternatives: list[tuple[TensorOp, str, float]] = []
+        """Operations, the modes that are possible and may change their kernels, and the nanoseconds which they add."""
+        self._weighs = weighs
+        self._cuts = set[Operation]()
+        """Operations that might be stored where they are not, or what uses them in their place."""
         self._created = 0
         self._reducing = reducing(block)
         self._demand = Demand(dependence(block))
@@ -69,7 +84,10 @@ class Grouping:
             refusal = f'{FUSE} = "never"'
         else:
             needs = self._merged(op, needs)
+            price = self._price_of_both(op, needs, kept) if self._weighs and mode is None else None
             refusal = self._join(op, needs, kept, mode == "always")
+            if price is not None:
+                self._note(op, price, is_joined=refusal is None)
             if refusal is not None and mode is None and self._stored_by_one(op, needs):
                 return
         if refusal is None:
@@ -127,10 +145,54 @@ class Grouping:
                     found.setdefault(group, {}).update(needed)
         return {group: list(found[group]) for group in sorted(found, key=lambda group: group.number)}
 
+    def _price_of_both(self, op: TensorOp, needs: Needs, kept: bool) -> Price | None:
+        """The prices of an operation where there is a choice: no limit keeps it out of the kernels that need it.
+
+        Products of a contraction are as many as both its factors have elements together, and are not stored.
+        """
+        is_product = isinstance(op, ElementwiseOp) and any(map(self._contracts, users_of(op)))
+        if isinstance(op, arith.ConstantOp) or _stays(op) or is_product:
+            return None
+        return None if self._limit(op, needs, kept, may_ask=True) is not None else self._pricing.of(op, needs, kept)
+
+    def _contracts(self, op: Operation) -> bool:
+        return isinstance(op, ReduceOp) and self._demand.contracts(op)
+
+    def _note(self, op: TensorOp, price: Price, *, is_joined: bool) -> None:
+        """Note the other fate of an operation, unless another one can be stored in its place that is no larger.
+
+        That is what an index map reads, or else an elementwise operation that alone uses it.
+        """
+        if not is_joined:
+            self.alternatives.append((op, "always", price.joined - price.stored))
+            return
+        if isinstance(op, IndexMapOp) and (_is_computed(op.source) or bytes_of(op.source) < bytes_of(op.result)):
+            return
+        self._cuts.add(op)
+        users = {use.operation for result in op.results for use in result.uses} & self._cuts
+        if not any(isinstance(user, ElementwiseOp) and _is_alone(user, op) for user in users):
+            self.alternatives.append((op, "never", price.stored - price.joined))
+
     def _join(self, op: TensorOp, needs: Needs, kept: bool, always: bool) -> str | None:
         """Put `op` into the kernels that need it, or say why not."""
         if isinstance(op, arith.ConstantOp):
             return self._join_constant(op, needs, kept)
+        refusal = self._limit(op, needs, kept)
+        if refusal is None and not always and not self._is_free(op, needs):
+            price = self._pricing.of(op, needs, kept)
+            refusal = None if price.joined <= price.stored else str(price)
+        if refusal is not None:
+            return refusal
+        for group, indices in needs.items():
+            group.add(op, indices)
+            if kept and (index := self._output_index(op, group, indices)) is not None:
+                for result in op.results:
+                    group.add_output(result, index)
+        self._homes[op] = list(needs)
+        return None
+
+    def _limit(self, op: TensorOp, needs: Needs, kept: bool, *, may_ask: bool = False) -> str | None:
+        """What keeps `op` out of the kernels that need it, whatever that costs, or None; `may_ask` see `refusal`."""
         if not needs:
             return "it is returned"
         uses = [(use.operation, result) for result in op.results for use in result.uses]
@@ -144,19 +206,8 @@ class Grouping:
         if isinstance(op, ReduceOp) and len(needs) > 1:
             refusal = refusal or "several kernels need the reduction"
         for group, indices in needs.items():
-            refusal = refusal or group.refusal(op, indices)
-        if refusal is None and not always and not self._is_free(op, needs):
-            price = self._pricing.of(op, needs, kept)
-            refusal = None if price.joined <= price.stored else str(price)
-        if refusal is not None:
-            return refusal
-        for group, indices in needs.items():
-            group.add(op, indices)
-            if kept and (index := self._output_index(op, group, indices)) is not None:
-                for result in op.results:
-                    group.add_output(result, index)
-        self._homes[op] = list(needs)
-        return None
+            refusal = refusal or group.refusal(op, indices, may_ask=may_ask)
+        return refusal
 
     def _join_constant(self, op: arith.ConstantOp, needs: Needs, kept: bool) -> str | None:
         """A constant is in every kernel that needs it, and in one of its own if it is returned."""
@@ -184,12 +235,8 @@ class Grouping:
         return next((index for index in indices if group.can_output(index, shape, reduces)), None)
 
     def _is_free(self, op: TensorOp, needs: Needs) -> bool:
-        """Whether computing `op` where it is needed surely costs less than storing it.
-
-        That holds where fewer bytes are read then, for a mask that is known from coordinates alone, for padding that a
-        reduction leaves out, and for zeros around what is read.
-        """
-        if widens(op) or knows_low_part(op) or masks(op) or pads_reductions(op) or isinstance(op, PadOp):
+        """Whether computing `op` where it is needed surely costs less than storing it."""
+        if _stays(op):
             return True
         if isinstance(op, ReduceOp) or len(needs) > 1:
             return isinstance(op, IndexMapOp | IotaOp)
@@ -300,6 +347,26 @@ def _too_large(base: Group, other: Group) -> bool:
         or base.instructions + other.instructions > MAX_INSTRUCTIONS
         or any(len(base.indices[op]) + len(other.indices[op]) > MAX_INDICES for op in shared)
     )
+
+
+def _stays(op: TensorOp) -> bool:
+    """Whether an operation is computed where it is needed, if it can be.
+
+    That holds where fewer bytes are read then, for a mask that is known from coordinates alone, for padding that a
+    reduction leaves out, and for zeros around what is read.
+    """
+    return widens(op) or knows_low_part(op) or masks(op) or pads_reductions(op) or isinstance(op, PadOp)
+
+
+def _is_computed(value: SSAValue) -> bool:
+    """Whether a value is computed by an operation that might store it."""
+    return isinstance(value.owner, TensorOp) and not isinstance(value.owner, arith.ConstantOp)
+
+
+def _is_alone(user: Operation, op: Operation) -> bool:
+    """Whether nothing else uses an operation, and what the user makes of it takes no more bytes."""
+    is_less = sum(map(bytes_of, user.results)) <= sum(map(bytes_of, op.results))
+    return is_less and all(use.operation is user for result in op.results for use in result.uses)
 
 
 def _ends_reduction(op: TensorOp) -> bool:

@@ -93,6 +93,13 @@ def stream_groups(groups: Sequence[Group], block: Block, rates: Rates, streams: 
     return left
 
 
+def weighs_by_softmax(block: Block) -> bool:
+    """Whether a block has a sum that a softmax weighs, for which there is a choice."""
+    demand = Demand(dependence(block))
+    positions = {op: position for position, op in enumerate(block.ops)}
+    return any(isinstance(op, ReduceOp) and _softmax_of(op, demand, positions) is not None for op in block.ops)
+
+
 @dataclass(frozen=True)
 class _Softmax:
     """The softmax whose shares a reduction adds up: the maximum of its scores, and what needs that on the way."""
