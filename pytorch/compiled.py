@@ -20,7 +20,7 @@ from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedEr
 from deplodock.frontend.capture import Call
 from deplodock.frontend.importer import is_whole
 from deplodock.frontend.program import CapturedProgram, results_of
-from deplodock.passes.driver import Level, lower, new_context
+from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.pytorch.artifacts import Artifacts, is_watched, new_name
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import (
@@ -35,8 +35,8 @@ from deplodock.pytorch.runners import (
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_count, device_target, missing
-from deplodock.runtime.lowering import lower_by_loops
-from deplodock.runtime.tuned import lower_tuned, read_tuned
+from deplodock.runtime.lowering import lower_all_tuned, lower_by_loops
+from deplodock.runtime.tuned import read_tuned
 from deplodock.runtime.workers import Request, lower_all
 
 _REQUIRES_GRAD = attrgetter("requires_grad")
@@ -125,10 +125,10 @@ def make_runner(
     context, artifacts = new_context(), Artifacts(name, options.folder)
     artifacts.begin(module)
     if is_watched(options.folder):
-        lower(module, context, Level.LOOP, target=target, observer=artifacts)
-        loops = module.clone()
-        step = partial(lower, module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
-        step() if tuned is None else lower_tuned(module, tuned, step)
+        set_target(module, target)
+        to_loops = partial(lower, module, context, Level.LOOP, observer=artifacts)
+        to_kernels = partial(lower, module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
+        loops = lower_all_tuned(module, tuned, to_loops, to_kernels)
     else:
         loops = lower_by_loops(module, context, target=target, schedule=schedule, tuned=tuned)
     artifacts.finish(module)

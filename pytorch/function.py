@@ -109,7 +109,7 @@ def compile(
             which one warning of the logger `deplodock` says. Tensors that are elsewhere are copied at each call.
         schedule: the schedule of every kernel, as a pass pipeline; by default chosen for each.
         precision: that of products of FP32 matrices; by default what torch.get_float32_matmul_precision() says then.
-        tuned: a file that `deplodock tune` wrote, whose schedules the kernels take that it knows.
+        tuned: a file that `deplodock tune` wrote; the kernels and programs that it knows take what was found.
         dynamic: whether to capture the program once for tensors of all shapes. Its kernels are compiled for those of
             each call that brings others; the result is a `CompiledFunction`, also with examples.
         dynamic_shapes: which extents may vary, as torch.export takes it; implies `dynamic`. By default all may that the

@@ -9,6 +9,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+from collections.abc import Callable
 from functools import cache, partial
 from io import StringIO
 from pathlib import Path
@@ -23,7 +24,7 @@ from deplodock.passes.driver import Level, Observer, level_of, lower, set_target
 from deplodock.passes.packages import packages
 from deplodock.runtime.cubins import cache_folder
 from deplodock.runtime.store import Store
-from deplodock.runtime.tuned import Tuned, lower_tuned
+from deplodock.runtime.tuned import Tuned, become, lower_fused, lower_tuned
 
 ALWAYS = "DEPLODOCK_LOWER_ALWAYS"
 """The environment variable that, if it is not empty, has every program lowered, whatever is kept."""
@@ -77,7 +78,7 @@ def lower_once(
         "\0".join([identity, last, schedule or "", stream or "", located_text(module)]).encode()
     ).hexdigest()
     if (kept := store.read(key)) is not None:
-        _become(module, read_text(ctx, kept.decode()))
+        become(module, read_text(ctx, kept.decode()))
         return False
     run()
     store.write(key, located_text(module).encode())
@@ -99,13 +100,32 @@ def lower_by_loops(
 ) -> ModuleOp:
     """Lower a module to kernel level by `lower_once`. Returns what it was at loop level; raises what that raises.
 
-    `tuned` are schedules for kernels that have none; see `lower_tuned`.
+    `tuned` has decisions of fusion, and schedules for kernels that have none; see `lower_all_tuned`.
     """
-    lower_once(module, ctx, Level.LOOP, target=target)
-    loops = module.clone()
-    step = partial(lower_once, module, ctx, Level.KERNEL, schedule=schedule)
-    step() if tuned is None else lower_tuned(module, tuned, step)
-    return loops
+    set_target(module, target)
+    return lower_all_tuned(
+        module,
+        tuned,
+        partial(lower_once, module, ctx, Level.LOOP),
+        partial(lower_once, module, ctx, Level.KERNEL, schedule=schedule),
+    )
+
+
+def lower_all_tuned(
+    module: ModuleOp, tuned: Tuned | None, to_loops: Callable[[], object], to_kernels: Callable[[], object]
+) -> ModuleOp:
+    """Lower a module for a target in two steps, with what a file has for it. Returns what it was at loop level.
+
+    Raises what the steps raise; see `lower_fused` and `lower_tuned`.
+    """
+
+    def step() -> ModuleOp:
+        to_loops()
+        loops = module.clone()
+        to_kernels() if tuned is None else lower_tuned(module, tuned, to_kernels)
+        return loops
+
+    return lower_fused(module, tuned, step)
 
 
 def compiler_identity() -> str | None:
@@ -146,10 +166,3 @@ class _Printer(Printer):
             super().print_bytes_literal(bytestring)
         else:
             self.print_string(f'"{bytestring.decode("ascii")}"')
-
-
-def _become(module: ModuleOp, other: ModuleOp) -> None:
-    """Give a module what another one has."""
-    module.attributes = {**other.attributes}
-    module.detach_region(module.body)
-    module.add_region(other.detach_region(0))

@@ -1,11 +1,13 @@
-"""Schedules that `deplodock tune` found, as text: a line of JSON for each kernel, taken by who is asked to.
+"""What `deplodock tune` found, as text: a line of JSON for each kernel and each program, taken by who is asked to.
 
     {"kernel": "5f2c9a..", "what": "k_linear", "card": "NVIDIA H200", "schedule": "tileify,..", "code": "9ac1..",
      "us": 298.2, "heuristic_us": 301.7, "measured": 64, "version": "0.4.0"}
+    {"program": "85d3ea..", "what": "main", "card": "NVIDIA H200", "decisions": "mulf-3f2a9c01=never",
+     "kernels": "1b..", "us": 410.0, "heuristic_us": 455.1, "measured": 19, "version": "0.4.0"}
 
-A kernel is found by its key, which says what it computes and for which target, whatever its names. A line whose
-schedule the rules refuse, as of an option that there is no more, is left out with one warning of the logger
-`deplodock`, and the heuristics choose as ever.
+A kernel and a program on tensors are found by their keys, which say what they compute and for which target, whatever
+their names. A line whose schedule or decisions the passes refuse, as of an option that there is no more, is left out
+with one warning of the logger `deplodock`, and the heuristics choose as ever.
 """
 
 from __future__ import annotations
@@ -15,23 +17,25 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
 from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.errors import InvalidInputError
-from deplodock.passes.driver import Level, lower, new_context
+from deplodock.passes.driver import Level, level_of, lower, new_context
+from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS, program_key
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 from deplodock.version import __version__
 
 ORIGIN = "deplodock.tuned"
-"""The attribute of a kernel whose schedule comes from a file: which file, and which line."""
+"""The attribute of a function whose schedule, or decisions of fusion, come from a file: which file, and which line."""
 
 T = TypeVar("T")
 
@@ -60,59 +64,161 @@ class TunedEntry:
         """The line, without its end."""
         return json.dumps(asdict(self))
 
+    @property
+    def key(self) -> str:
+        """By what it is found."""
+        return self.kernel
+
+    @property
+    def choice(self) -> str:
+        """What it says to do."""
+        return self.schedule
+
+
+@dataclass(frozen=True)
+class FusionEntry:
+    """A line: a program on tensors by its key, which of its operations share kernels, and how that was found."""
+
+    program: str
+    what: str
+    """A name of the program, for readers."""
+    card: str
+    decisions: str
+    """What differs from the cost model's choice (`passes/tensor/decisions.py`); empty where nothing does."""
+    kernels: str
+    """A digest of the keys of the kernels that the decisions gave, each with its launches."""
+    us: float
+    """The time of all launches of these kernels, each kernel by itself, by the heuristics' schedules."""
+    heuristic_us: float
+    """The same for the cost model's kernels."""
+    measured: int
+    """The sets of kernels whose time is known."""
+    version: str = __version__
+
+    def __str__(self) -> str:
+        """The line, without its end."""
+        return json.dumps(asdict(self))
+
+    @property
+    def key(self) -> str:
+        """By what it is found."""
+        return self.program
+
+    @property
+    def choice(self) -> str:
+        """What it says to do."""
+        return self.decisions or "the cost model's choice"
+
+
+AnyEntry: TypeAlias = TunedEntry | FusionEntry
+"""A line of a file."""
+
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a file has: its entries by the keys of kernels, and the number of the line of each."""
+    """What a file has: entries by the keys of kernels, those by the keys of programs, and the line of each."""
 
     path: Path
     entries: Mapping[str, TunedEntry] = field(default_factory=dict[str, TunedEntry])
+    fusions: Mapping[str, FusionEntry] = field(default_factory=dict[str, FusionEntry])
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    def origin(self, kernel: str) -> str:
-        """Where the line of a kernel stands."""
-        return f"{self.path}:{self.lines[kernel]}"
+    @property
+    def all(self) -> dict[str, AnyEntry]:
+        """All entries by their keys."""
+        return {**self.fusions, **self.entries}
+
+    def origin(self, key: str) -> str:
+        """Where the line of a kernel or of a program stands."""
+        return f"{self.path}:{self.lines[key]}"
 
 
 def read_tuned(path: Path) -> Tuned:
-    """Read a file. Raises InvalidInputError where it cannot be read, or a line is none of a tuned kernel."""
+    """Read a file. Raises InvalidInputError where it cannot be read, or a line is none of what was tuned."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidInputError(f"{path}: error: the file of tuned schedules cannot be read: {reason}") from None
-    found: dict[str, TunedEntry] = {}
+    found: dict[str, AnyEntry] = {}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
             own = _read(line)
-            if own.kernel in lines:
-                raise ValueError(f"line {lines[own.kernel]} is of the same kernel, {own.kernel}")
+            if own.key in lines:
+                raise ValueError(f"line {lines[own.key]} is of the same, {own.key}")
         except ValueError as error:
             raise InvalidInputError(f"{path}:{number}: error: no tuned schedule: {error}") from None
-        found[own.kernel], lines[own.kernel] = own, number
-    return Tuned(path, found, lines)
+        found[own.key], lines[own.key] = own, number
+    kernels = {key: own for key, own in found.items() if isinstance(own, TunedEntry)}
+    fusions = {key: own for key, own in found.items() if isinstance(own, FusionEntry)}
+    return Tuned(path, kernels, fusions, lines)
 
 
-def write_tuned(path: Path, entries: Iterable[TunedEntry]) -> None:
-    """Write entries in the order of their keys. Raises OSError if the file cannot be written."""
-    ordered = sorted(entries, key=lambda own: own.kernel)
+def write_tuned(path: Path, entries: Iterable[AnyEntry]) -> None:
+    """Write entries, programs before kernels, in the order of their keys. Raises OSError if that is not possible."""
+    ordered = sorted(entries, key=lambda own: (isinstance(own, TunedEntry), own.key))
     path.write_text("".join(f"{own}\n" for own in ordered), encoding="utf-8")
 
 
-def _read(line: str) -> TunedEntry:
+def _read(line: str) -> AnyEntry:
     """The entry of a line. Raises ValueError, as JSON's own errors are, that says what is wrong with it."""
     given = json.loads(line)
-    wanted = [each.name for each in fields(TunedEntry)]
+    kind = FusionEntry if isinstance(given, dict) and "program" in given else TunedEntry
+    wanted = [each.name for each in fields(kind)]
     if not isinstance(given, dict) or not {*wanted} - {"version"} <= {*given}:
         raise ValueError(f"it must have {', '.join(wanted)}")
     values = {name: value for name, value in cast(dict[str, Any], given).items() if name in wanted}
-    texts = ("kernel", "schedule", "card", "code")
+    texts = [
+        name for name in ("program", "kernel", "schedule", "decisions", "kernels", "card", "code") if name in wanted
+    ]
     if not all(isinstance(values[name], str) for name in texts):
         raise ValueError(f"{', '.join(texts)} must be text")
-    return TunedEntry(**values)
+    return kind(**values)
+
+
+def lower_fused(module: ModuleOp, tuned: Tuned | None, step: Callable[[], T]) -> T:
+    """Let a module on tensors know the decisions of a file for its functions, and lower it.
+
+    Args:
+        module: the program, for a target; `step` changes it.
+        tuned: the file; None where none is asked for.
+        step: lowers the module; what it gives is given back. Where it fails with decisions it is called again without.
+
+    Raises what `step` raises without any decisions.
+    """
+    if tuned is None or not tuned.fusions or level_of(module) is not Level.TORCH:
+        return step()
+    before = module.clone()
+    module.attributes[PROGRAMS] = DictionaryAttr(
+        {program_key(key): _attributes(own.decisions, tuned.origin(key)) for key, own in tuned.fusions.items()}
+    )
+    try:
+        return step()
+    except DiagnosticException as error:
+        taken = [_origin(op) for op in module.ops if DECISIONS in op.attributes and _origin(op)]
+        if not taken:
+            raise
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+    become(module, before)
+    found = step()
+    for place in taken:
+        _LOG.warning("%s: the decisions of fusion are left out, as they are refused: %s", place, reason)
+    return found
+
+
+def _attributes(decisions: str, origin: str) -> DictionaryAttr:
+    """The attributes of a function with decisions from a file."""
+    return DictionaryAttr({DECISIONS: StringAttr(decisions), ORIGIN: StringAttr(origin)})
+
+
+def become(module: ModuleOp, other: ModuleOp) -> None:
+    """Give a module what another one has, which loses it."""
+    module.attributes = {**other.attributes}
+    module.detach_region(module.body)
+    module.add_region(other.detach_region(0))
 
 
 def lower_tuned(module: ModuleOp, tuned: Tuned, step: Callable[[], T]) -> T:
@@ -138,9 +244,7 @@ def lower_tuned(module: ModuleOp, tuned: Tuned, step: Callable[[], T]) -> T:
     for function, reason in refused:
         _leave_out(_origin(function), reason)
         del function.attributes[SCHEDULE], function.attributes[ORIGIN]
-    module.attributes = {**before.attributes}
-    module.detach_region(module.body)
-    module.add_region(before.detach_region(0))
+    become(module, before)
     return step()
 
 
@@ -172,8 +276,8 @@ def _refusal(function: func.FuncOp, module: ModuleOp) -> str:
     return ""
 
 
-def _origin(function: func.FuncOp) -> str:
-    """Where the schedule of a kernel stands in a file; empty where it comes from none."""
+def _origin(function: Operation) -> str:
+    """Where what was tuned of a function stands in a file; empty where it comes from none."""
     found = function.attributes.get(ORIGIN)
     return found.data if isinstance(found, StringAttr) else ""
 

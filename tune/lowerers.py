@@ -142,7 +142,11 @@ class Lowerers:
 
         Raises Error if the process does not answer.
         """
-        return self.submit(self._returned, function, *args).result()
+        return self.called(function, *args).result()
+
+    def called(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """The same, as a job."""
+        return self.submit(self._returned, function, *args)
 
     def forget(self, task: Task) -> None:
         """Drop the programs of a task."""

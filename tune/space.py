@@ -57,7 +57,7 @@ class Space:
 
     def steps(self, point: Point) -> Schedule:
         """The schedule of a point."""
-        return edited(self.base, self._changes(point))
+        return edited(self.base, self.changes(point))
 
     def schedule(self, point: Point) -> str:
         """The text of the schedule of a point."""
@@ -98,7 +98,7 @@ class Space:
     def _known(self) -> frozenset[Point]:
         return frozenset(self.points)
 
-    def _changes(self, point: Point) -> list[str]:
+    def changes(self, point: Point) -> list[str]:
         """What the decisions of a point change of the base."""
         taken = [decision.values[place] for decision, place in zip(self.decisions, point, strict=True)]
         return [change for change in taken if change]

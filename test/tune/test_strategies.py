@@ -7,6 +7,8 @@ from recorded import TABLES
 
 from deplodock.tune.comparison import modelled, ratios, share
 from deplodock.tune.search import DEFAULT, strategies
+from deplodock.tune.search.moves import GreedyStrategy
+from deplodock.tune.space import Decision, Space
 from deplodock.tune.table import Table, read_table
 
 
@@ -56,6 +58,26 @@ def test_a_strategy_ends_where_no_point_is_left(few_rows: Table, name: str) -> N
             search.tell(point, None if len(asked) % 3 else few_rows.times[point])
         asked += batch
     assert sorted(asked) == sorted(few_rows.times)
+
+
+def test_the_greedy_one_takes_together_what_pays_alone_as_far_as_it_does() -> None:
+    """Of ten decisions the even ones pay, the first two of them not with each other, and one has no time."""
+    decisions = tuple(Decision(str(place), ("", f"d{place}=1")) for place in range(10))
+    space = Space((), decisions, ((0,) * 10,), lambda point: -sum(place * value for place, value in enumerate(point)))
+    search, asked = GreedyStrategy(space, 0, 0), list[tuple[int, ...]]()
+
+    def time(point: tuple[int, ...]) -> float | None:
+        gains = [1.0 if place % 2 == 0 else -1.0 for place, value in enumerate(point) if value]
+        return None if point[1] else 100.0 - sum(gains) + 5.0 * (point[0] and point[2])
+
+    while points := search.ask(4):
+        for point in points:
+            search.tell(point, time(point))
+        asked += points
+    assert asked[:2] == [space.start, (0,) * 9 + (1,)]
+    assert min(search.times, key=search.times.__getitem__) == (0, 0, 1, 0, 1, 0, 1, 0, 1, 0)
+    assert len(asked) == len(set(asked)) < 40
+    assert sum(point[1] for point in asked) == 1
 
 
 def test_points_under_way_lead_the_tree_elsewhere(table: Table) -> None:

@@ -8,15 +8,29 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, lower, new_context, set_target
+from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS
 from deplodock.passes.tile.rule import read_schedule
-from deplodock.runtime.tuned import ORIGIN, Tuned, TunedEntry, lower_tuned, read_tuned, write_tuned
+from deplodock.runtime.lowering import lower_all_tuned
+from deplodock.runtime.tuned import (
+    ORIGIN,
+    AnyEntry,
+    FusionEntry,
+    Tuned,
+    TunedEntry,
+    lower_fused,
+    lower_tuned,
+    read_tuned,
+    write_tuned,
+)
 from deplodock.schedule.steps import ATTRIBUTE
+from deplodock.tune.fusion import Fusions, digest, fusions_of, grouped
 from deplodock.tune.lowering import Lowered, lower_schedule
+from deplodock.tune.parts import TunedPart, TunedProgram
 from deplodock.tune.task import Task, tasks
 from deplodock.tune.tuned import check_tuned
 
@@ -71,7 +85,7 @@ def lowered(module: ModuleOp, tuned: Tuned) -> tuple[str, str]:
     return states[0], states[1]
 
 
-def tuned(path: Path, *entries: TunedEntry) -> Tuned:
+def tuned(path: Path, *entries: AnyEntry) -> Tuned:
     write_tuned(path, entries)
     return read_tuned(path)
 
@@ -98,7 +112,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: error: no tuned schedule: it must have kernel, what"):
         read_tuned(file)
     file.write_text(text + text)
-    with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: error: no tuned schedule: line 1 is of the same kernel"):
+    with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: error: no tuned schedule: line 1 is of the same, k2"):
         read_tuned(file)
     with pytest.raises(InvalidInputError, match=r"none: error: the file of tuned schedules cannot be read: No such"):
         read_tuned(tmp_path / "none")
@@ -134,6 +148,118 @@ def test_a_refused_line_is_left_out_with_a_warning(
     assert reason in message
 
 
+FUSED = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = tensor_ext.elementwise {math.exp} %x : tensor<4xf32>
+  %b = tensor_ext.elementwise {arith.negf} %a : tensor<4xf32>
+  func.return %b : tensor<4xf32>
+}
+"""
+
+
+def fused(text: str = FUSED) -> tuple[ModuleOp, Fusions]:
+    """A program on tensors, which is one kernel, and what there is to decide of it."""
+    module = FloatLiteralsParser(new_context(), text).parse_module()
+    set_target(module, "h200")
+    return module, fusions_of(str(module))
+
+
+def line_of(fusions: Fusions, decisions: str) -> FusionEntry:
+    digest_of_kernels = digest(grouped(fusions, decisions, {}))
+    return FusionEntry(fusions.key, "main", "NVIDIA H200", decisions, digest_of_kernels, 9.0, 10.0, 3)
+
+
+def test_lines_of_programs_and_kernels_share_a_file(tmp_path: Path) -> None:
+    line = FusionEntry("a1", "main", "NVIDIA H200", "", "c1", 9.0, 10.0, 3)
+    read = tuned(path := tmp_path / "t.jsonl", ENTRY, line)
+    assert ([*read.fusions.values()], [*read.entries.values()]) == ([line], [ENTRY])
+    assert (read.origin("a1"), read.origin("k2")) == (f"{path}:1", f"{path}:2")
+    path.write_text('{"program": "a1"}\n')
+    with pytest.raises(
+        InvalidInputError, match=r"no tuned schedule: it must have program, what, card, decisions, kern"
+    ):
+        read_tuned(path)
+
+
+def test_a_program_takes_its_decisions_and_says_where_they_come_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Through loops, where kernels take schedules; no warning is given."""
+    (decision,) = fused()[1].added
+    file = tuned(path := tmp_path / "t.jsonl", line_of(fused()[1], decision))
+    module, _ = fused(FUSED.replace("%x", "%mine").replace("@main", "@other"))
+    loops = lower_all_tuned(
+        module, file,
+        lambda: lower(module, new_context(), Level.LOOP), lambda: lower(module, new_context(), Level.KERNEL),
+    )  # fmt: skip
+    assert len(tasks(loops)) == 2
+    for now in (loops, module):
+        host = next(op for op in now.ops if ORIGIN in op.attributes)
+        assert host.attributes[ORIGIN] == StringAttr(f"{path}:1")
+        assert host.attributes[DECISIONS] == StringAttr(decision)
+        assert PROGRAMS not in now.attributes
+    other, _ = fused(FUSED.replace("math.exp", "math.sin"))
+    lower_fused(other, file, lambda: lower(other, new_context(), Level.LOOP))
+    assert len(tasks(other)) == 1
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("decisions", "reason"),
+    [
+        ("exp-0=never", "deplodock.fusion decides exp-0, and no operation is that"),
+        ("exp-2dee6ec6=often", "deplodock.fusion has words such as"),
+        ("negf-30a6c909=always", '"always" is not possible: it is returned'),
+    ],
+)
+def test_refused_decisions_are_left_out_with_a_warning(
+    decisions: str, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module, fusions = fused()
+    usual, _ = fused()
+    lower(usual, new_context(), Level.LOOP)
+    line = replace(line_of(fusions, ""), decisions=decisions)
+    lower_fused(module, tuned(path := tmp_path / "t.jsonl", line), lambda: lower(module, new_context(), Level.LOOP))
+    assert str(module) == str(usual)
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith(f"{path}:1: the decisions of fusion are left out, as they are refused: ")
+    assert reason in message
+
+
+def test_an_error_that_decisions_are_not_to_blame_for_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    module, fusions = fused()
+
+    def fail() -> None:
+        raise InvalidInputError("as planted")
+
+    with pytest.raises(InvalidInputError, match="as planted"):
+        lower_fused(module, tuned(tmp_path / "t.jsonl", line_of(fusions, "")), fail)
+    assert not caplog.records
+
+
+def test_lines_of_programs_are_fresh_stale_refused_or_unknown() -> None:
+    module, fusions = fused()
+    (decision,) = fusions.added
+    fresh = line_of(fusions, decision)
+    for line, state in (
+        (fresh, "fresh"),
+        (replace(fresh, decisions=""), "stale"),
+        (replace(fresh, decisions="exp-0=never"), "refused"),
+        (replace(fresh, program="0"), "unknown"),
+    ):
+        parts = grouped(fusions, "", {})
+        kernel = replace(ENTRY, kernel=tasks_of(fusions, decision)[0].key, schedule="tileify")
+        file = Tuned(Path(), {kernel.key: kernel}, {line.key: line})
+        found = check_tuned(file, [TunedProgram(parts, str(module))], lambda task: partial(_lower, task))
+        assert found[0].state == state
+        assert (found[1].state == "unknown") == (state != "fresh")
+    assert str(found[0]) == f"unknown: main (0), {decision}: there is no such program"
+
+
+def tasks_of(fusions: Fusions, decisions: str) -> list[Task]:
+    return [part.task for part in grouped(fusions, decisions, {})]
+
+
 def test_lines_are_fresh_stale_refused_or_unknown(task: Task) -> None:
     code = lower_schedule(task, SCHEDULE).candidate.code
     fresh = replace(ENTRY, kernel=task.key, code=code)
@@ -143,8 +269,9 @@ def test_lines_are_fresh_stale_refused_or_unknown(task: Task) -> None:
         replace(fresh, schedule="tileify,cooperative-reduce{warps=32}"),
         replace(fresh, kernel="0"),
     )
+    program = TunedProgram([TunedPart(task, 1, "", SCHEDULE)])
     numbered = Tuned(Path(), {str(number): entry for number, entry in enumerate(entries)})
-    found = check_tuned(numbered, [task], lambda task: partial(_lower, task))
+    found = check_tuned(numbered, [program], lambda task: partial(_lower, task))
     assert [finding.state for finding in found] == ["fresh", "stale", "refused", "unknown"]
     assert "there is no option warps" in str(found[2])
     assert str(found[2]).startswith(f"refused: k_sum ({task.key}), tileify,cooperative-reduce{{warps=32}}: ")

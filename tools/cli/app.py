@@ -27,6 +27,7 @@ from deplodock.tools.cli.options import (
     Expression,
     File,
     Fit,
+    Fuse,
     Gpus,
     Journal,
     Json,
@@ -97,9 +98,10 @@ def compile_command(
     """
     form = form_of(ir, output)
     level = form.level
-    for option, value in (("--schedule", given.schedule), ("--tuned", given.tuned)):
-        if value is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
-            raise typer.BadParameter(f"{option} acts below loop level, so it cannot show in --ir {level}")
+    if given.schedule is not None and level in (Level.TORCH, Level.TENSOR, Level.LOOP):
+        raise typer.BadParameter(f"--schedule acts below loop level, so it cannot show in --ir {level}")
+    if given.tuned is not None and level is Level.TORCH:
+        raise typer.BadParameter(f"--tuned acts below torch level, so it cannot show in --ir {level}")
     session = _session(context, given)
     program = _read(session, file, expression, weights="none")
     module = program.module
@@ -319,14 +321,16 @@ def tune_command(
     check: Check = False,
     record: Record = None,
     fit: Fit = None,
+    fuse: Fuse = False,
     gpus: Gpus = 1,
     given: Options = DEFAULTS,
 ) -> None:
     """Search for faster schedules by measuring on the GPU.
 
     The heuristics' schedule of a kernel is measured first, and left only for one that is faster. Results are compared
-    with the same kernel in float64 before and after they are timed. `compile`, `run`, `export` and `bench` take the
-    schedules by --tuned FILE. The exit code is 1 if a kernel could not be measured.
+    with the same kernel in float64 before and after they are timed. With --fuse it is searched before which operations
+    share a kernel. `compile`, `run`, `export` and `bench` take what was found by --tuned FILE. The exit code is 1 if a
+    kernel could not be measured.
     """
     with working("import deplodock"):
         from deplodock.tools.cli import tune as tuning
@@ -341,7 +345,9 @@ def tune_command(
     _check_programs(file, expression, table, name, given.precision)
     limits = tuning.read_budget(budget), tuning.read_strategy(strategy)
     kept = journal or output.with_suffix(".journal")
-    how = tuner.TuneOptions(output, kept, *limits, given.seed, resume, replay, gpus, record, check)
+    how = tuner.TuneOptions(output, kept, *limits, given.seed, resume, replay, gpus, record, check, fuse)
+    if fuse and given.stream is not None:
+        raise typer.BadParameter("--fuse decides where attention is one kernel, too: leave out --stream")
     session = _session(context, given)
     if replay is not None and given.target is None:
         session.options = replace(given, target=target_named(tuner.card_of(replay)))

@@ -51,7 +51,7 @@ Schedule = Annotated[
 ]
 Tuned = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="schedules that `deplodock tune` found, for the kernels that it knows"),
+    typer.Option(metavar="FILE", help="what `deplodock tune` found, for the kernels and programs that it knows"),
 ]
 Stream = Annotated[
     Literal["never", "cheaper", "always"] | None,
@@ -121,7 +121,7 @@ Budget = Annotated[
 ]
 Strategy = Annotated[str | None, typer.Option(metavar="NAME", help="how to search  [default: mcts]")]
 TunedOutput = Annotated[
-    Path, typer.Option("-o", metavar="FILE", help="tuned schedules; those of other kernels in it stay")
+    Path, typer.Option("-o", metavar="FILE", help="what was found; lines of other kernels and programs stay")
 ]
 Journal = Annotated[
     Path | None,
@@ -139,6 +139,9 @@ Record = Annotated[
 Fit = Annotated[
     list[Path] | None,
     typer.Option(metavar="TABLE", help="fit the model's constants to this table, not a program; may be repeated"),
+]
+Fuse = Annotated[
+    bool, typer.Option("--fuse", help="search which operations share a kernel, too, for a quarter of the budget")
 ]
 Gpus = Annotated[int, typer.Option(min=1, metavar="N", help="GPUs that measure")]
 

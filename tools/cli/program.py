@@ -30,7 +30,7 @@ from deplodock.runtime.cubins import cubins
 from deplodock.runtime.dump import Dump
 from deplodock.runtime.lowering import lower_once
 from deplodock.runtime.nvcc import find_nvcc
-from deplodock.runtime.tuned import lower_tuned, read_tuned
+from deplodock.runtime.tuned import lower_fused, lower_tuned, read_tuned
 from deplodock.tools.cli.model_store import ModelStore, amounts_of
 from deplodock.tools.cli.options import Options
 from deplodock.tools.clock import Clock
@@ -170,8 +170,13 @@ class Session:
     def lower(self, module: ModuleOp, level: Level) -> None:
         """Run the stages to a level, with a trace at `-vv`, or read what they gave before. Raises as `driver.lower`.
 
-        Where loops are bound to the GPU, kernels take the schedules of the file `tuned`, if there is one.
+        If there is a file `tuned`, functions take decisions of fusion from it, and where loops are bound to the GPU,
+        kernels take its schedules.
         """
+        tuned = None if level is Level.TORCH else self._tuned
+        lower_fused(module, tuned, lambda: self._lower_kernels(module, level))
+
+    def _lower_kernels(self, module: ModuleOp, level: Level) -> None:
         if self._tuned is None or level_of(module) in _SCHEDULED or level not in _SCHEDULED:
             self._lower(module, level)
             return

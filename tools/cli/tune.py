@@ -17,18 +17,18 @@ from xdsl.utils.exceptions import DiagnosticException
 from deplodock.errors import Error, InvalidInputError
 from deplodock.runtime import device
 from deplodock.runtime.cubins import check_compiler
-from deplodock.runtime.tuned import TunedEntry, read_tuned, write_tuned
+from deplodock.runtime.tuned import AnyEntry, read_tuned, write_tuned
 from deplodock.tools.bench.report import short
-from deplodock.tools.cli.parts import Programs, TunedPart
+from deplodock.tools.cli.parts import Programs
 from deplodock.tools.cli.program import Session
 from deplodock.tools.cli.tuner import Begun, TuneOptions, Tuner, tuner
 from deplodock.tools.progress import working
 from deplodock.tools.start import terminable
 from deplodock.tune.fit import fit
 from deplodock.tune.lowerers import Lowerers
+from deplodock.tune.parts import TunedProgram
 from deplodock.tune.search import DEFAULT, strategies
 from deplodock.tune.table import read_table, write_table
-from deplodock.tune.task import Task
 from deplodock.tune.tuned import check_tuned, entry_of
 from deplodock.tune.tuning import Budget
 
@@ -81,7 +81,7 @@ def tune_programs(session: Session, programs: Programs, options: TuneOptions) ->
 
     Raises what `tuning.tune` raises, and what reading the program raises if there is one alone.
     """
-    known = dict(read_tuned(options.output).entries) if options.output.exists() else {}
+    known = read_tuned(options.output).all if options.output.exists() else dict[str, AnyEntry]()
     gains: list[float | None] = []
     start = time.monotonic()
     with tuner(options) as own:
@@ -115,7 +115,7 @@ def tune_programs(session: Session, programs: Programs, options: TuneOptions) ->
     return len(found) == len(gains)
 
 
-def _begin(own: Tuner, read: Callable[[], Sequence[TunedPart]]) -> Future[Begun]:
+def _begin(own: Tuner, read: Callable[[], TunedProgram]) -> Future[Begun]:
     """Read a program, and start to tune its kernels. Whatever goes wrong with it, the future has."""
     try:
         return own.begin(read())
@@ -132,7 +132,7 @@ class _Started:
     name: str
     begun: Future[Begun]
 
-    def finish(self, known: dict[str, TunedEntry], card: str) -> float | None:
+    def finish(self, known: dict[str, AnyEntry], card: str) -> float | None:
         """Wait for its kernels, print a line for each, and add them to those that are known.
 
         Returns how much faster all are together than by the heuristics, None if one could not be measured. Raises what
@@ -147,8 +147,9 @@ class _Started:
             return None
         if self.name:
             print(f"{self.name}:")
-        for line in own.untimed:
+        for line in own.lines:
             print(line, flush=True)
+        self._keep_fusion(own, known, card)
         after = dict(own.spent)
         for part, future in own.tuned:
             try:
@@ -163,17 +164,25 @@ class _Started:
             after[part.task.key] /= outcome.gain
             known[part.task.key] = entry_of(outcome, card, part.what)
         before, now = sum(own.spent[key] for key in after), sum(after.values())
+        before *= 1.0 if own.fusion is None else own.fusion.gain
         if len(after) > 1:
             print(f"all kernels: {now:.1f} us, heuristics {before:.1f} us ({before / now:.2f}x)", flush=True)
         return before / now if after and len(after) == own.parts else None
 
-    def keep(self, known: dict[str, TunedEntry], card: str) -> None:
+    def keep(self, known: dict[str, AnyEntry], card: str) -> None:
         """Add those of its kernels that are done, and wait for none."""
         if not _is_well(self.begun):
             return
-        for part, future in self.begun.result().tuned:
+        own = self.begun.result()
+        self._keep_fusion(own, known, card)
+        for part, future in own.tuned:
             if _is_well(future):
                 known[part.task.key] = entry_of(future.result()[0], card, part.what)
+
+    def _keep_fusion(self, own: Begun, known: dict[str, AnyEntry], card: str) -> None:
+        """Add what was found of fusion, if that was tuned."""
+        if own.fusion is not None:
+            known[own.fusion.fusions.key] = own.fusion.entry(card, self.name or own.fusion.fusions.name)
 
 
 def _is_well(future: Future[Any]) -> bool:
@@ -182,17 +191,15 @@ def _is_well(future: Future[Any]) -> bool:
 
 
 def check_programs(programs: Programs, options: TuneOptions) -> bool:
-    """Print what has become of the lines of a file, for the kernels of programs; whether none is stale or refused."""
-    tuned, known = read_tuned(options.output), dict[str, Task]()
-    for _, read in programs:
-        known |= {part.task.key: part.task for part in read()}
+    """Print what has become of the lines of a file, for programs; whether none is stale or refused."""
+    tuned = read_tuned(options.output)
     lowerers = Lowerers()
     try:
-        findings = check_tuned(tuned, [*known.values()], lowerers.lower)
+        findings = check_tuned(tuned, [read() for _, read in programs], lowerers.lower, lowerers.run)
     finally:
         lowerers.close()
     for finding in findings:
-        print(f"{tuned.origin(finding.entry.kernel)}: {finding}")
+        print(f"{tuned.origin(finding.entry.key)}: {finding}")
     return all(finding.state in ("fresh", "unknown") for finding in findings)
 
 
@@ -205,7 +212,7 @@ def record_program(session: Session, programs: Programs, options: TuneOptions) -
     assert options.record is not None
     budget = options.budget or Budget(_RECORDED)
     for _, read in programs:
-        parts = read()
+        parts = read().parts
         if len(parts) != 1 or budget.measurements is None:
             raise InvalidInputError(
                 f"--record is for a program of one kernel, this one has {len(parts)}, and a budget of measurements"

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deplodock.errors import InvalidInputError
+from xdsl.utils.exceptions import DiagnosticException
+
+from deplodock.errors import Error, InvalidInputError
 from deplodock.runtime import device
-from deplodock.tools.cli.parts import TunedPart
+from deplodock.tools.bench.report import short
 from deplodock.tools.progress import working
 from deplodock.tune.candidate import Candidate, Measurement
 from deplodock.tune.choices import space_of
+from deplodock.tune.fusion import FusionOutcome, fusions_of, grouped, tune_fusion
 from deplodock.tune.journal import Journal, read_journal
 from deplodock.tune.lowerers import Lowerers
 from deplodock.tune.lowering import remembering
 from deplodock.tune.measuring import Measurer
+from deplodock.tune.parts import TunedPart, TunedProgram
 from deplodock.tune.record import recorded
 from deplodock.tune.search import DEFAULT
 from deplodock.tune.table import Table
@@ -30,6 +34,9 @@ USUAL_MEASUREMENTS = 64
 
 LEAST_AT_ONCE = 4
 """The kernels that are tuned at a time, at least: one for every two cores, so that none waits for one measurement."""
+
+FUSION_SHARE = 0.25
+"""The share of a program's budget that is for kernels of other decisions of fusion than the cost model's."""
 
 _LEAST_SHARE = 0.01
 """The share of a program's time below which a kernel is not tuned."""
@@ -42,7 +49,8 @@ class TuneOptions:
     `output` is the file of tuned schedules, in which those of other kernels stay. `budget` is for all kernels together;
     None: 64 measurements for each. `journal` is a folder, whose measurements `resume` takes for known. `replay` is a
     journal from which all times are taken, without a GPU. `gpus` is how many GPUs measure. `record` is the file of a
-    table, and `check` says that nothing is measured. Raises InvalidInputError for options that exclude each other.
+    table, `check` says that nothing is measured, and `fuse` that decisions of fusion are searched, too. Raises
+    InvalidInputError for options that exclude each other.
     """
 
     output: Path
@@ -55,12 +63,15 @@ class TuneOptions:
     gpus: int = 1
     record: Path | None = None
     check: bool = False
+    fuse: bool = False
 
     def __post_init__(self) -> None:
         if self.replay is not None and (self.resume or self.gpus > 1):
             raise InvalidInputError("--replay takes all times from its journal: leave out --resume and --gpus")
         if sum((self.replay is not None, self.check, self.record is not None)) > 1:
             raise InvalidInputError("give one of --replay, --check and --record")
+        if self.fuse and (self.check or self.record is not None):
+            raise InvalidInputError("--fuse searches: leave out --check and --record")
 
 
 @dataclass(frozen=True)
@@ -68,13 +79,15 @@ class Begun:
     """A program whose kernels are being tuned.
 
     `parts` is how many kernels it has, `spent` the microseconds of all launches of those whose heuristics' schedule has
-    a time, `untimed` a line for each other one, and `tuned` what comes of those that are worth it, with a line.
+    a time, `tuned` what comes of those that are worth it, with a line, and `lines` are about fusion and those without a
+    time. `fusion` is what was found of it, where it is tuned.
     """
 
     parts: int
     spent: Mapping[str, float]
-    untimed: Sequence[str]
+    lines: Sequence[str]
     tuned: Sequence[tuple[TunedPart, Future[tuple[Outcome, str]]]]
+    fusion: FusionOutcome | None = None
 
 
 class Tuner:
@@ -106,12 +119,12 @@ class Tuner:
         gpus, cores = (each.seconds / seconds for each in (self._measurer, self._lowerers))
         return f" ({self.measured / seconds:.1f}/s; GPUs {gpus:.0%}, cores {cores:.0%} busy)"
 
-    def begin(self, parts: Sequence[TunedPart]) -> Future[Begun]:
+    def begin(self, program: TunedProgram) -> Future[Begun]:
         """Measure the heuristics' schedules of a program, and start to tune its kernels, each by its share of the time.
 
-        It has begun when the former is done.
+        Fusion is tuned before, where the options say so. It has begun when all but the kernels is done.
         """
-        return self._programs.submit(self._begun, parts)
+        return self._programs.submit(self._begun, program)
 
     def recorded(self, part: TunedPart, most: int) -> Iterator[Table]:
         """Tables of at most so many points of a kernel's space, a product of decisions, each with more of them."""
@@ -136,46 +149,85 @@ class Tuner:
         self._programs.shutdown(cancel_futures=True)
         self._kernels.shutdown(cancel_futures=True)
 
-    def _begun(self, parts: Sequence[TunedPart]) -> Begun:
-        times, untimed = self._heuristics(parts)
-        timed = [part for part in parts if part.task.key in times]
-        spent = [part.count * times[part.task.key] for part in timed]
+    def _begun(self, program: TunedProgram) -> Begun:
+        parts, total, lines, fusion = program.parts, self._options.budget, list[str](), None
+        times = self._times(parts)
+        if self._options.fuse:
+            own, rest = shares(total, len(parts))
+            try:
+                fusion, line = self._fused(program, own)
+            except DiagnosticException as error:
+                lines.append(f"fusion is not tuned: {_why(error)}")
+            else:
+                lines.append(line)
+                parts, total = fusion.parts, rest(fusion.spent)
+                times = self._times(parts)
+        timed = [(part, us) for part in parts if not isinstance(us := times[part.task.key], str)]
+        for part in parts:
+            if isinstance(why := times[part.task.key], str):
+                lines.append(f"@{part.task.name} is not tuned, as the heuristics' schedule has no time: {why}")
+        spent = [part.count * us for part, us in timed]
         tuned = [
             (part, self._kernels.submit(self._tuned, part, budget))
-            for part, budget in zip(timed, budgets(self._options.budget, spent), strict=True)
+            for (part, _), budget in zip(timed, budgets(total, spent), strict=True)
             if budget is not None
         ]
-        return Begun(len(parts), {part.task.key: own for part, own in zip(timed, spent, strict=True)}, untimed, tuned)
+        known = {part.task.key: own for (part, _), own in zip(timed, spent, strict=True)}
+        return Begun(len(parts), known, lines, tuned, fusion)
 
-    def _heuristics(self, parts: Sequence[TunedPart]) -> tuple[dict[str, float], list[str]]:
-        """The microseconds of the heuristics' schedules of kernels, by key, and a line for each that has no time.
+    def _fused(self, program: TunedProgram, budget: Budget) -> tuple[FusionOutcome, str]:
+        """Tune which operations of a program share kernels. Returns what comes of it, and a line about that.
+
+        Raises DiagnosticException where that cannot be tuned.
+        """
+        if not program.text:
+            raise InvalidInputError("the program has its kernels already")
+        start, cores = time.monotonic(), self._lowerers
+        fusions = cores.run(fusions_of, program.text)
+        seen = {part.task.key: part for part in program.parts}
+
+        def group(texts: Sequence[str]) -> Iterator[Sequence[TunedPart] | str]:
+            known = {key: part.heuristic for key, part in seen.items()}
+            for future in [cores.called(grouped, fusions, text, known) for text in texts]:
+                try:
+                    found = future.result()
+                except DiagnosticException as error:
+                    yield _why(error)
+                else:
+                    seen.update((part.task.key, part) for part in found)
+                    yield found
+
+        outcome = tune_fusion(fusions, program.parts, group, self._times, budget, self._options.seed)
+        kept = {part.task.key for part in outcome.parts}
+        for part in seen.values():
+            if part.task.key not in kept:
+                cores.forget(part.task)
+        return outcome, _fusion_report(outcome, None if self._measurer is None else time.monotonic() - start)
+
+    def _times(self, parts: Sequence[TunedPart]) -> dict[str, float | str]:
+        """The microseconds of the heuristics' schedules of kernels, by key, or why there is no time.
 
         All are measured at once.
         """
         lowered = [(part, self._lowerers.lower(part.task)([part.heuristic])) for part in parts]
-        candidates = {part.task.name: each.candidate for part, found in lowered for each in found}
-        known = {name: self._journal.find(candidate) for name, candidate in candidates.items()}
+        candidates = {part.task.key: (part.task.name, each.candidate) for part, found in lowered for each in found}
+        known = {key: self._journal.find(candidate) for key, (_, candidate) in candidates.items()}
         found = [each for each in known.values() if each is not None]
         if self._measurer is not None:
             for part in parts:
                 self._measurer.add(part.task)
             for each in found:
                 self._measurer.anchor(each)
-            found += self._measured({name: own for name, own in candidates.items() if known[name] is None})
-        times = {each.kernel: each for each in found}
-        untimed: list[str] = []
-        for part in parts:
-            if (own := times.get(part.task.key)) is None or own.us is None:
-                why = "the journal has no measurement of it" if own is None else f"{own.status}: {own.detail}"
-                untimed.append(f"@{part.task.name} is not tuned, as the heuristics' schedule has no time: {why}")
-        return {key: own.us for key, own in times.items() if own.us is not None}, untimed
+            found += self._measured([own for key, own in candidates.items() if known[key] is None])
+        times: dict[str, float | str] = dict.fromkeys(candidates, "the journal has no measurement of it")
+        return times | {own.kernel: f"{own.status}: {own.detail}" if own.us is None else own.us for own in found}
 
-    def _measured(self, candidates: Mapping[str, Candidate]) -> list[Measurement]:
+    def _measured(self, candidates: Sequence[tuple[str, Candidate]]) -> list[Measurement]:
         """Measure candidates, given with the names of their kernels."""
         assert self._measurer is not None
-        names = {own.kernel: name for name, own in candidates.items()}
+        names = {own.kernel: name for name, own in candidates}
         found: list[Measurement] = []
-        for each in self._measurer.measure([*candidates.values()]):
+        for each in self._measurer.measure([own for _, own in candidates]):
             self._journal.append(each, names[each.kernel])
             found.append(each)
         return found
@@ -237,6 +289,21 @@ def budgets(total: Budget | None, spent: Sequence[float]) -> list[Budget | None]
     return [part(each / sum(counted)) if each else None for each in counted]
 
 
+def shares(total: Budget | None, kernels: int) -> tuple[Budget, Callable[[int], Budget | None]]:
+    """The budget of fusion, and what is left for kernels after so many measurements.
+
+    Args:
+        total: the budget of all, None: that of so many kernels, of which each still has its own.
+        kernels: how many kernels the cost model makes.
+    """
+    if total is None:
+        return Budget(max(1, round(FUSION_SHARE * USUAL_MEASUREMENTS * kernels))), lambda _: None
+    if (most := total.measurements) is None:
+        seconds = FUSION_SHARE * (total.seconds or 0.0)
+        return Budget(None, seconds), lambda _: Budget(None, (total.seconds or 0.0) - seconds)
+    return Budget(max(1, round(FUSION_SHARE * most))), lambda spent: Budget(max(1, most - spent))
+
+
 def card_of(journal: Path) -> str:
     """The card of a journal. Raises InvalidInputError where it has none, or several."""
     cards = {entry.card for entry in read_journal(journal).entries}
@@ -253,3 +320,19 @@ def _report(outcome: Outcome, seconds: float | None) -> str:
         f"{outcome.task.name:32} {outcome.measured:5} measured  {outcome.best.us:10.2f} us  "
         f"heuristic {outcome.heuristic.us:10.2f} us ({outcome.gain:.2f}x){rate}"
     )
+
+
+def _why(error: DiagnosticException) -> str:
+    """What went wrong, in one line."""
+    return " ".join(str(error).split()) if isinstance(error, Error) else short(error)
+
+
+def _fusion_report(outcome: FusionOutcome, seconds: float | None) -> str:
+    """The line of fusion, and what was decided; without seconds, that of a replay."""
+    rate = "" if seconds is None else f"  {outcome.spent / seconds:5.1f}/s  {seconds:5.1f} s"
+    line = (
+        f"{'fusion':32} {outcome.measured:5} points    {outcome.us:10.2f} us  "
+        f"heuristic {outcome.heuristic_us:10.2f} us ({outcome.gain:.2f}x){rate}"
+    )
+    taken = [f"takes {outcome.decisions}"] if outcome.decisions else []
+    return "\n  ".join([line, *taken, *outcome.remarks])

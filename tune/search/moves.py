@@ -1,10 +1,11 @@
-"""Strategies without a model of what they have not measured: random, beam, coordinate and annealing."""
+"""Strategies of moves from points to others: random, beam, coordinate, annealing, and a greedy one."""
 
 from __future__ import annotations
 
 import math
 
 from deplodock.tune.search.strategy import GroupedStrategy, Moves
+from deplodock.tune.space import Point
 
 BEAM = 4
 """Points whose neighbours are measured next."""
@@ -14,6 +15,9 @@ HEAT = 0.15
 
 COOLING, LEAST_HEAT = 0.97, 0.01
 """By how much that loss shrinks in each step, and to what."""
+
+TOGETHER = 8
+"""Single changes whose times are awaited together, before the better ones are taken."""
 
 IDLE = 300
 """Steps of annealing among known points after which it starts elsewhere."""
@@ -85,3 +89,41 @@ class AnnealStrategy(GroupedStrategy):
             if then < now or (then < math.inf and self.draw.random() < math.exp(-(then / now - 1) / heat)):
                 point = other
             heat = max(LEAST_HEAT, heat * COOLING)
+
+
+class GreedyStrategy(GroupedStrategy):
+    """Single changes of the best point, those first that the model likes; each that is better is taken.
+
+    Changes of a group are tried alone, then those that are better one by one with all that were taken before. It is for
+    points whose times are sums over parts of a program, where most changes do not meet. It ends where no change is
+    better, or left.
+    """
+
+    def moves(self) -> Moves:
+        best = self.space.start
+        yield [best]
+        changes = [
+            (place, value)
+            for place, decision in enumerate(self.space.decisions)
+            for value in range(1, len(decision.values))
+        ]
+        changes.sort(key=lambda change: (self.space.estimate(_changed(best, *change)), change))
+        while True:
+            before, hopeless = best, set[tuple[int, int]]()
+            for group in (changes[at : at + TOGETHER] for at in range(0, len(changes), TOGETHER)):
+                base, alone = best, {change: _changed(best, *change) for change in group}
+                yield [*alone.values()]
+                times = {change: self.times[point] for change, point in alone.items()}
+                hopeless.update(change for change in group if times[change] == math.inf)
+                for change in sorted(group, key=lambda change: (times[change], change)):
+                    if times[change] < self.times[base]:
+                        yield [point := _changed(best, *change)]
+                        best = min((best, point), key=self.times.__getitem__)
+            changes = [change for change in changes if change not in hopeless]
+            if best == before:
+                return
+
+
+def _changed(point: Point, place: int, value: int) -> Point:
+    """A point with another value of one decision."""
+    return (*point[:place], value, *point[place + 1 :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from deplodock.runtime.processes import Ended, Process, TooLate
 from deplodock.tools.bench.rows import Row
 from deplodock.tools.cli import parts
 from deplodock.tools.cli.options import Options
-from deplodock.tools.cli.parts import TunedPart
+from deplodock.tune.parts import TunedPart
 
 SUM = "F.relu(torch.randn(64, 32) @ torch.randn(32, 16)).sum(0)"
 
@@ -27,11 +28,11 @@ class Answering(Process):
         """What the process would answer."""
         if self._failure is not None:
             raise self._failure
-        return parts._parts_or_reason(request, Options(target="h200"))
+        return parts._program_or_reason(request, Options(target="h200"))
 
 
-def read(text: str, precision: str = "highest", failure: Exception | None = None) -> list[TunedPart]:
-    return parts._read(Answering(failure), Row("row", "", "", None, text, precision))
+def read(text: str, precision: str = "highest", failure: Exception | None = None) -> Sequence[TunedPart]:
+    return parts._read(Answering(failure), Row("row", "", "", None, text, precision)).parts
 
 
 def test_a_row_has_the_kernels_of_its_precision() -> None:

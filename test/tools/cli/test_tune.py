@@ -19,7 +19,9 @@ import planted_runs as planted
 import pytest
 from typer.testing import CliRunner
 
+from deplodock.analysis.shape.nest import kernels
 from deplodock.runtime import device
+from deplodock.schedule.choose.kernels import choose
 from deplodock.tools.cli import parts, tuner
 from deplodock.tools.cli import tune as tuning
 from deplodock.tools.cli.app import app
@@ -31,10 +33,11 @@ from deplodock.tune import compiling
 from deplodock.tune.candidate import Candidate, Measure
 from deplodock.tune.journal import read_journal
 from deplodock.tune.lowerers import Lowerers
-from deplodock.tune.lowering import Lower
+from deplodock.tune.lowering import Digests, Lower
 from deplodock.tune.measuring import Measurer
+from deplodock.tune.runs import Call
 from deplodock.tune.space import Space
-from deplodock.tune.task import Task
+from deplodock.tune.task import Task, module_of
 from deplodock.tune.tuning import Budget, Outcome
 from deplodock.tune.tuning import tune as tune_kernel
 
@@ -131,8 +134,62 @@ def test_what_is_tuned_replays_and_is_checked(program: str, gpu: None) -> None:
         app, ["compile", program, "--target", "h200", "--ir", "tile", "--tuned", "tuned.jsonl"]
     )
     assert 'deplodock.tuned = "tuned.jsonl:1"' in compiled.stdout
-    shown = CliRunner().invoke(app, ["compile", program, "--ir", "loop", "--tuned", "tuned.jsonl"])
-    assert (shown.exit_code, "--tuned acts below loop level" in shown.stderr) == (2, True)
+    shown = CliRunner().invoke(app, ["compile", program, "--ir", "torch", "--tuned", "tuned.jsonl"])
+    assert (shown.exit_code, "--tuned acts below torch level" in shown.stderr) == (2, True)
+
+
+GATED = """
+func.func @main(%x: tensor<64x96xf32>, %w: tensor<32x96xf32>, %v: tensor<32x96xf32>) -> tensor<64x32xf32> {
+  %a = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x96xf32> -> tensor<64x32x96xf32>
+  %b = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<32x96xf32> -> tensor<64x32x96xf32>
+  %c = tensor_ext.index_map %v affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<32x96xf32> -> tensor<64x32x96xf32>
+  %ab = tensor_ext.elementwise {arith.mulf} %a, %b : tensor<64x32x96xf32>
+  %ac = tensor_ext.elementwise {arith.mulf} %a, %c : tensor<64x32x96xf32>
+  %g = tensor_ext.reduce {arith.addf} %ab dims [2] : tensor<64x32x96xf32> -> tensor<64x32xf32>
+  %u = tensor_ext.reduce {arith.addf} %ac dims [2] : tensor<64x32x96xf32> -> tensor<64x32xf32>
+  %z = tensor_ext.elementwise {arith.mulf} %g, %u : tensor<64x32xf32>
+  func.return %z : tensor<64x32xf32>
+}
+"""
+"""Two products that are kernels of their own by the cost model; each kernel is planted to take as long."""
+
+
+def chosen_alone(task: Task, digests: Digests, run: Call) -> Space:
+    """No more than the heuristics' schedule: what else there is takes seconds to list."""
+    (function,) = kernels(module_of(task)[0])
+    return Space(choose(function), (), ((),), lambda _: 1.0)
+
+
+def test_what_is_fused_replays_resumes_and_is_checked(program: str, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "space_of", chosen_alone)
+    Path(program).write_text(GATED, encoding="utf-8")
+    code, stdout = tune(program, "--fuse", "--budget", "8")
+    assert code == 0
+    fusion, taken, kernel, *_ = stdout.splitlines()
+    assert re.match(r"fusion +3 points +50\.00 us  heuristic +100\.00 us \(2\.00x\)", fusion)
+    assert re.fullmatch(r"  takes reduce-[0-9a-f]{8}=always", taken)
+    assert kernel.startswith("k_z  ")
+    first, second = map(json.loads, Path("tuned.jsonl").read_text(encoding="utf-8").splitlines())
+    assert (first["what"], first["us"], first["heuristic_us"]) == ("main", 50.0, 100.0)
+    assert second["what"].startswith("k_z ")
+    for option in (["--replay", "tuned.journal"], ["--resume", "--journal", "tuned.journal"]):
+        again = tune(program, "--fuse", "--budget", "8", "-o", "again.jsonl", *option)
+        assert again[0] == 0
+        assert Path("again.jsonl").read_bytes() == Path("tuned.jsonl").read_bytes()
+        Path("again.jsonl").unlink()
+    code, stdout = tune(program, "--check")
+    assert code == 0
+    assert stdout.splitlines()[0] == f"tuned.jsonl:1: fresh: main ({first['program']}), {first['decisions']}"
+    assert stdout.splitlines()[1].startswith("tuned.jsonl:2: fresh: k_z ")
+    shown = CliRunner().invoke(app, ["compile", program, "--target", "h200", "--ir", "tile", "--tuned", "tuned.jsonl"])
+    assert f'deplodock.fusion = "{first["decisions"]}", deplodock.tuned = "tuned.jsonl:1"' in shown.stdout
+    assert 'deplodock.tuned = "tuned.jsonl:2"' in shown.stdout
+    assert fails(program, "--fuse", "--check") == "deplodock: error: --fuse searches: leave out --check and --record"
+    assert tune(program, "--fuse", "--stream", "never")[0] == 2
+    Path(program).write_text(SCALED, encoding="utf-8")
+    code, stdout = tune(program, "--fuse", "--budget", "2")
+    assert code == 0
+    assert stdout.startswith("fusion is not tuned: the program has its kernels already\nk_scaled  ")
 
 
 def test_a_program_that_fails_costs_its_line(program: str, gpu: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +201,7 @@ def test_a_program_that_fails_costs_its_line(program: str, gpu: None, capsys: py
 
     def programs() -> parts.Programs:
         for name in texts:
-            yield name, lambda name=name: parts.parts_of(session, session.read_module(f"{name}.mlir"))
+            yield name, lambda name=name: parts.program_of(session, session.read_module(f"{name}.mlir"))
 
     options = tuner.TuneOptions(Path("tuned.jsonl"), Path("journal"), Budget(2))
     assert not tuning.tune_programs(session, programs(), options)
