@@ -30,6 +30,7 @@ from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, level_of, lower, new_context
 from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS, program_key
+from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 from deplodock.version import __version__
@@ -255,11 +256,10 @@ def _write(function: func.FuncOp, tuned: Tuned) -> bool:
     if (own := tuned.entries.get(key := kernel_key(function))) is None:
         return False
     try:
-        read_schedule(own.schedule)
+        write_schedule(function, read_schedule(own.schedule))
     except DiagnosticException as error:
         _leave_out(tuned.origin(key), str(error))
         return False
-    function.attributes[SCHEDULE] = StringAttr(own.schedule)
     function.attributes[ORIGIN] = StringAttr(tuned.origin(key))
     return True
 

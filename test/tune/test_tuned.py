@@ -16,6 +16,7 @@ from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.runtime.lowering import lower_all_tuned
+from deplodock.runtime.planned import planned_program
 from deplodock.runtime.tuned import (
     ORIGIN,
     AnyEntry,
@@ -125,8 +126,19 @@ def test_a_kernel_is_found_by_what_it_computes_and_for_which_target(task: Task) 
 
 def test_a_kernel_takes_its_schedule_and_says_where_it_comes_from(task: Task, tmp_path: Path) -> None:
     found = tuned(path := tmp_path / "t.jsonl", replace(ENTRY, kernel=task.key))
-    assert lowered(sums("k_other", "y"), found) == (SCHEDULE, f"{path}:1")
+    schedule, origin = lowered(sums("k_other", "y"), found)
+    assert [step.rule for step in read_schedule(schedule)] == [step.rule for step in read_schedule(SCHEDULE)]
+    assert "threads=128" in schedule
+    assert origin == f"{path}:1"
     assert lowered(sums(target="a100"), found)[1] == ""
+
+
+def test_options_that_a_line_leaves_out_are_those_that_were_measured(task: Task, tmp_path: Path) -> None:
+    entry = replace(ENTRY, kernel=task.key, schedule="tileify,cooperative-reduce,blockify-launch")
+    given = tuned(tmp_path / "tuned.jsonl", entry)
+    module, context = sums(), new_context()
+    lower_tuned(module, given, lambda: lower(module, context, Level.KERNEL))
+    assert planned_program(module).text == lower_schedule(task, entry.schedule).cuda
 
 
 @pytest.mark.parametrize(
