@@ -180,6 +180,7 @@ _CASTS = {
     ("arith.extf", "f32", "f64"): "(double){0}",
     ("arith.truncf", "f64", "f32"): "(float){0}",
     ("math_ext.high_part", "f32", "f32"): "__int_as_float(__float_as_int({0}) & ~0x1fff)",
+    ("math_ext.round_tf32", "f32", "f32"): "round_tf32({0})",
     ("math_ext.low_part", "f32", "f32"): "low_part({0})",
     ("math_ext.with_low_part", "f32", "f32"): "{0}",
     ("arith.bitcast", "f32", "i32"): "__float_as_int({0})",
@@ -332,9 +333,18 @@ __device__ __forceinline__ float low_part(float x) {
 """Half of what TF32 keeps last is added as to an integer; of the NaN that a GPU gives, 0x7fffffff, that makes
 0x80000fff, which TF32 reads as -0."""
 
+_ROUND_TF32 = """\
+__device__ __forceinline__ float round_tf32(float x) {
+  unsigned r;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return __uint_as_float(r);
+}
+"""
+
 HELPERS = {
     "exp2_approx": _EXP2_APPROX,
     "low_part": _LOW_PART,
+    "round_tf32": _ROUND_TF32,
     "maximumf": _extremum_f32("maximumf", "max.NaN.f32"),
     "minimumf": _extremum_f32("minimumf", "min.NaN.f32"),
     "maximum": _extremum_f64("maximum", "max.f64"),

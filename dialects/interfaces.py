@@ -152,6 +152,7 @@ class Feature(StrEnum):
     WARPGROUPS = "products of warpgroups"
     ROLE_REGISTERS = "registers of roles"
     EARLY_LAUNCHES = "launches that begin early"
+    TF32_ROUNDING = "rounding to TF32, ties to even"
 
 
 class NeedsFeature:

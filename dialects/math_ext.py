@@ -11,6 +11,7 @@ from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
 from deplodock.dialects.formats import op_definition
+from deplodock.dialects.interfaces import Feature, NeedsFeature
 
 
 @op_definition
@@ -58,6 +59,22 @@ class HighPartOp(PartOfF32):
 
 
 @op_definition
+class RoundTf32Op(PartOfF32, NeedsFeature):
+    """An f32 rounded to TF32, to nearest and ties to even, as `cvt.rn.tf32.f32` does: its last 13 bits are 0.
+
+    Infinities and NaN stay what they are, and numbers of 2^128 - 2^116 and more become infinite.
+
+    %r = math_ext.round_tf32 %x : f32
+    """
+
+    name = "math_ext.round_tf32"
+
+    def needs(self) -> Feature:
+        """Which GPUs round so: `cvt.rn.tf32.f32` is for sm_90 or higher (PTX ISA, `cvt`)."""
+        return Feature.TF32_ROUNDING
+
+
+@op_definition
 class LowPartOp(PartOfF32):
     """What the leading part of an f32 leaves, for an engine that reads TF32: `x - high_part(x)`, which is exact.
 
@@ -91,4 +108,4 @@ class WithLowPartOp(IRDLOperation):
         super().__init__(operands=[value, low], result_types=[f32])
 
 
-MathExt = Dialect("math_ext", [FmodOp, HighPartOp, LowPartOp, WithLowPartOp])
+MathExt = Dialect("math_ext", [FmodOp, HighPartOp, RoundTf32Op, LowPartOp, WithLowPartOp])

@@ -39,6 +39,15 @@ def high_part(value: Array) -> Array:
     return (bits(value) >> dropped << dropped).view(value.dtype)
 
 
+def round_tf32(value: Array) -> Array:
+    """Values of f32 rounded to TF32, as `math_ext.round_tf32` says; of float64, whose digits are all wanted, as is."""
+    if value.dtype != np.float32:
+        return value
+    raw = bits(value)
+    carried = raw + ((1 << (math_ext.DROPPED_BITS - 1)) - 1) + (raw >> math_ext.DROPPED_BITS & 1)
+    return np.where(np.isfinite(value), high_part(carried.view(np.float32)), value)
+
+
 def _with_low_part(value: Array, low: Array) -> Array:
     return value
 
@@ -396,6 +405,7 @@ TABLE: dict[type[Operation], Entry] = {
     math_dialect.FmaOp: _plain(_fma),
     math_ext.FmodOp: _plain(np.fmod),
     math_ext.HighPartOp: _plain(high_part),
+    math_ext.RoundTf32Op: _plain(round_tf32),
     math_ext.LowPartOp: _plain(_low_part),
     math_ext.WithLowPartOp: _plain(_with_low_part),
     math_dialect.FPowIOp: _plain(_fpowi),

@@ -106,6 +106,7 @@ STAGES = (
     ),
     *_listed("t", "tile", "choose-schedule", first=0),
     *RULES,
+    *_listed("t", "tile", "round-factors", first=1 + len(RULES)),
     *_listed(
         "k",
         "kernel",

@@ -48,13 +48,17 @@ class BufferPlan:
 
 @dataclass(frozen=True)
 class TensorMapPlan:
-    """A tensor map of a buffer, by number: its shape, that of a box, and the bytes of a swizzled row, 0 for none."""
+    """A tensor map of a buffer, by number: its shape, that of a box, and the bytes of a swizzled row, 0 for none.
+
+    With `is_tf32` its elements, of f32, are rounded to TF32 as they are copied.
+    """
 
     buffer: int
     shape: tuple[int, ...]
     dtype: DType
     box: tuple[int, ...]
     swizzle: int = 0
+    is_tf32: bool = False
 
 
 Argument: TypeAlias = int | TensorMapPlan
@@ -231,4 +235,4 @@ def _buffer(argument: Argument) -> int:
 def _tensor_map(type: TensorMapType, buffer: int) -> TensorMapPlan:
     dtype = dtype_of(type.source.element_type)
     swizzle = type.swizzle.span if isinstance(type.swizzle, SwizzleAttr) else 0
-    return TensorMapPlan(buffer, type.source.get_shape(), dtype, type.extents, swizzle)
+    return TensorMapPlan(buffer, type.source.get_shape(), dtype, type.extents, swizzle, type.is_tf32)

@@ -68,9 +68,7 @@ def _launch(facts: Mapping[str, Any], buffers: Sequence[BufferPlan]) -> LaunchPl
     if not isinstance(kernel, str) or not kernel.isidentifier():
         raise ValueError(f"the name of a kernel must be an identifier, got {json.dumps(kernel)}")
     blocks, threads, shared = (natural(facts[name]) for name in ("blocks", "threads", "shared"))
-    if not isinstance(is_early := facts["is_early"], bool):
-        raise ValueError(f"a launch is early or not, true or false, got {json.dumps(is_early)}")
-    return LaunchPlan(kernel, arguments, blocks, threads, shared, is_early)
+    return LaunchPlan(kernel, arguments, blocks, threads, shared, _flag(facts, "is_early"))
 
 
 def _argument(value: Any, buffers: Sequence[BufferPlan]) -> Argument:
@@ -78,7 +76,13 @@ def _argument(value: Any, buffers: Sequence[BufferPlan]) -> Argument:
         return _numbers([value], buffers)[0]
     (buffer,) = _numbers([value["buffer"]], buffers)
     shape, box = naturals(value["shape"]), naturals(value["box"])
-    return TensorMapPlan(buffer, shape, _dtype(value["dtype"]), box, natural(value["swizzle"]))
+    return TensorMapPlan(buffer, shape, _dtype(value["dtype"]), box, natural(value["swizzle"]), _flag(value, "is_tf32"))
+
+
+def _flag(facts: Mapping[str, Any], name: str) -> bool:
+    if not isinstance(value := facts[name], bool):
+        raise ValueError(f"{name} is true or false, got {json.dumps(value)}")
+    return value
 
 
 def _numbers(values: Any, buffers: Sequence[BufferPlan]) -> tuple[int, ...]:

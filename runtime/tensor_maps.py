@@ -11,8 +11,11 @@ from deplodock.errors import Error
 from deplodock.runtime.driver import library
 from deplodock.runtime.plan import TensorMapPlan
 
-_TYPES = {"int8": 0, "int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
-"""CUtensorMapDataType by element type; bytes are those without a sign, as nothing but zero is filled in."""
+_TYPES = {"int8": 0, "int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "tfloat32": 11}
+"""CUtensorMapDataType by element type; bytes are those without a sign, as nothing but zero is filled in.
+
+Elements of TFLOAT32 are f32 in memory.
+"""
 
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """CUtensorMapSwizzle by span in bytes."""
@@ -41,7 +44,7 @@ class TensorMap:
         shape, strides, box = dimensions(map)
         self._arguments = (
             ctypes.c_void_p(self.pointer),
-            _TYPES[map.dtype.name],
+            _TYPES[_type(map)],
             len(shape),
             self._address,
             _array(ctypes.c_uint64, shape),
@@ -81,8 +84,13 @@ def dimensions(map: TensorMapPlan) -> tuple[list[int], list[int], list[int]]:
 
 def type_name(map: TensorMapPlan) -> str:
     """The CUtensorMapDataType of a map by its name in C."""
-    name = map.dtype.name
+    name = _type(map)
     return f"CU_TENSOR_MAP_DATA_TYPE_{'UINT8' if name == 'int8' else name.upper()}"
+
+
+def _type(map: TensorMapPlan) -> str:
+    """The element type by its name in `_TYPES`."""
+    return "tfloat32" if map.is_tf32 else map.dtype.name
 
 
 def swizzle_name(map: TensorMapPlan) -> str:

@@ -45,7 +45,9 @@ def test_stages_are_named_once() -> None:
 
 def test_rules_are_numbered_in_order() -> None:
     assert [stage.number for stage in RULES] == list(range(1, len(RULES) + 1))
-    assert [stage for stage in STAGES if stage.letter == "t" and stage.number] == list(RULES)
+    tiles = [stage for stage in STAGES if stage.letter == "t"]
+    assert [stage.number for stage in tiles] == list(range(len(tiles)))
+    assert tiles[1 : len(RULES) + 1] == list(RULES)
 
 
 def test_label_of_a_stage() -> None:

@@ -153,10 +153,11 @@ def _effect(task: Task, base: Schedule) -> Callable[[str], str | None]:
     """What a rule that a schedule leaves out makes of the kernel, given the change that adds it; None if nothing."""
     module, context = module_of(task)
     before: dict[str, ModuleOp] = {}
-    order = iter([*RULES, ""])
+    order = iter(RULES)
 
     def keep(_: StageRun, now: ModuleOp) -> None:
-        before[next(order)] = now.clone()
+        if (name := next(order, None)) is not None:
+            before[name] = now.clone()
 
     lower(module, context, Level.TILE, schedule=format_schedule(base), observer=keep)
 

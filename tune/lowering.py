@@ -44,8 +44,8 @@ class Lowered:
     """The wavefronts of its accesses to shared memory, over the fewest for as many lanes."""
 
 
-_FIRST, _LAST = next(stage for stage in STAGES if stage.name == "choose-schedule"), RULES[-1]
-"""The stage before the first rule, and the last rule."""
+_FIRST, *_, _LAST = (stage for stage in STAGES if stage.letter == "t")
+"""The stage before the first rule, and the last one of the tile level."""
 
 _LAST_BOUND = "permute-register-tile"
 """The rule behind which no other one takes threads from a CTA."""

@@ -72,7 +72,8 @@ def _checked(slab: Slab, extents: list[int], counts: tuple[int, ...]) -> Boxes |
     buffer = memref_of(slab.destination)
     if not isinstance(buffer.layout, NoneAttr | SwizzleAttr):
         return "its rows are padded, and those of a box lie side by side"
-    map = TensorMapType(slab.type, extents, buffer.layout if isinstance(buffer.layout, SwizzleAttr) else None)
+    swizzle = buffer.layout if isinstance(buffer.layout, SwizzleAttr) else None
+    map = TensorMapType(slab.type, extents, swizzle, is_tf32=slab.is_tf32)
     try:
         verify_tensor_map(map)
     except VerifyException as error:

@@ -32,6 +32,8 @@ class Slab:
     facts: tuple[Linear, ...] = ()
     """Forms that are below 0 wherever the slab is filled."""
 
+    is_tf32: bool = False
+    """Whether elements are rounded to TF32."""
     where: AffineMap | None = None
     """The sides of conditions over the map's dimensions and `indices`; an element where one fails is not copied."""
 
@@ -217,9 +219,10 @@ def slab_of(op: tile.StageOp | tile.CopyOp | tile.StoreOp) -> Slab:
     if isinstance(op, tile.StoreOp):
         return Slab(op.destination, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape())
     if isinstance(op, tile.CopyOp):
-        return Slab(op.source, op.map.data, op.indices, op.destination, op.shape)
+        return Slab(op.source, op.map.data, op.indices, op.destination, op.shape, is_tf32=op.is_tf32 is not None)
     where = None if op.where is None else op.where.data
-    return Slab(op.source, op.map.data, op.indices, op.slab, loop.memref_of(op.slab).get_shape(), where=where)
+    shape, is_tf32 = loop.memref_of(op.slab).get_shape(), op.is_tf32 is not None
+    return Slab(op.source, op.map.data, op.indices, op.slab, shape, where=where, is_tf32=is_tf32)
 
 
 def stand_in(extent: int) -> SSAValue:

@@ -86,6 +86,7 @@ FIRST_WITH = {
     Feature.WARPGROUPS: 90,
     Feature.ROLE_REGISTERS: 90,
     Feature.EARLY_LAUNCHES: FIRST_EARLY_LAUNCHES,
+    Feature.TF32_ROUNDING: 90,
 }
 """The first compute capability with what an operation needs (PTX ISA, "Target ISA Notes")."""
 

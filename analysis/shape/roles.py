@@ -21,7 +21,7 @@ WIDENING_CASTS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp, arith.SIToFPOp, ar
 """The operations that give a value in a type that can hold more; they take 0 to 0."""
 
 
-PARTS = (math_ext.HighPartOp, math_ext.LowPartOp, math_ext.WithLowPartOp)
+PARTS = (math_ext.HighPartOp, math_ext.RoundTf32Op, math_ext.LowPartOp, math_ext.WithLowPartOp)
 """The operations that give an f32, or a part of it."""
 
 

@@ -39,6 +39,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     NoneAttr,
+    UnitAttr,
     bf16,
     f16,
     f32,
@@ -107,18 +108,33 @@ ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, f16: 2, bf16: 2, i8: 1, i
 
 @irdl_attr_definition
 class TensorMapType(ParametrizedAttribute, TypeAttribute):
-    """`!kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128>`: a global buffer, and the box of one copy.
+    """`!kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128, tf32>`: a global buffer, and the box of a copy.
 
-    With a swizzle, the rows of the box have as many bytes and land as in a buffer of layout `#tile.swizzle<128>`.
+    With a swizzle, the rows of the box have as many bytes and land as in a buffer of layout `#tile.swizzle<128>`. With
+    `tf32` elements, which are f32, land rounded to TF32, as `math_ext.round_tf32` does it.
     """
 
     name = "kernel.tensor_map"
     source: MemRefType
     box: ArrayAttr[IntegerAttr]
     swizzle: SwizzleAttr | NoneAttr
+    tf32: UnitAttr | NoneAttr
 
-    def __init__(self, source: MemRefType[Attribute], box: Sequence[int], swizzle: SwizzleAttr | None = None):
-        super().__init__(source, ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle or NoneAttr())
+    def __init__(
+        self,
+        source: MemRefType[Attribute],
+        box: Sequence[int],
+        swizzle: SwizzleAttr | None = None,
+        *,
+        is_tf32: bool = False,
+    ):
+        rounds = UnitAttr() if is_tf32 else NoneAttr()
+        super().__init__(source, ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle or NoneAttr(), rounds)
+
+    @property
+    def is_tf32(self) -> bool:
+        """Whether elements land rounded to TF32."""
+        return isinstance(self.tf32, UnitAttr)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -136,6 +152,8 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
             printer.print_string(f", box [{', '.join(map(str, self.extents))}]")
             if isinstance(self.swizzle, SwizzleAttr):
                 printer.print_string(f", swizzle {self.swizzle.span}")
+            if self.is_tf32:
+                printer.print_string(", tf32")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -148,10 +166,14 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
             parser.parse_keyword("box")
             box = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_i64(parser))
             swizzle: Attribute = NoneAttr()
-            if parser.parse_optional_punctuation(","):
-                parser.parse_keyword("swizzle")
-                swizzle = SwizzleAttr(parse_i64(parser))
-        return [cast(Attribute, source), ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle]
+            tf32: Attribute = NoneAttr()
+            while isinstance(tf32, NoneAttr) and parser.parse_optional_punctuation(","):
+                if isinstance(swizzle, NoneAttr) and parser.parse_optional_keyword("swizzle"):
+                    swizzle = SwizzleAttr(parse_i64(parser))
+                else:
+                    parser.parse_keyword("tf32")
+                    tf32 = UnitAttr()
+        return [cast(Attribute, source), ArrayAttr([IntegerAttr(n, i64) for n in box]), swizzle, tf32]
 
 
 def verify_tensor_map(type: TensorMapType) -> None:
@@ -162,6 +184,8 @@ def verify_tensor_map(type: TensorMapType) -> None:
         raise VerifyException(
             f"a tensor map is of {listed(tuple(ELEMENT_BYTES))}, got {source.element_type}; copy without it"
         )
+    if type.is_tf32 and source.element_type != f32:
+        raise VerifyException(f"tf32 rounds elements of f32, got {source.element_type}; leave it out")
     is_global = isinstance(source.memory_space, NoneAttr) and isinstance(source.layout, NoneAttr)
     if not is_global or any(extent < 1 for extent in shape):
         raise VerifyException(f"a tensor map is of a contiguous global buffer of static shape, got {source}")
@@ -365,6 +389,8 @@ class TmaStoreOp(IRDLOperation, TouchesMemory, NeedsFeature):
         return Feature.BOXES
 
     def verify_(self) -> None:
+        if self.tensor_map.is_tf32:
+            raise VerifyException("a store keeps all bits, which a map with tf32 does not; leave it out")
         _verify_box(self.tensor_map, (self.destination_map.data, self.destination_indices), self.source)
         verify_subscripts(self.source, self.source_map.data, self.source_indices)
 

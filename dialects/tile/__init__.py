@@ -365,8 +365,8 @@ class StageOp(IRDLOperation):
     whole CTA, so their origin may vary along block axes and CTA-uniform loops only; `register` slabs belong to one
     thread. The slab is immutable. `buffers` is the depth of the ring that pipeline-k-outer makes of a stage in a loop;
     `async` fills a shared slab beside the program, by copies of all threads, and `tma` by copies of boxes that one
-    thread issues to the tensor memory accelerator. A register slab may have conditions on its coordinates: an element
-    where one fails is not read, and zero.
+    thread issues to the tensor memory accelerator; with `tf32` that rounds each f32 as `math_ext.round_tf32` does. A
+    register slab may have conditions on its coordinates: an element where one fails is not read, and zero.
 
         %xs = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0]
           : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
@@ -381,12 +381,14 @@ class StageOp(IRDLOperation):
     buffers = opt_prop_def(IntegerAttr.constr(i64))
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     is_tma = opt_prop_def(UnitAttr, prop_name="tma")
+    is_tf32 = opt_prop_def(UnitAttr, prop_name="tf32")
     where = opt_prop_def(AffineMapAttr)
     slab = result_def(MemRefType)
     traits = traits_def(ReadsSource())
     custom_directives = (SlabSubscripts, SlabConditions, SlabType)
     assembly_format = (
         "$source custom<SlabSubscripts>($indices, $map) (`buffers` $buffers^)? (`async` $async^)? (`tma` $tma^)?"
+        " (`tf32` $tf32^)?"
         " (`where` custom<SlabConditions>(ref($indices), $where)^)? attr-dict `:`"
         " custom<Memref>(type($source)) `to` custom<SlabType>(type($slab), ref($map), ref($where))"
     )

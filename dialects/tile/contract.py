@@ -34,6 +34,7 @@ class ContractOp(IRDLOperation):
     so they are the same in any order. Several pairs of factors are summed in order.
 
     Engines read f32 as TF32, without its last 13 bits, so that is what `deplodock.precision = "medium"` means here.
+    Factors may be rounded to TF32 before that, but for those of several pairs, which are parts of others.
     With `high` factors count whole, which no engine does: split-factors makes sums of products of parts of that.
 
         %c = tile.contract mma %a * %b over (%k_t, %k_v) at (%n_g = %n_t * 2 + %n_r) : bf16, bf16 -> f32

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeAlias
 
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, f32, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -136,18 +136,24 @@ class CopiesSlab(Protocol):
     def is_async(self) -> UnitAttr | None: ...
     @property
     def is_tma(self) -> UnitAttr | None: ...
+    @property
+    def is_tf32(self) -> UnitAttr | None: ...
+    @property
+    def source(self) -> SSAValue: ...
 
 
 def engine_of(op: CopiesSlab) -> dict[str, Attribute]:
-    """The properties that say which engine copies a slab."""
-    engines = {"async": op.is_async, "tma": op.is_tma}
+    """The properties that say which engine copies a slab, and whether it rounds."""
+    engines = {"async": op.is_async, "tma": op.is_tma, "tf32": op.is_tf32}
     return {name: attribute for name, attribute in engines.items() if attribute is not None}
 
 
 def verify_engine(op: CopiesSlab) -> None:
-    """Check that one engine copies a slab. Raises VerifyException."""
-    if len(engine_of(op)) > 1:
+    """Check that one engine copies a slab, which rounds it only if it can. Raises VerifyException."""
+    if op.is_async and op.is_tma:
         raise VerifyException("a slab is copied by async or tma, not both")
+    if op.is_tf32 and not (op.is_tma and memref_of(op.source).element_type == f32):
+        raise VerifyException("tf32 rounds slabs of f32 that tma copies")
 
 
 class _FillsSlot(MemoryEffect):
@@ -175,7 +181,8 @@ class CopyOp(IRDLOperation):
     """Copies the slab of a step into its slot: destination[step mod depth, d0, d1, ...] = source[subscripts].
 
     The subscripts are as in tile.stage. All threads of the CTA take part. `async` and `tma` copies run beside the
-    program until a `tile.wait` for their step. Where a condition fails nothing is copied.
+    program until a `tile.wait` for their step; `tma` copies may round f32 to TF32, as in tile.stage. Where a condition
+    fails nothing is copied.
 
         tile.copy %x[%mb * 128 + d1, (%ko + 2) * 32 + d0] to %xs at %ring[%ko + 2] async where (%ko + 2 < 112)
           : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
@@ -193,12 +200,13 @@ class CopyOp(IRDLOperation):
     where = opt_prop_def(AffineMapAttr)
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     is_tma = opt_prop_def(UnitAttr, prop_name="tma")
+    is_tf32 = opt_prop_def(UnitAttr, prop_name="tf32")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(_FillsSlot())
     custom_directives = (SlabSubscripts, SlotsType)
     assembly_format = (
         "$source custom<SlabSubscripts>($indices, $map) `to` $destination `at` $ring"
-        " custom<Subscript>($step_indices, $step) (`async` $async^)? (`tma` $tma^)?"
+        " custom<Subscript>($step_indices, $step) (`async` $async^)? (`tma` $tma^)? (`tf32` $tf32^)?"
         " (`where` custom<Conditions>($where_indices, $where)^)? attr-dict `:`"
         " custom<Memref>(type($source)) `to` custom<SlotsType>(type($destination), ref($map))"
     )

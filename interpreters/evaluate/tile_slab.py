@@ -12,7 +12,7 @@ from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import Error
 from deplodock.interpreters.affine import holds, outside_as_false
 from deplodock.interpreters.evaluate.machine import Machine, PointBuffer, Points
-from deplodock.interpreters.scalars import describe
+from deplodock.interpreters.scalars import describe, round_tf32
 from deplodock.interpreters.values import Array
 
 
@@ -51,6 +51,7 @@ def slab_of(
     data, missing = machine.copy(op, source, subscripts, Points(active=inside))
     if inside is not None:
         data = np.where(inside, data, np.zeros((), data.dtype))
+    data = round_tf32(data) if op.is_tf32 else data
     data = np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(shape, data.shape)))
     written = None if missing is None else np.ascontiguousarray(~np.broadcast_to(missing, data.shape))
     return PointBuffer(data, len(slab), written)

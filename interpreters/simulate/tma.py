@@ -19,6 +19,7 @@ from deplodock.dialects.kernel import team_of
 from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
 from deplodock.dialects.kernel.tma import TmaCommitOp, TmaLoadOp, TmaStoreOp, TmaWaitOp, box_alignment
 from deplodock.dialects.loop import memref_of
+from deplodock.interpreters.scalars import round_tf32
 from deplodock.interpreters.simulate import report as kinds
 from deplodock.interpreters.simulate.access import Check, Touch
 from deplodock.interpreters.simulate.lanes import Frame, all_lanes, evaluate_map
@@ -205,7 +206,8 @@ class TmaUnit(Unit):
             position = position + np.clip(at, 0, extent - 1) * step
         origin = self._memory.origin(op, source, position)
         origin = None if origin is None else np.where(inside, origin, 0)
-        return Values(np.where(inside, source.read(position), np.zeros((), source.layout.dtype)), origin)
+        elements = np.where(inside, source.read(position), np.zeros((), source.layout.dtype))
+        return Values(round_tf32(elements) if op.tensor_map.is_tf32 else elements, origin)
 
 
 def _fence(launch: Lockstep, op: FenceProxyAsyncOp, frame: Frame) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from deplodock.errors import CompileError
 
-_PURE = ("max.", "min.", "mapa.", "ex2.", "mma.", "wgmma.mma_async.")
+_PURE = ("max.", "min.", "mapa.", "ex2.", "cvt.", "mma.", "wgmma.mma_async.")
 """How instructions start that touch no memory, or, as products of warpgroups, stand between fences and waits that do.
 
 All others must be volatile and clobber memory, to stay where they are.

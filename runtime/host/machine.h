@@ -23,7 +23,7 @@ extern Machine machine;
 // The bytes of a tensor map as the harness encodes them: what cuTensorMapEncodeTiled is told, sizes in bytes.
 struct Map {
   uint64_t buffer;
-  uint8_t rank, swizzle, element, unused[5];
+  uint8_t rank, swizzle, element, is_tf32, unused[4];
   uint64_t extents[5], strides[4], box[5];
 };
 static_assert(sizeof(Map) == 128, "a tensor map has 128 bytes");

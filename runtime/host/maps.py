@@ -9,8 +9,11 @@ from typing import Any
 from deplodock.runtime.plan import TensorMapPlan
 from deplodock.runtime.tensor_maps import TensorMap
 
-_BYTES = {0: 1, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
+_BYTES = {0: 1, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 11: 4}
 """The bytes of an element by CUtensorMapDataType."""
+
+_TFLOAT32 = 11
+"""The CUtensorMapDataType whose elements are rounded to TF32."""
 
 _SPANS = {0: 0, 1: 32, 2: 64, 3: 128}
 """The bytes of a swizzled row by CUtensorMapSwizzle."""
@@ -59,7 +62,9 @@ def _encoder(
         return _INVALID_VALUE
     number = (address.value or 0) // _UNIT - 1
     values = [*_filled(sizes, 5), *_filled(rows, 4), *_filled(lengths, 5)]
-    ctypes.memmove(memory, struct.pack("<Q8B14Q", number, rank, span, element, *[0] * 5, *values), 128)
+    ctypes.memmove(
+        memory, struct.pack("<Q8B14Q", number, rank, span, element, type == _TFLOAT32, *[0] * 4, *values), 128
+    )
     return 0
 
 

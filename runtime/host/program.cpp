@@ -275,7 +275,13 @@ BoxData box_data(const Map& map, const Buffer& buffer, const int* corner, unsign
   BoxData data;
   data.bytes.assign(box_bytes(map), 0);
   for_elements(map, buffer, corner, [&](unsigned first, long long from) {
-    memcpy(data.bytes.data() + first, reinterpret_cast<const char*>(buffer.begin) + from, map.element);
+    char* const to = data.bytes.data() + first;
+    memcpy(to, reinterpret_cast<const char*>(buffer.begin) + from, map.element);
+    if (!map.is_tf32) return;
+    uint32_t bits;
+    memcpy(&bits, to, sizeof(bits));
+    bits = nearest_tf32(bits);
+    memcpy(to, &bits, sizeof(bits));
   });
   for (unsigned first = 0; first < data.bytes.size(); first += box_unit)
     data.to.push_back(place_of(map, address, first));

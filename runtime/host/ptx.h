@@ -82,6 +82,7 @@ inline void ex2_approx_ftz_f32(float& to, float power) {
   to = std::exp2(power);
   if (to < 0x1p-126f) to = 0;
 }
+inline void cvt_rn_tf32_f32(uint32_t& to, float value) { to = nearest_tf32(bits_as<uint32_t>(value)); }
 inline void max_f64(double& to, double a, double b) { to = maximum_number(a, b); }
 inline void min_f64(double& to, double a, double b) { to = minimum_number(a, b); }
 

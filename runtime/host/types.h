@@ -43,6 +43,11 @@ inline To bits_as(From value) {
   return result;
 }
 
+// The bits of a float rounded to TF32, whose fraction has 10 bits, to nearest and ties to even; infinities and NaN stay.
+inline uint32_t nearest_tf32(uint32_t bits) {
+  return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+}
+
 // PTX's max and min: a number where one operand is NaN, and -0 below +0, which C leaves open.
 template <typename T>
 inline T maximum_number(T a, T b) { return a != a ? b : b != b ? a : a == b ? (signbit(a) ? b : a) : a > b ? a : b; }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,7 +20,9 @@ from deplodock.dialects import loop
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
 from deplodock.frontend.precision import pytorch_at
+from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.simulate import simulate
+from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
 from deplodock.runtime.compare import Verdict, compare
 
@@ -38,6 +42,15 @@ def judged(
     **options: Any,
 ) -> tuple[Verdict, str]:
     """How a program of a precision compares with float64 by the bar of one, and its text at kernel level."""
+    got, captured, extent = simulated(program, args, precision, target, **options)
+    (reference,) = map(to_array, captured.reference())
+    return compare(got, reference, None, extent, precision=bar), str(captured.module)
+
+
+def simulated(
+    program: Any, args: Sequence[torch.Tensor], precision: str, target: str, **options: Any
+) -> tuple[Array, CapturedProgram, int]:
+    """What the simulator gives of a program, the program at kernel level, and its longest reduction."""
     with pytorch_at(precision):
         captured = export(program, tuple(args))
     lower(captured.module, CONTEXT, Level.TENSOR, target=target)
@@ -45,8 +58,8 @@ def judged(
     lower(captured.module, CONTEXT, Level.KERNEL, **options)
     simulation = simulate(captured.module, [to_array(value) for value in captured.inputs])
     assert not simulation.findings
-    (got,), (reference,) = simulation.outputs, map(to_array, captured.reference())
-    return compare(got, reference, None, extent, precision=bar), str(captured.module)
+    (got,) = simulation.outputs
+    return got, captured, extent
 
 
 def drawn(*shapes: tuple[int, ...], draw: Callable[..., torch.Tensor] = torch.randn) -> list[torch.Tensor]:
@@ -164,6 +177,36 @@ def test_medium_is_outside_of_the_bar_of_high() -> None:
     args = drawn((16, 64), (16, 64))
     assert not judged(F.linear, args, precision="medium", schedule=ENGINE)[0].passed
     assert judged(F.linear, args, precision="medium", bar="medium", schedule=ENGINE)[0].passed
+
+
+@pytest.mark.parametrize(
+    ("program", "shapes", "target", "text"),
+    [
+        pytest.param(F.linear, [(64, 128), (64, 128)], "sm_90", "kernel.wgmma", id="boxes"),
+        pytest.param(F.linear, [(8, 128), (64, 128)], "sm_90", "round_tf32", id="few rows"),
+        pytest.param(torch.matmul, [(64, 128), (128, 64)], "sm_90", "round_tf32", id="columns along memory"),
+        pytest.param(causal, [(1, 2, 64, 64)] * 3, "sm_90", "round_tf32", id="attention"),
+        pytest.param(F.linear, [(8, 128), (64, 128)], "sm_80", "kernel.mma", id="cut off"),
+    ],
+)
+def test_medium_rounds_its_factors(program: Any, shapes: list[tuple[int, ...]], target: str, text: str) -> None:
+    """So its error is that of PyTorch, and not 2.6 times as large, where targets can round for nothing, or nearly."""
+    verdict, found = judged(program, drawn(*shapes), precision="medium", bar="medium", target=target)
+    assert verdict.passed, str(verdict)
+    assert text in found
+    assert (verdict.error <= 3.5e-4) == (target != "sm_80")
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf, torch.finfo(torch.float32).max])
+@pytest.mark.parametrize("rows", [64, 8])
+def test_what_tf32_lacks_reaches_its_row_of_a_product_of_medium(special: float, rows: int) -> None:
+    """NaN gives NaN; an infinite factor, and one that rounds to infinity, gives infinity."""
+    x, w = drawn((rows, 64), (64, 64))
+    x[3, 7] = special
+    (got, _, _), reference = simulated(F.linear, [x, w], "medium", "sm_90"), (x.double() @ w.double().T).numpy()
+    assert (np.isnan(got[3]) if math.isnan(special) else np.isinf(got[3])).all()
+    others = np.arange(rows) != 3
+    np.testing.assert_allclose(got[others], reference[others], atol=0.03)
 
 
 def test_parts_are_made_before_products_are_lowered() -> None:

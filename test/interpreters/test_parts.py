@@ -34,6 +34,11 @@ def both(value: Array) -> Array:
     return high(value).astype(np.float64) + high(low(value))
 
 
+def rounded(value: Array) -> Array:
+    """Values rounded to TF32."""
+    return evaluate_scalar(math_ext.RoundTf32Op(create_ssa_value(f32)), [np.asarray(value)])
+
+
 def drawn(first: int, last: int) -> Array:
     """Random signs and fractions, 64 of each exponent between two, as they are biased by 127."""
     random = np.random.default_rng(0)
@@ -88,3 +93,32 @@ def test_nan_stays_and_leaves_nothing() -> None:
     values = np.array([0x7FC00000, 0xFFC00000, 0x7FFFFFFF], np.uint32).view(np.float32)
     assert np.isnan(high(values)).all()
     np.testing.assert_array_equal(high(low(values)).view(np.uint32), [1 << 31] * 3)
+
+
+def test_rounding_takes_the_nearest_number_of_tf32() -> None:
+    """Rounding moves by half of what TF32 keeps last at most, which is 2^-136 at least."""
+    values = drawn(0, 253)
+    found = rounded(values)
+    assert not (found.view(np.uint32) & ((1 << BELOW) - 1)).any()
+    exponents = np.maximum(np.frexp(values.astype(np.float64))[1], -125)
+    assert (np.abs(values - found.astype(np.float64)) <= 2.0 ** (exponents - 12)).all()
+
+
+def test_ties_round_to_even() -> None:
+    half = 2.0**-11
+    values = np.array([1 + half, 1 + 3 * half, -1 - half, -1 - 3 * half], np.float32)
+    np.testing.assert_array_equal(rounded(values), np.array([1, 1 + 4 * half, -1, -1 - 4 * half], np.float32))
+
+
+def test_numbers_that_tf32_lacks_round_to_infinity_and_special_values_stay() -> None:
+    last, half = 2.0**128 - 2.0**117, 2.0**116
+    values = np.array([last, last + half - 2.0**104, last + half, LARGEST, -LARGEST, np.inf, -np.inf], np.float32)
+    np.testing.assert_array_equal(rounded(values), [last, last, np.inf, np.inf, -np.inf, np.inf, -np.inf])
+    nan = np.array([0x7FC00000, 0xFFC00001, 0x7FFFFFFF], np.uint32).view(np.float32)
+    np.testing.assert_array_equal(rounded(nan).view(np.uint32), nan.view(np.uint32))
+
+
+def test_float64_is_not_rounded() -> None:
+    """So what is computed in float64, as a reference, has no error of it."""
+    values = np.array([np.pi, 1e300])
+    np.testing.assert_array_equal(rounded(values), values)

@@ -15,7 +15,7 @@ from deplodock.runtime.plan import BufferPlan, LaunchPlan, ProgramPlan, TensorMa
 from deplodock.runtime.plan_text import read_plan, write_plan
 
 F32 = np.dtype(np.float32)
-MAP = TensorMapPlan(0, (6, 64), F32, (1, 16), 64)
+MAP = TensorMapPlan(0, (6, 64), F32, (1, 16), 64, is_tf32=True)
 BUFFERS = (BufferPlan((6, 64), F32), BufferPlan((3,), F32, 256), *(BufferPlan((), dtype_of(type)) for type in ELEMENTS))
 PLAN = ProgramPlan(BUFFERS, (0,), (2, 0), (LaunchPlan("k_a", (0, MAP, 1), 2, 32, 1 << 16, True),), 1024, 512)
 
@@ -36,7 +36,7 @@ def test_a_plan_is_read_as_it_was() -> None:
         ({"buffers": [{"shape": [2], "dtype": "float32"}]}, "KeyError: 'offset'"),
         ({"launches": [{"kernel": "k; x", "arguments": []}]}, 'must be an identifier, got "k; x"'),
         ({"launches": 3}, "not iterable"),
-        ({"launches": [json.loads(write_plan(PLAN))["launches"][0] | {"is_early": 2}]}, "early or not, .*, got 2"),
+        ({"launches": [json.loads(write_plan(PLAN))["launches"][0] | {"is_early": 2}]}, "true or false, got 2"),
     ],
 )
 def test_what_is_no_plan_is_refused(change: dict[str, Any], message: str) -> None:

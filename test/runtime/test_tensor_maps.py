@@ -16,7 +16,7 @@ from deplodock.errors import Error
 from deplodock.passes.driver import new_context
 from deplodock.runtime import scratch
 from deplodock.runtime.plan import TensorMapPlan, program_plan
-from deplodock.runtime.tensor_maps import TensorMap
+from deplodock.runtime.tensor_maps import TensorMap, type_name
 
 MAP = "!kernel.tensor_map<memref<64x32xf32>, box [16, 32], swizzle 128>"
 TEXT = f"""
@@ -75,6 +75,15 @@ def test_the_driver_is_asked_with_the_last_dimension_first() -> None:
     assert (memory.value, memory.value % 64, address.value) == (made.pointer, 0, 0x7000)
     assert (dtype, rank, list(shape), list(strides)) == (8, 3, [32, 64, 6], [256, 16384])
     assert (list(box), list(steps), modes) == ([8, 16, 1], [1, 1, 1], [0, 2, 2, 0])
+
+
+def test_a_map_may_round_to_tf32() -> None:
+    """The driver is told a type of its own, of the same bytes; so is the launcher in C."""
+    asked: list[Any] = []
+    map = TensorMapPlan(0, (64, 32), np.dtype(np.float32), (16, 8), is_tf32=True)
+    TensorMap(map, lambda *arguments: asked.extend(arguments) or 0).place(16)
+    assert (asked[1], list(asked[5])) == (11, [128])
+    assert type_name(map) == "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32"
 
 
 def test_a_map_that_the_driver_refuses_is_an_error() -> None:

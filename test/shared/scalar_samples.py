@@ -28,6 +28,8 @@ CONTEXT = new_context()
 NUMBERS = (0.0, 1.0, 1.5, 0.5, 2.5, 3.5, 0.1, 0.99, 3.0, 7.0, 1e-3, 100.3, 12345.67, 65504.0, 65519.9, 65520.0, 1e38)
 """Halves, and what rounds up to or down from the largest f16, among others; and their negatives."""
 
+TIES_OF_TF32 = (1 + 2.0**-11, 1 + 3 * 2.0**-11)
+
 WHOLE = (0, 1, 2, 3, 5, 7, 8, 31, 100)
 EXACT = {
     *(
@@ -97,6 +99,8 @@ def operands(key: Signature) -> list[Array]:
     first = edges(types[0])
     if key.op in ("arith.fptosi", "arith.fptoui"):
         first = in_range(key, first)
+    if key.op == "math_ext.round_tf32":
+        first = np.concatenate([first, np.array(TIES_OF_TF32, first.dtype)])
     rest = [edges(type) for type in types[1:2]]
     if key.op.startswith("arith.sh"):
         bits = 8 * dtype_of(TYPES[key.operand]).itemsize

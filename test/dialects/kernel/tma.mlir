@@ -28,10 +28,14 @@ kernel.func @k(%w: !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, %b: !ker
   }
 }
 
-// CHECK:      %w_map = kernel.tensor_map %w {tag = "kept"} : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
+// CHECK:      %r_map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32], tf32>
+// CHECK-NEXT: %s_map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128, tf32>
+// CHECK-NEXT: %w_map = kernel.tensor_map %w {tag = "kept"} : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
 // CHECK-NEXT: %b_map = kernel.tensor_map %b : !kernel.tensor_map<memref<4x8xf64>, box [1, 2]>
 // CHECK-NEXT: kernel.launch @k(%w_map, %b_map) : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, !kernel.tensor_map<memref<4x8xf64>, box [1, 2]>
 func.func @main(%w: memref<64x96xf32>, %b: memref<4x8xf64>) {
+  %r_map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32], tf32>
+  %s_map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128, tf32>
   %w_map = kernel.tensor_map %w {tag = "kept"} : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>
   %b_map = kernel.tensor_map %b : !kernel.tensor_map<memref<4x8xf64>, box [1, 2]>
   kernel.launch @k(%w_map, %b_map) : !kernel.tensor_map<memref<64x96xf32>, box [32, 32]>, !kernel.tensor_map<memref<4x8xf64>, box [1, 2]>

@@ -128,3 +128,19 @@ kernel.func @k(%y: !kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 1
 kernel.func @k() blocks(%block = 1) threads(%thread = 1) {
   kernel.tma_wait -1
 }
+
+// -----
+
+// CHECK: tf32 rounds elements of f32, got i32; leave it out
+func.func @main(%w: memref<64x96xi32>) {
+  %map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xi32>, box [32, 32], tf32>
+  func.return
+}
+
+// -----
+
+// CHECK: a store keeps all bits, which a map with tf32 does not; leave it out
+kernel.func @k(%y: !kernel.tensor_map<memref<64x96xf32>, box [32, 32], tf32>) blocks(%block = 1) threads(%thread = 1) {
+  %s = kernel.alloc : memref<32x32xf32, #tile.memory<shared>>
+  kernel.tma_store %s[0, 0] to %y[0, 0] : memref<32x32xf32, #tile.memory<shared>> to !kernel.tensor_map<memref<64x96xf32>, box [32, 32], tf32>
+}

@@ -19,14 +19,14 @@ func.func @ring(%x: memref<500x3584xf32>, %n: index) {
       tile.copy %x[%mb * 128 + d1, (%ko + 2) * 32 + d0] to %xs at %ring[%ko + 2] async where (%ko + 2 < 112, %mb < %n) : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
       // CHECK-NEXT: tile.copy %x[d1, d0] to %xs at %ring[%ko] {tag = "kept"} : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
       tile.copy %x[d1, d0] to %xs at %ring[%ko] {tag = "kept"} : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
-      // CHECK-NEXT: tile.copy %x[d0, d1] to %xs at %phases[%ko] tma : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
-      tile.copy %x[d0, d1] to %xs at %phases[%ko] tma : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
+      // CHECK-NEXT: tile.copy %x[d0, d1] to %xs at %phases[%ko] tma tf32 : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
+      tile.copy %x[d0, d1] to %xs at %phases[%ko] tma tf32 : memref<500x3584xf32> to memref<3x32x128xf32, #tile.memory<shared>>
       // CHECK-NEXT: tile.release %ring[%ko]
       tile.release %ring[%ko]
       // CHECK-NEXT: tile.stage %x[%mb * 128 + d1, %ko * 32 + d0] buffers 3 async {tag = "kept"} : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
       %s = tile.stage %x[%mb * 128 + d1, %ko * 32 + d0] buffers 3 async {tag = "kept"} : memref<500x3584xf32> to memref<32x128xf32, #tile.memory<shared>>
-      // CHECK-NEXT: tile.stage %x[d0, %ko * 32 + d1] buffers 2 tma : memref<500x3584xf32> to memref<32x32xf32, #tile.swizzle<128>, #tile.memory<shared>>
-      %b = tile.stage %x[d0, %ko * 32 + d1] buffers 2 tma : memref<500x3584xf32> to memref<32x32xf32, #tile.swizzle<128>, #tile.memory<shared>>
+      // CHECK-NEXT: tile.stage %x[d0, %ko * 32 + d1] buffers 2 tma tf32 : memref<500x3584xf32> to memref<32x32xf32, #tile.swizzle<128>, #tile.memory<shared>>
+      %b = tile.stage %x[d0, %ko * 32 + d1] buffers 2 tma tf32 : memref<500x3584xf32> to memref<32x32xf32, #tile.swizzle<128>, #tile.memory<shared>>
     }
   }
   func.return

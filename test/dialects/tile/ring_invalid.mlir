@@ -129,3 +129,19 @@ func.func @f(%x: memref<8xf32>) {
   }> : (memref<8xf32>, memref<2x4xf32, #tile.memory<shared>>, !tile.ring) -> ()
   func.return
 }
+
+// -----
+
+// CHECK: error: tile.stage: tf32 rounds slabs of f32 that tma copies
+func.func @f(%x: memref<8xf32>) {
+  %s = tile.stage %x[d0] async tf32 : memref<8xf32> to memref<4xf32, #tile.memory<shared>>
+  func.return
+}
+
+// -----
+
+// CHECK: error: tile.stage: tf32 rounds slabs of f32 that tma copies
+func.func @f(%x: memref<8xi32>) {
+  %s = tile.stage %x[d0] tma tf32 : memref<8xi32> to memref<4xi32, #tile.memory<shared>>
+  func.return
+}

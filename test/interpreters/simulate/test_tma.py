@@ -9,12 +9,14 @@ import re
 
 import numpy as np
 import pytest
+from rounded_boxes import ROUNDED, numbers
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
+from deplodock.interpreters.scalars import round_tf32
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import new_context
 from deplodock.passes.kernel.place_barriers import place_barriers
@@ -86,6 +88,15 @@ def test_boxes_are_copied_with_zeros_outside() -> None:
     padded[:72, :20] = X
     assert np.array_equal(simulation.outputs[0], padded.reshape(5, 16, 3, 8).transpose(0, 2, 1, 3))
     assert simulation.counters["k"].shared_bytes_written == 15 * 512
+
+
+def test_boxes_of_tf32_are_rounded_as_they_are_copied() -> None:
+    simulation = simulate(module_of(ROUNDED), [given := numbers()])
+    assert not simulation.findings
+    for got in simulation.outputs:
+        assert got.tobytes() == round_tf32(given).tobytes() != given.tobytes()
+    whole = simulate(module_of(ROUNDED.replace(", tf32>", ">")), [given]).outputs[0]
+    assert whole.tobytes() == given.tobytes()
 
 
 @pytest.mark.parametrize(

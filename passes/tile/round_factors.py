@@ -1,0 +1,88 @@
+"""round-factors: round FP32 factors of products of `medium` to TF32, where they come on chip.
+
+    tile.copy %x[..] to %xs at %ring[%i] tma                   tile.copy %x[..] to %xs at %ring[%i] tma tf32
+    ..                                                         ..
+    %a = loop.load %xs[..]                                     %a = loop.load %xs[..]
+    %b = loop.load %y_reg[..]                             ->   %b = loop.load %y_reg[..]
+    %c = tile.contract mma %a * %b over (..) at (..)           %y = math_ext.round_tf32 %b : f32
+      {deplodock.precision = "medium"} : f32, f32 -> f32       %c = tile.contract mma %a * %y over (..) at (..)
+                                                                 {deplodock.precision = "medium"} : f32, f32 -> f32
+
+Tensor cores drop the last bits of a factor, which costs 2.6 times the error of rounding. Slabs that contracts alone
+read, and that come in boxes, are rounded on the way by the tensor memory accelerator, for nothing. Warps round others
+in registers, by an instruction for each factor, which targets before sm_90 lack; there factors stay as they are, and so
+do slabs that warpgroups read and no box fills. A contract of several pairs multiplies parts of its factors
+(split-factors), which count to their last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from deplodock.analysis.machine.targets import has_feature, target_at
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
+from deplodock.dialects import loop, tile
+from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.math_ext import RoundTf32Op
+from deplodock.dialects.precision import MEDIUM, precision_of
+
+
+@dataclass(frozen=True)
+class RoundFactorsPass(ModulePass):
+    """Round FP32 factors of products of `medium` to TF32."""
+
+    name = "round-factors"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for launch in (inner for inner in op.walk() if isinstance(inner, tile.LaunchOp)):
+            contracts = [inner for inner in launch.body.walk() if isinstance(inner, tile.ContractOp) and _rounds(inner)]
+            if contracts and has_feature(target_at(launch), Feature.TF32_ROUNDING):
+                _round(contracts)
+
+
+def _rounds(op: tile.ContractOp) -> bool:
+    """Whether the factors of a contract may be rounded."""
+    return op.lhs[0].type == f32 and precision_of(op) == MEDIUM and len(op.pairs) == 1
+
+
+def _round(contracts: Collection[tile.ContractOp]) -> None:
+    """Round the factors of contracts, each value once."""
+    rounded: dict[SSAValue, SSAValue] = {}
+    for op in contracts:
+        for place, factor in enumerate((*op.lhs, *op.rhs)):
+            if boxes := _boxes_of(factor, contracts):
+                for box in boxes:
+                    box.is_tf32 = UnitAttr()
+            elif op.engine.data != WARPGROUPS and not isinstance(factor.owner, RoundTf32Op):
+                op.operands[place] = rounded[factor] = rounded.get(factor) or _rounded(factor)
+
+
+def _boxes_of(factor: SSAValue, contracts: Collection[Operation]) -> list[tile.StageOp | tile.CopyOp]:
+    """The copies of boxes that fill the slab of which a factor is read, if contracts of these alone read it."""
+    if not isinstance(factor.owner, loop.LoadOp):
+        return []
+    slab = factor.owner.source
+    uses = [slab.owner, *(use.operation for use in slab.uses)]
+    fills = [op for op in uses if isinstance(op, tile.StageOp | tile.CopyOp)]
+    readers = [use.operation for op in uses if isinstance(op, loop.LoadOp) for use in op.result.uses]
+    is_known = all(isinstance(op, tile.StageOp | tile.AllocOp | tile.CopyOp | loop.LoadOp) for op in uses)
+    is_whole = is_known and all(op.is_tma for op in fills) and all(reader in contracts for reader in readers)
+    return fills if is_whole else []
+
+
+def _rounded(factor: SSAValue) -> SSAValue:
+    """A factor, rounded where it is computed."""
+    source = factor.owner
+    assert isinstance(source, Operation), "factors are read or computed"
+    op = RoundTf32Op(factor)
+    op.location = source.location
+    op.result.name_hint = factor.name_hint
+    Rewriter.insert_op(op, InsertPoint.after(source))
+    return op.result
