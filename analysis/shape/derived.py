@@ -40,7 +40,7 @@ def derived_buffers(function: func.FuncOp) -> dict[int, Derived]:
 
     Raises UnsupportedError where a low part belongs to no buffer, or a buffer to several.
     """
-    numbers = {value: number for number, value in enumerate(function.args)}
+    numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(function.args)}
     found: dict[int, Derived] = {}
     for op in function.walk():
         for low, wholes in _low_parts(op):
