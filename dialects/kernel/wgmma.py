@@ -27,6 +27,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -44,7 +45,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -191,9 +192,17 @@ class ReadsTiles:
 @cache
 def _box(map: AffineMap, rows: int, depth: int) -> tuple[int, ...]:
     """The elements along each dimension that the tile of a factor spans, for operands that are 0."""
-    zeros = [0] * map.num_symbols
-    found = [map.eval([row, k], zeros) for row in range(rows) for k in range(depth)]
-    return tuple(max(places) - min(places) + 1 for places in zip(*found, strict=True))
+    return tuple(_extent(expr, rows, depth, map.num_symbols) for expr in map.results)
+
+
+@cache
+def _extent(expr: AffineExpr, rows: int, depth: int, symbols: int) -> int:
+    """From its least to its most value in a tile how many numbers there are; a sum has both at corners of the tile."""
+    binary = [part for part in expr.dfs() if isinstance(part, AffineBinaryOpExpr)]
+    is_sum = all(part.kind in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul) for part in binary)
+    along = [{0, extent - 1} if is_sum else range(extent) for extent in (rows, depth)]
+    places = [expr.eval([row, k], [0] * symbols) for row, k in product(*along)]
+    return max(places) - min(places) + 1
 
 
 @irdl_custom_directive
