@@ -34,6 +34,7 @@ from xdsl.ir.affine import (
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.ranges import Range, Roots, range_of
+from deplodock.analysis.operations import operands_of
 from deplodock.dialects import loop
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.index_values import IntroducesIndices
@@ -105,15 +106,22 @@ class Linear:
 
     def substitute(self, root: SSAValue, form: Linear) -> Linear:
         """The form with a root replaced by another of values that the root can have: the form may rely on its range."""
-        result = Linear(constant=self.constant)
+        coefficients: dict[Atom, int] = {}
+        constant = self.constant
         for atom, coefficient in self.terms:
             if isinstance(atom, Division):
                 inner = atom.form.substitute(root, form)
                 part = inner % atom.divisor if atom.remainder else inner // atom.divisor
             else:
                 part = form if atom is root else Linear.of(atom)
-            result = result + part * coefficient
-        return result
+            constant += part.constant * coefficient
+            for other, times in part.terms:
+                # What cancels out has no place in the order: where it comes again, it is new.
+                if not (total := coefficients.get(other, 0) + times * coefficient):
+                    del coefficients[other]
+                else:
+                    coefficients[other] = total
+        return Linear(tuple(coefficients.items()), constant)
 
     def divisor(self) -> int:
         """The largest number that is known to divide every value of the form (0 for the constant 0)."""
@@ -310,7 +318,7 @@ def form_of(expr: AffineExpr, operands: Sequence[SSAValue], coordinates: Sequenc
 def form_of_value(value: SSAValue) -> Linear:
     """The form of an SSA index."""
     if isinstance(value.owner, loop.IndexOp):
-        return form_of(value.owner.map.data.results[0], value.owner.indices)
+        return form_of(value.owner.map.data.results[0], operands_of(value.owner))
     return Linear.of(value)
 
 

@@ -95,6 +95,8 @@ class _Walk:
         self._repeats: dict[Operation, int | None] = {}
         self._counts: dict[tuple[tuple[Linear, ...], SSAValue], int | None] = {}
         """For how many threads of a team, by its thread id, conditions hold."""
+        self._guards: dict[Operation, list[Linear]] = {}
+        """The conditions of the guards between an operation that uses a barrier and where that is made."""
         self._endless: set[SSAValue] = set()
         """The variables of loops without a known end that are walked iteration by iteration."""
         self._lengths: list[tuple[Linear, int]] = []
@@ -272,10 +274,12 @@ class _Walk:
         Single arrivals, copies of boxes and waits may leave threads out.
         """
         team = self._meetings.team(op)
-        made = mbarrier_of(use.barrier)
-        inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
-        guards = [around for around in inside if isinstance(around, loop.GuardOp)]
-        conditions = tuple(self._now(self._at_length(form)) for guard in guards for form in self._conditions(guard))
+        if op not in self._guards:
+            made = mbarrier_of(use.barrier)
+            inside = takewhile(lambda around: not around.is_ancestor(made), ancestors(op))
+            guards = [around for around in inside if isinstance(around, loop.GuardOp)]
+            self._guards[op] = [form for guard in guards for form in self._conditions(guard)]
+        conditions = tuple(self._now(self._at_length(form)) for form in self._guards[op])
         asked = conditions, team.thread_id
         if asked not in self._counts:
             self._counts[asked] = threads_where(conditions, team.thread_id, team.num_threads)
