@@ -73,12 +73,12 @@ class Slab:
         destination = loop.memref_of(self.destination)
         roots = Block(arg_types=[IndexType()] * len(self.shape)).args
         coordinates = [Linear.of(root) for root in roots]
-        subscripts = self.subscripts(coordinates)
         extent = self.shape[along]
-        width = min(
-            aligned_width(self.type, subscripts, roots[along], extent),
-            aligned_width(destination, [*self.at, *coordinates], roots[along], extent),
-        )
+        width = aligned_width(destination, [*self.at, *coordinates], roots[along], extent)
+        if width == 1:
+            return self._gathered_width(along)
+        subscripts = self.subscripts(coordinates)
+        width = min(width, aligned_width(self.type, subscripts, roots[along], extent))
         base = subscripts[-1] - coordinates[along] if subscripts else Linear()
         while width > 1 and (base.divisor() % width or self.type.get_shape()[-1] % width):
             width //= 2
@@ -94,12 +94,13 @@ class Slab:
             return 1
         size, extent = element_bytes(self.type.element_type), self.shape[along]
         for width in (2**bits for bits in range((ACCESS_BYTES // size).bit_length() - 1, 0, -1)):
+            if extent % width:
+                continue
             group, place = stand_in(max(extent // width, 1)), stand_in(width)
             coordinates = [Linear.of(stand_in(other)) for other in self.shape]
             coordinates[along] = Linear.of(group, width) + Linear.of(place)
-            written = [*self.at, *coordinates]
-            sides = ((self.type, self.subscripts(coordinates)), (loop.memref_of(self.destination), written))
-            if extent % width == 0 and all(self._moves(*side, place, width) for side in sides):
+            is_written = self._moves(loop.memref_of(self.destination), [*self.at, *coordinates], place, width)
+            if is_written and self._moves(self.type, self.subscripts(coordinates), place, width):
                 return width
         return 1
 

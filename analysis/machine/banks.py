@@ -199,6 +199,7 @@ class SlabBanks:
         self._threads = tuple(launch.bound_to(Binding.THREAD))
         self._registers = tuple(launch.bound_to(Binding.REGISTER))
         self._dependence = Dependence()
+        self._slabs: dict[MemRefType[Attribute], Slab] = {}
         self._readers = [use.operation for use in stage.slab.uses if isinstance(use.operation, loop.LoadOp)]
 
     def total(self, type: MemRefType[Attribute]) -> Wavefronts:
@@ -244,7 +245,10 @@ class SlabBanks:
 
     def _slab(self, type: MemRefType[Attribute]) -> Slab:
         """The slab as it would be copied to a buffer of this type."""
-        return replace(slab_of(self._stage), destination=stand_in_buffer(type), shape=type.get_shape())
+        if type not in self._slabs:
+            slab = slab_of(self._stage)
+            self._slabs[type] = replace(slab, destination=stand_in_buffer(type), shape=type.get_shape())
+        return self._slabs[type]
 
     def _vector(self, load: loop.LoadOp, type: MemRefType[Attribute]) -> tuple[SSAValue | None, tuple[int, ...]]:
         """The coordinate along which a reader takes several elements at once, and their places in the access."""
