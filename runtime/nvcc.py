@@ -38,8 +38,8 @@ _SPLITS = 13
 """The first release of nvcc with which we have compared the code."""
 
 HEADERS = Path(__file__).with_name("headers")
-"""The folder of the header that nvcc reads instead of CUDA's, which take 0.25 s of a core for each text, 0.4 s where
-they have half precision (13.0, Xeon)."""
+"""The folder of the header that nvcc reads instead of CUDA's own: those take 0.25 s of a core for each text, 0.4 s for
+one with half precision."""
 
 _VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH")
 """What nvcc and its preprocessor take from the environment (nvcc's manual, "NVCC Environment Variables"; GCC's)."""
@@ -52,6 +52,9 @@ _PROPERTIES = re.compile(r"Function properties for (\S+)")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
+_IS_REPORT = re.compile(r"ptxas\s+(info|\.) ")
+"""A line of a report; those of NVRTC that go on have a dot."""
+
 _PTX_POSITION = re.compile(r"(\S+\.ptx), line (\d+);")
 _POSITION = re.compile(r"(\S+\.(?:cu|ptx))(?:\(|, line )(\d+)[);]")
 _KERNEL = re.compile(r"(?:\.entry |__global__ void (?:__\w+__\([^)]*\) )*)(\w+)\(")
@@ -250,7 +253,7 @@ def rejection(compiler: str, arch: str, log: str, read: Callable[[str], str | No
 def _failure(log: str, read: Callable[[str], str | None]) -> str:
     lines: list[str] = []
     for line in log.strip().splitlines():
-        if line.startswith("ptxas info"):
+        if _IS_REPORT.match(line):
             continue
         lines.append(line)
         if (position := _PTX_POSITION.search(line)) is not None:

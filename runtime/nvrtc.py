@@ -1,4 +1,8 @@
-"""Compile CUDA C with NVRTC, the compiler as a library, through the bindings of NVIDIA: for where there is no nvcc."""
+"""Compile CUDA C with NVRTC, the compiler as a library, through the bindings of NVIDIA: for where there is no nvcc.
+
+It is no faster than nvcc with our header, and its code is another: the addresses of shared memory have 64 bits. Of 113
+programs for sm_90a 22 had the code of nvcc 13.0, and kernels took from 32 registers less to 27 more.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 // What the text of a kernel may use, declared as CUDA's headers do: nvcc takes this file for its own `cuda_runtime.h`,
-// of which it would read 1.3 MB before each text. Two of its headers are small, and define qualifiers, vectors and
-// indices of threads. The rest calls what is built into the compiler, as crt/device_functions.h, crt/math_functions.h,
-// sm_20_intrinsics.hpp, sm_30_intrinsics.hpp, cuda_fp16.hpp and cuda_bf16.hpp do, so that the code is the same.
+// with which it would read 1.3 MB before each text. Two of its headers are small: they define qualifiers, vectors and
+// the numbers of threads. The rest calls what is built into the compiler, as crt/device_functions.h,
+// crt/math_functions.h, sm_20_intrinsics.hpp, sm_30_intrinsics.hpp, cuda_fp16.hpp and cuda_bf16.hpp do, so that the code
+// is the same. A text that needs more does not compile with it, and is compiled with CUDA's own.
 #pragma once
 
 #include <device_launch_parameters.h>
@@ -73,11 +74,17 @@ SHUFFLE(__shfl_up_sync, __nvvm_shfl_up_sync, unsigned, (32 - width) << 8)
 SHUFFLE(__shfl_xor_sync, __nvvm_shfl_bfly_sync, int, ((32 - width) << 8) | 0x1f)
 #undef SHUFFLE
 
-// Functions of one, two and three numbers, for `float` and `double`.
+// Functions of one, two and three numbers: in C, as `exp` of `double` and `expf`, and in C++, as `exp` of `float`.
 BUILTIN float __fdividef(float, float);
 BUILTIN float __fsub_rn(float, float);
-#define UNARY(name) BUILTIN double name(double); BUILTIN float name##f(float);
-#define BINARY(name) BUILTIN double name(double, double); BUILTIN float name##f(float, float);
+#define UNARY(name)             \
+  BUILTIN double name(double);  \
+  BUILTIN float name##f(float); \
+  DEVICE float name(float a) { return name##f(a); }
+#define BINARY(name)                    \
+  BUILTIN double name(double, double);  \
+  BUILTIN float name##f(float, float);  \
+  DEVICE float name(float a, float b) { return name##f(a, b); }
 UNARY(acos) UNARY(acosh) UNARY(asin) UNARY(asinh) UNARY(atan) UNARY(atanh) UNARY(cbrt) UNARY(ceil) UNARY(cos)
 UNARY(cosh) UNARY(erf) UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(fabs) UNARY(floor) UNARY(log) UNARY(log10)
 UNARY(log1p) UNARY(log2) UNARY(rint) UNARY(round) UNARY(rsqrt) UNARY(sin) UNARY(sinh) UNARY(sqrt) UNARY(tan)
@@ -85,6 +92,7 @@ UNARY(tanh) UNARY(trunc)
 BINARY(atan2) BINARY(copysign) BINARY(fmax) BINARY(fmin) BINARY(fmod) BINARY(pow)
 BUILTIN double fma(double, double, double);
 BUILTIN float fmaf(float, float, float);
+DEVICE float fma(float a, float b, float c) { return fmaf(a, b, c); }
 #undef UNARY
 #undef BINARY
 
@@ -100,12 +108,15 @@ VECTOR4(uchar4, unsigned char)
 #undef VECTOR2
 #undef VECTOR4
 
-// Half precision; the headers that a text includes for it have nothing to add.
+// Half precision, for which the headers that a text includes have nothing to add. What they make of other numbers than
+// `float` is an error here, so that such a text is compiled with them.
 #define __CUDA_FP16_H__
 struct __align__(2) __half {
   unsigned short bits;
   __half() = default;
   __device__ __half(float value);
+  template <typename Other>
+  __half(Other) = delete;
 };
 DEVICE __half __float2half_rn(float value) {
   __half half;
@@ -126,6 +137,8 @@ struct __align__(2) __nv_bfloat16 {
   unsigned short bits;
   __nv_bfloat16() = default;
   __device__ __nv_bfloat16(float value);
+  template <typename Other>
+  __nv_bfloat16(Other) = delete;
 };
 DEVICE __nv_bfloat16 __float2bfloat16_rn(float value) {
   __nv_bfloat16 half;

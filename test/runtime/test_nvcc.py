@@ -14,6 +14,7 @@ from deplodock.runtime.nvcc import (
     find_nvcc,
     nvcc_identity,
     parse_ptxas_report,
+    rejection,
 )
 from deplodock.runtime.sass import disassembly
 
@@ -38,8 +39,16 @@ ptxas info    : Used 32 registers, used 1 barriers, 56 bytes cumulative stack si
 """
 
 
-def test_report() -> None:
-    assert parse_ptxas_report(LOG) == {"k": KernelReport("k", 32, 40, 8, 12, 512)}
+@pytest.mark.parametrize("indent", ["    ", "ptxas         .     "], ids=["nvcc", "NVRTC"])
+def test_report(indent: str) -> None:
+    log = LOG.replace("    ", indent).replace(f"ptxas info{indent}", "ptxas info    ")
+    assert parse_ptxas_report(log) == {"k": KernelReport("k", 32, 40, 8, 12, 512)}
+
+
+def test_a_rejection_comes_without_reports() -> None:
+    log = LOG.replace("\n    ", "\nptxas         .     ") + "ptxas fatal   : too much shared data"
+    error = rejection("NVRTC", "sm_80", log, {"kernel.cu": REVERSE}.get)
+    assert str(error) == "NVRTC rejected @k_reverse, @k_copy for sm_80:\nptxas fatal   : too much shared data"
 
 
 def test_report_in_another_form_is_an_error() -> None:
