@@ -1,8 +1,8 @@
 // What the text of a kernel may use, declared as CUDA's headers do: nvcc takes this file for its own `cuda_runtime.h`,
 // with which it would read 1.3 MB before each text. Two of its headers are small: they define qualifiers, vectors and
 // the numbers of threads. The rest calls what is built into the compiler, as crt/device_functions.h,
-// crt/math_functions.h, sm_20_intrinsics.hpp, sm_30_intrinsics.hpp, cuda_fp16.hpp and cuda_bf16.hpp do, so that the code
-// is the same. A text that needs more does not compile with it, and is compiled with CUDA's own.
+// crt/math_functions.h, sm_20_intrinsics.hpp, sm_30_intrinsics.hpp, cuda_fp16.hpp and cuda_bf16.hpp do, so that the
+// code is the same. A text that needs more does not compile with it, and is compiled with CUDA's own.
 #pragma once
 
 #include <device_launch_parameters.h>
