@@ -40,7 +40,7 @@ from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.options import Kind
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.runtime.compare import compare
+from deplodock.runtime.compare import ROUNDOFFS, compare
 from deplodock.runtime.device import Executable, device_target, missing
 from deplodock.runtime.host.harness import HostFault, build
 from deplodock.runtime.nvcc import compile_cubin
@@ -254,7 +254,7 @@ class Checker:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
                 raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"dtype after {self._done}")
             extent, moved = self._extent, lambda at=position: self._sensitivity[at]
-            verdict = compare(np.asarray(got), wanted, own, extent, moved, precision=self._precision)
+            verdict = compare(np.asarray(got), wanted, own, extent, moved, roundoff=ROUNDOFFS[self._precision])
             if not verdict.passed:
                 message = f"output {position}: {verdict}"
                 raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"value after {self._done}")

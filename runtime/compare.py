@@ -19,7 +19,7 @@ _EAGER = 4.0
 _ROUNDINGS = 8.0
 """Roundings, in units of half an ulp, that every program may make besides those of its sums."""
 
-_ROUNDOFFS = {"highest": 0.0, "high": 0.0, "medium": 2.0**-11}
+ROUNDOFFS = {"highest": 0.0, "high": 0.0, "medium": 2.0**-11}
 """The unit roundoff of factors of products, by their precision: that of TF32, which has 11 bits; 0 where it is the
 type's own."""
 
@@ -57,16 +57,16 @@ def compare(
     sensitivity: Callable[[], Array] | None = None,
     where: Array | None = None,
     *,
-    precision: str = "highest",
+    roundoff: float = 0.0,
 ) -> Verdict:
     """Compare an output with the same program in float64.
 
-    With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), or 2^-11 if
-    that is larger and a product is of `medium` precision, K = `reduction_extent` and s = `sensitivity`, the output is
-    right if ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and
-    each element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities
-    must be where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and
-    booleans must be equal.
+    With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), or
+    `roundoff` if that is larger, K = `reduction_extent` and s = `sensitivity`, the output is right if
+    ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each
+    element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities must be
+    where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
+    must be equal.
 
     Args:
         got: the output.
@@ -76,7 +76,7 @@ def compare(
         sensitivity: how far relative errors of size 1 in each input and result would move the output; called where
             the output would be wrong without, None if that is not known.
         where: which elements count, and make up the norms; None: all.
-        precision: the coarsest one of the products of FP32 on the way to the output.
+        roundoff: the unit roundoff of the coarsest values on the way to the output, as of `ROUNDOFFS`.
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
@@ -89,7 +89,7 @@ def compare(
             position = np.flatnonzero(_other_specials(got, expected[0], counts))[0]
             return _wrong(_difference(got, expected[0], int(position)))
         finite = np.isfinite(got) & np.isfinite(reference) & counts.reshape(got.shape)
-        bar = allowed_error(epsilon(got.dtype), got.dtype == np.float64, reduction_extent, precision)
+        bar = allowed_error(epsilon(got.dtype), got.dtype == np.float64, reduction_extent, roundoff)
         verdict = _within(got, reference, eager, bar, None, finite)
         if verdict.passed or sensitivity is None:
             return verdict
@@ -118,17 +118,16 @@ def _within(
     return Verdict(_ratio(distance, size), _ratio(allowed, size), _ratio(largest, size / root), reason)
 
 
-def allowed_error(ulp: float, is_reference: bool, reduction_extent: int, precision: str = "highest") -> float:
+def allowed_error(ulp: float, is_reference: bool, reduction_extent: int, roundoff: float = 0.0) -> float:
     """What the norm of the differences may be, for one of 1 of the reference.
 
     Args:
         ulp: the distance from 1 to the next number of the output's type.
         is_reference: whether that type is the reference's, float64, which makes roundings then, too.
         reduction_extent: see `compare`.
-        precision: see `compare`.
+        roundoff: see `compare`.
     """
-    roundoff = max(ulp / (1 if is_reference else 2), _ROUNDOFFS[precision])
-    return roundoff * (_ROUNDINGS + math.sqrt(reduction_extent))
+    return max(ulp / (1 if is_reference else 2), roundoff) * (_ROUNDINGS + math.sqrt(reduction_extent))
 
 
 def allowed_worst(allowed: float, elements: int) -> float:

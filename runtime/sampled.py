@@ -28,7 +28,7 @@ from deplodock.interpreters.simulate.memory import Buffer, Layout, Written
 from deplodock.interpreters.simulate.report import UNWRITTEN_OUTPUT, Counters
 from deplodock.interpreters.simulate.sample import SampledWrites, Sampler, TooManyCtas
 from deplodock.interpreters.values import Array
-from deplodock.runtime.compare import Verdict, compare
+from deplodock.runtime.compare import ROUNDOFFS, Verdict, compare
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT, steps_of_cta
 
 SAMPLE_STEPS = 4_000_000_000
@@ -170,7 +170,7 @@ def sample_functions(
         segment = pairs.segments[place]
         if any(launch.function.sym_name.data not in samples.runs for launch in segment):
             exact = call(function, before, "float64", EVALUATOR_STEP_LIMIT)
-            bar = partial(compare, reduction_extent=extent, precision=precision)
+            bar = partial(compare, reduction_extent=extent, roundoff=ROUNDOFFS[precision])
             _compare_function(samples, pairs, step, segment, before, (after, exact), bar)
         for number, role, held in zip(step.buffers, argument_roles(function), after, strict=True):
             if role is not Role.IN:

@@ -26,28 +26,28 @@ def wrong_results(
             is_right = bool((got.view(torch.int32) == right.view(torch.int32)).all())
             reason = "" if is_right else f"it is not {own.operation} of what it is derived from"
         else:
-            reason = wrong(got, reference, request.reduction_extent, request.precision)
+            reason = wrong(got, reference, request.reduction_extent, request.roundoff)
         if reason:
             return f"output {place}: {reason}"
     return ""
 
 
-def wrong(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, precision: str = "highest") -> str:
+def wrong(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, roundoff: float = 0.0) -> str:
     """What is wrong with a result; empty if it is right.
 
     Args:
         got: the result.
         reference: that of the same kernel in float64 (integers and booleans: in their own type).
         reduction_extent: see `compare`.
-        precision: see `compare`.
+        roundoff: see `compare`.
     """
-    if _is_within(got, reference, reduction_extent, precision):
+    if _is_within(got, reference, reduction_extent, roundoff):
         return ""
-    verdict = compare(to_array(got), to_array(reference), None, reduction_extent, precision=precision)
+    verdict = compare(to_array(got), to_array(reference), None, reduction_extent, roundoff=roundoff)
     return "" if verdict.passed else str(verdict)
 
 
-def _is_within(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, precision: str) -> bool:
+def _is_within(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, roundoff: float) -> bool:
     """Whether a result is right, as far as that is seen without copying it from the GPU."""
     if not got.is_floating_point():
         return bool((got == reference).all())
@@ -58,7 +58,7 @@ def _is_within(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int
         return False
     truth = torch.where(finite, reference, 0.0)
     differences = torch.where(finite, got.double() - reference, 0.0)
-    bar = allowed_error(torch.finfo(got.dtype).eps, got.dtype == torch.float64, reduction_extent, precision)
+    bar = allowed_error(torch.finfo(got.dtype).eps, got.dtype == torch.float64, reduction_extent, roundoff)
     allowed = bar * _norm(truth)
     worst = float(differences.abs().max()) if differences.numel() else 0.0
     return _norm(differences) <= allowed and worst <= allowed_worst(allowed, int(finite.sum()))

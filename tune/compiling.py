@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from xdsl.dialects import func
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -19,8 +20,9 @@ from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.precision import coarsest_precision
 from deplodock.errors import UnsupportedError
-from deplodock.interpreters.values import dtype_of
+from deplodock.interpreters.values import dtype_of, epsilon
 from deplodock.passes.driver import Level, lower, new_context
+from deplodock.runtime.compare import ROUNDOFFS
 from deplodock.runtime.cubins import compiled_text
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram, planned_program
@@ -139,10 +141,16 @@ def beginning(task: Task) -> Begin:
         order.index(number): replace(own, source=order.index(own.source))
         for number, own in derived_buffers(function).items()
     }
-    extent, precision, moved = longest_reduction(module), coarsest_precision(module), moved_bytes(module)
+    extent, roundoff, moved = longest_reduction(module), _roundoff(module), moved_bytes(module)
     widen(module)
     lower(module, context, Level.KERNEL)
-    return Begin(task.key, inputs, outputs, derived, planned_program(module), extent, precision, moved)
+    return Begin(task.key, inputs, outputs, derived, planned_program(module), extent, roundoff, moved)
+
+
+def _roundoff(module: ModuleOp) -> float:
+    """The unit roundoff of the coarsest values of a kernel, of products or of what is cast to a narrower float."""
+    narrow = [epsilon(dtype_of(op.result.type)) / 2 for op in module.walk() if isinstance(op, arith.TruncFOp)]
+    return max([ROUNDOFFS[coarsest_precision(module)], *narrow])
 
 
 def _buffer(value: SSAValue) -> BufferPlan:

@@ -15,9 +15,9 @@ class Begin:
     """A kernel of which candidates are to be measured: get its inputs, and what should come out.
 
     `derived` are the buffers that another one determines; their numbers count the inputs, and then the outputs.
-    `reference` is the kernel in float64, `reduction_extent` its longest chain of additions, `precision` the coarsest
-    of its products, `moved_bytes` what it must read and write. The answer is the reason why it cannot be measured,
-    empty if it can.
+    `reference` is the kernel in float64, `reduction_extent` its longest chain of additions, `roundoff` that of the
+    coarsest values in it (`compare`), `moved_bytes` what it must read and write. The answer is the reason why it cannot
+    be measured, empty if it can.
     """
 
     kernel: str
@@ -26,7 +26,7 @@ class Begin:
     derived: Mapping[int, Derived]
     reference: PlannedProgram
     reduction_extent: int
-    precision: str
+    roundoff: float
     moved_bytes: int
 
 

@@ -19,7 +19,7 @@ from deplodock.dialects.tensor import TensorExt
 from deplodock.dialects.tile import Tile
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import Array
-from deplodock.runtime.compare import compare
+from deplodock.runtime.compare import ROUNDOFFS, compare
 
 HALF_ULP = 2.0**-24
 REFERENCE = np.random.default_rng(0).standard_normal((40, 50))
@@ -48,8 +48,8 @@ def test_the_bar_of_high_is_that_of_highest_and_medium_has_that_of_tf32() -> Non
     narrow = REFERENCE.astype(ml_dtypes.bfloat16)
     for got, medium in ((f32(REFERENCE), 2.0**-11), (narrow, 2.0**-8), (REFERENCE, 2.0**-11)):
         highest = compare(got, REFERENCE, None, 1).bar
-        assert compare(got, REFERENCE, None, 1, precision="high").bar == highest
-        assert compare(got, REFERENCE, None, 1, precision="medium").bar == pytest.approx(9 * medium)
+        assert compare(got, REFERENCE, None, 1, roundoff=ROUNDOFFS["high"]).bar == highest
+        assert compare(got, REFERENCE, None, 1, roundoff=ROUNDOFFS["medium"]).bar == pytest.approx(9 * medium)
 
 
 @pytest.mark.parametrize(("factor", "passed"), [(0.99, True), (1.01, False)])

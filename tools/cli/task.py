@@ -19,7 +19,7 @@ from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.values import Array, is_float
 from deplodock.passes.driver import Level, level_of
-from deplodock.runtime.compare import Verdict, compare
+from deplodock.runtime.compare import ROUNDOFFS, Verdict, compare
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT
 from deplodock.tools.cli.program import Program, Session
 
@@ -126,7 +126,7 @@ class RunTask:
     ) -> Verdict:
         """`compare` by the bar of the program."""
         extent = self.reduction_extent
-        return compare(got, reference, eager, extent, sensitivity, where, precision=self.precision)
+        return compare(got, reference, eager, extent, sensitivity, where, roundoff=ROUNDOFFS[self.precision])
 
 
 def make_task(session: Session, program: Program, device: str) -> RunTask:
