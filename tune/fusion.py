@@ -162,7 +162,7 @@ def tune_fusion(
 
     Raises InvalidInputError if a kernel of the cost model has no time.
     """
-    run = _Run(fusions.space, group, measure, budget.measurements or math.inf)
+    run = _FusionSearch(fusions.space, group, measure, budget.measurements or math.inf)
     strategy = GreedyStrategy(run.space, seed, budget.measurements or 0)
     (start,) = strategy.ask(1)
     run.parts[start] = base
@@ -187,7 +187,7 @@ def tune_fusion(
 
 
 @dataclass
-class _Run:
+class _FusionSearch:
     """The state of a search."""
 
     space: Space

@@ -119,9 +119,14 @@ def test_the_key_says_what_is_derived_from_what() -> None:
     ("old", "new", "message"),
     [
         ("%x_low[%m, %k]", "%x_low[%k, %m]", "the buffer %x_low of math_ext.with_low_part is that of no single other"),
-        ("%x[%m, %k]", "%x_low[%m, %k]", "is that of no single other"),
+        ("%x[%m, %k]", "%x_low[%m, %k]", "is that of no single other buffer"),
         ("%r_low, %out1[%m, %n]", "%r_low, %out1[%n, %m]", "the buffer %out1 of math_ext.low_part is that of no"),
-        ("%b = loop.load %w[%n, %k]", "%b = math_ext.low_part %a : f32 //", "gives a part that is not stored"),
+        (
+            "%b = loop.load %w[%n, %k]",
+            "%b = math_ext.low_part %a : f32 //",
+            "gives a part that is not stored, but goes to",
+        ),
+        ("%a, %l : f32", "%a, %0 : f32", "math_ext.with_low_part takes a low part that is no element of a buffer"),
     ],
 )
 def test_a_part_of_no_buffer_is_refused_by_name(old: str, new: str, message: str) -> None:
