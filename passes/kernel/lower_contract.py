@@ -21,7 +21,7 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.atoms import Atom, NoAtomError, atom_of
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
-from deplodock.dialects import kernel, tile
+from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.precision import MEDIUM, precision_of
 from deplodock.dialects.scalar_regions import identity
 from deplodock.passes.failures import failure
@@ -49,10 +49,21 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
         raise failure(op, str(error)) from error
     sums = accumulator or _zeros(emitter, op)
     _check(emitter, op, atom, sums)
-    # The last pair has the largest products, which the sums take in behind all others: they lose least so.
-    for pairs in filter(None, (op.pairs[:-1], op.pairs[-1:])):
+    for pairs in _together(op):
         _multiply(emitter, atom, pairs, sums)
     return sums
+
+
+def _together(op: tile.ContractOp) -> Sequence[Sequence[tuple[SSAValue, SSAValue]]]:
+    """The pairs of factors that go through k together.
+
+    The last pair has the largest products, which the sums take in behind all others: they lose least so. Where the left
+    factor is computed, as the weights of attention are, each pair goes alone. On an H200 28 heads of 512 x 128 take
+    69.8 us so, in 219 registers, and 83.7 in 195 where the first two share steps.
+    """
+    if not isinstance(op.lhs[-1].owner, loop.LoadOp):
+        return [[pair] for pair in op.pairs]
+    return [pairs for pairs in (op.pairs[:-1], op.pairs[-1:]) if pairs]
 
 
 def _multiply(emitter: Emitter, atom: Atom, pairs: Sequence[tuple[SSAValue, SSAValue]], sums: Array) -> None:

@@ -335,7 +335,8 @@ class TensorProblem:
         """
         ctas = self.ctas(tile, parts)
         is_cluster = over == "cluster"
-        occupancy, depth = self._ring(tile, ctas, self._part_bytes(tile) if is_cluster else 0)
+        pad = 0 if is_cluster and engine == WARPGROUPS else PAD
+        occupancy, depth = self._ring(tile, ctas, self._part_bytes(tile) if is_cluster else 0, pad)
         if parts > 1 and ctas > self._at_once(occupancy if is_cluster else tile.occupancy, parts, over):
             return None
         if is_cluster and depth < min(tile.depth, self.steps):
@@ -379,12 +380,12 @@ class TensorProblem:
         share = COPY_SHARE if tile.m >= self.m else COPY_SHARE / SHARED_READS
         return self.rates.moving_ns(elements * self.size) / share
 
-    def _ring(self, tile: TensorTile, ctas: int, left: int) -> tuple[int, int]:
+    def _ring(self, tile: TensorTile, ctas: int, left: int, pad: int) -> tuple[int, int]:
         """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds.
 
-        Each CTA of a cluster has so many bytes `left` for others besides; its slabs, of warpgroups, have no padding.
+        Each CTA of a cluster has so many bytes `left` for others besides, and each row of a slab `pad` more.
         """
-        slab = self._slab_rows(tile) * (self.chunk * self.size + (0 if left else PAD))
+        slab = self._slab_rows(tile) * (self.chunk * self.size + pad)
         per_block, per_sm = self.rates.shared_bytes, self.target.fact("shared_per_sm")
         wanted = min(tile.occupancy, -(-ctas // self.rates.sms))
         most = tile.depth if wanted > 1 or ctas > self.rates.sms else MOST_SLABS

@@ -24,7 +24,7 @@ from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
-from deplodock.runtime.compare import Verdict, compare
+from deplodock.runtime.compare import ROUNDOFFS, Verdict, compare
 
 CONTEXT = new_context()
 
@@ -44,7 +44,7 @@ def judged(
     """How a program of a precision compares with float64 by the bar of one, and its text at kernel level."""
     got, captured, extent = simulated(program, args, precision, target, **options)
     (reference,) = map(to_array, captured.reference())
-    return compare(got, reference, None, extent, precision=bar), str(captured.module)
+    return compare(got, reference, None, extent, roundoff=ROUNDOFFS[bar]), str(captured.module)
 
 
 def simulated(

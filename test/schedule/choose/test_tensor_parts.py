@@ -127,3 +127,8 @@ def test_what_is_chosen_has_the_error_of_fp32(m: int, n: int, k: int) -> None:
     assert not simulation.findings
     right = x.astype(np.float64) @ w.astype(np.float64).T
     assert np.linalg.norm(simulation.outputs[0] - right) <= 1e-6 * np.linalg.norm(right)
+
+
+def test_rings_of_warps_fit_with_their_padding() -> None:
+    """Warps pad the rows of their slabs, in clusters, too: what is chosen fits into shared memory."""
+    lower(program(300, 1000, 777, is_stored=False), new_context(), Level.KERNEL)
