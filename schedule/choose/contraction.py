@@ -123,7 +123,8 @@ def _options(
         rules["chunk-matmul-k"] = {"bk": chunk}
         if kept or _is_idle(k, chunk):
             # A schedule that gives other chunks says that these have no groups, so that its steps replay one by one.
-            rules["chunk-matmul-k"] |= {"kv": READ_ALONG_K if kept or _is_idle(k, bk or chunk) else 1}
+            pays = _is_grouped(bk or chunk) and (kept or _is_idle(k, bk or chunk))
+            rules["chunk-matmul-k"] |= {"kv": READ_ALONG_K if pays else 1}
     if tiling.parts > 1 and tiling.over != "stream":
         rules["split-matmul-k"] = {"s": tiling.parts, "over": tiling.over}
     rules["blockify-launch"] = {"m": tile.m, "n": tile.n, "occupancy": occupancy}
@@ -156,7 +157,12 @@ def _options(
 
 def _is_idle(k: int, chunk: int) -> bool:
     """Whether so much of the last chunk lies past the end of k that groups of it pay."""
-    return chunk % READ_ALONG_K == 0 and k < (1 - IDLE_SHARE) * -(-k // chunk) * chunk
+    return _is_grouped(chunk) and k < (1 - IDLE_SHARE) * -(-k // chunk) * chunk
+
+
+def _is_grouped(chunk: int) -> bool:
+    """Whether groups divide a chunk: those of whole windows, as of 5 x 5, may have any number of elements."""
+    return chunk % READ_ALONG_K == 0
 
 
 def _chunk(found: Contraction, tiling: Tiling, k: int) -> int:

@@ -9,6 +9,7 @@ from xdsl.parser import Parser
 from deplodock.analysis.shape.nest import kernels, side_by_side
 from deplodock.analysis.shape.roles import Contraction, contraction
 from deplodock.dialects import kernel
+from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.schedule.choose.tiling import chunk_of, elements_of_k, needs_flattening
 
@@ -100,3 +101,14 @@ def test_windows_that_are_read_twice_have_few_threads() -> None:
     lower(module, context, Level.KERNEL, target="h100")
     (function,) = (op for op in module.walk() if isinstance(op, kernel.FuncOp))
     assert function.num_threads == 256
+
+
+@pytest.mark.parametrize("window", [5, 7])
+@pytest.mark.parametrize("target", ["a100", "h200"])
+def test_windows_of_odd_size_in_half_precision_have_chunks(window: int, target: str) -> None:
+    """Elements of two bytes are read in groups along k where those divide a chunk, and one by one where not."""
+    factors = f"torch.randn(16, 48, 31, 31, dtype=t), torch.randn(96, 48, {window}, {window}, dtype=t)"
+    module = read_expression(f"t = torch.half; F.conv2d({factors})").module
+    lower(module, new_context(), Level.TILE, target=target)
+    assert f"chunk-matmul-k{{bk={window * window} kv=1}}" in str(module)
+    lower(module, new_context(), Level.KERNEL)
