@@ -98,7 +98,7 @@ def convolution(drawer: Drawer) -> Drawn:
     extents = [drawer.draw.choice([1, 3, 4, 5, 9] if spaces < 3 else [1, 2, 3, 4]) for _ in range(spaces)]
     size, stride, padding, dilation = (
         [drawer.draw.choice(values) for _ in range(spaces)]
-        for values in ((1, 2, 3, 3), (1, 1, 2, 3), (0, 1), (1, 1, 1, 2))
+        for values in ((1, 2, 3, 3, 5), (1, 1, 2, 3), (0, 1), (1, 1, 1, 2))
     )
     channels = (groups * inside, made) if is_transposed else (groups * made, inside)
     dtype = drawer.dtype(FLOATS)
