@@ -93,8 +93,13 @@ def nvcc_identity(nvcc: Path) -> str:
     Raises CompileError if nvcc does not say its version.
     """
     own = (f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))
-    digest = hashlib.sha256(b"".join(header.read_bytes() for header in sorted(HEADERS.iterdir()))).hexdigest()
-    return " ".join([_version(nvcc), digest[:16], *_FLAGS, *own])
+    return " ".join([_version(nvcc), _digest(HEADERS), *_FLAGS, *own])
+
+
+@cache
+def _digest(folder: Path) -> str:
+    """A digest of the files in a folder."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(folder.iterdir()))).hexdigest()[:16]
 
 
 @cache

@@ -40,11 +40,22 @@ ORIGIN = "deplodock.tuned"
 
 T = TypeVar("T")
 
+_SCHEDULE = "the schedule is left out, as it is"
+
 _LOG = logging.getLogger("deplodock")
 
 
 @dataclass(frozen=True)
-class TunedEntry:
+class _Line:
+    """A line of a file: its fields as JSON."""
+
+    def __str__(self) -> str:
+        """The line, without its end."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class TunedEntry(_Line):
     """A line: a kernel by its key, the schedule to take, and how it was found."""
 
     kernel: str
@@ -61,10 +72,6 @@ class TunedEntry:
     """The CUDA texts that were measured."""
     version: str = __version__
 
-    def __str__(self) -> str:
-        """The line, without its end."""
-        return json.dumps(asdict(self))
-
     @property
     def key(self) -> str:
         """By what it is found."""
@@ -77,7 +84,7 @@ class TunedEntry:
 
 
 @dataclass(frozen=True)
-class FusionEntry:
+class FusionEntry(_Line):
     """A line: a program on tensors by its key, which of its operations share kernels, and how that was found."""
 
     program: str
@@ -95,10 +102,6 @@ class FusionEntry:
     measured: int
     """The sets of kernels whose time is known."""
     version: str = __version__
-
-    def __str__(self) -> str:
-        """The line, without its end."""
-        return json.dumps(asdict(self))
 
     @property
     def key(self) -> str:
@@ -202,11 +205,11 @@ def lower_fused(module: ModuleOp, tuned: Tuned | None, step: Callable[[], T]) ->
         taken = [_origin(op) for op in module.ops if DECISIONS in op.attributes and _origin(op)]
         if not taken:
             raise
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = _first_line(error)
     become(module, before)
     found = step()
     for place in taken:
-        _LOG.warning("%s: the decisions of fusion are left out, as they are refused: %s", place, reason)
+        _leave_out(place, "the decisions of fusion are left out, as they are", reason)
     return found
 
 
@@ -243,7 +246,7 @@ def lower_tuned(module: ModuleOp, tuned: Tuned, step: Callable[[], T]) -> T:
         if not refused:
             raise
     for function, reason in refused:
-        _leave_out(_origin(function), reason)
+        _leave_out(_origin(function), _SCHEDULE, reason)
         del function.attributes[SCHEDULE], function.attributes[ORIGIN]
     become(module, before)
     return step()
@@ -258,7 +261,7 @@ def _write(function: func.FuncOp, tuned: Tuned) -> bool:
     try:
         write_schedule(function, read_schedule(own.schedule))
     except DiagnosticException as error:
-        _leave_out(tuned.origin(key), str(error))
+        _leave_out(tuned.origin(key), _SCHEDULE, str(error))
         return False
     function.attributes[ORIGIN] = StringAttr(tuned.origin(key))
     return True
@@ -272,7 +275,7 @@ def _refusal(function: func.FuncOp, module: ModuleOp) -> str:
     try:
         lower(alone, new_context(), Level.KERNEL)
     except DiagnosticException as error:
-        return next(iter(str(error).splitlines()), type(error).__name__)
+        return _first_line(error)
     return ""
 
 
@@ -282,5 +285,10 @@ def _origin(function: Operation) -> str:
     return found.data if isinstance(found, StringAttr) else ""
 
 
-def _leave_out(place: str, reason: str) -> None:
-    _LOG.warning("%s: the schedule is left out, as it is refused: %s", place, reason)
+def _leave_out(place: str, what: str, reason: str) -> None:
+    _LOG.warning("%s: %s refused: %s", place, what, reason)
+
+
+def _first_line(error: DiagnosticException) -> str:
+    """The first line of an error, or what kind it is."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
