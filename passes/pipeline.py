@@ -120,6 +120,7 @@ STAGES = (
         "merge-products",
         "overlap-products",
         "take-turns",
+        "prefetch-factors",
         "verify-barriers",
         "verify-resources",
     ),

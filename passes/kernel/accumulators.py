@@ -54,7 +54,7 @@ def most_carried(function: FuncOp) -> Carried | None:
     places = {op: place for place, op in enumerate(function.walk())}
     accesses = _accesses(places)
     found = [
-        Carried(op, sum(_registers(buffer) for buffer, known in accesses.items() if _carries(op, place, buffer, known)))
+        Carried(op, sum(registers_of(buffer) for buffer, known in accesses.items() if _carries(op, place, buffer, known)))
         for op, place in places.items()
         if type(op) is loop.ForOp and _repeats(op)
     ]
@@ -90,6 +90,7 @@ def _repeats(op: loop.ForOp) -> bool:
     return not op.unroll and (op.trips is None or op.trips > 1)
 
 
-def _registers(buffer: SSAValue) -> int:
+def registers_of(buffer: SSAValue) -> int:
+    """The registers of a thread that a register buffer takes."""
     type = memref_of(buffer)
     return -(-math.prod(type.get_shape()) * element_bytes(type.element_type) // REGISTER_BYTES)

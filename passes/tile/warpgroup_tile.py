@@ -10,8 +10,9 @@
         ..                                              %c = tile.contract wgmma %a * %b over (%k_e)
         loop.yield %p : f32                               at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
 
-The engine reads both slabs, so no thread holds a factor. Of FP32 factors that split-factors is to split, threads hold
-the left one, whose parts they compute, and the low part of the right one has a slab of its own:
+The engine reads both slabs, so no thread holds a factor. It reads FP32 along k alone, and factors that split-factors is
+to split have parts: then threads hold the left one, whichever way it lies in its slab, and compute its parts, and the
+low part of the right one has a slab of its own:
 
       %a = loop.load %ws[%n_c, %k] : ..
       %b = loop.load %xs[%m_e, %k_e] : ..
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import f32
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -31,6 +33,7 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
+from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, math_ext, tile
@@ -70,7 +73,14 @@ class WarpgroupMatch:
 
     @property
     def holds_left(self) -> bool:
-        """Whether threads hold the left factors, since they compute their parts."""
+        """Whether threads hold the left factors: they compute their parts, or the engine cannot read them along k."""
+        return self.is_split or any(
+            left.result.type == f32 and not walks_neighbours(left, self.inner.iv) for left, _ in self.pairs
+        )
+
+    @property
+    def is_split(self) -> bool:
+        """Whether factors are to be split into parts."""
         owners = (value.owner for value in self.inner.yielded)
         return any(precision_of(product) == HIGH for product in owners if isinstance(product, Operation))
 
@@ -98,7 +108,7 @@ def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
     if (threads := m // rows * WARPGROUP) > 1024:
         raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
     lefts, rights = zip(*match.pairs, strict=True)
-    if match.holds_left and (lacking := [load for load in rights if load not in match.low]):
+    if match.is_split and (lacking := [load for load in rights if load not in match.low]):
         raise Skip(f"{label(lacking[0].source)}: {NAME} reads the low parts of its right factor, and none are stored")
     for load in dict.fromkeys((*rights, *match.low.values()) if match.holds_left else (*lefts, *rights)):
         if (reason := _unreadable(load, match.inner.iv)) is not None:
@@ -111,7 +121,7 @@ def _unreadable(load: loop.LoadOp, depth: SSAValue) -> str | None:
     if not isinstance(stage, tile.StageOp):
         return f"{name} is filled by no tile.stage, and {NAME} reads slabs that come in boxes"
     size = element_bytes(type.element_type)
-    if size != 2 and not subscripts_of(load)[-1].depends_on(depth):
+    if size != 2 and not walks_neighbours(load, depth):
         kind = "bytes" if size == 1 else str(type.element_type)
         return f"{name}: {NAME} reads {kind} along k, and the rows of its slab run along another axis"
     if isinstance(boxes := boxes_of(slab_of(stage)), str):

@@ -30,6 +30,7 @@ from deplodock.schedule.choose.tensor_tiles import (
     LINE_WORDS,
     TensorGrid,
     best_grid,
+    right_side,
     tensor_grids,
 )
 from deplodock.schedule.choose.tiling import fills_lines, takes_boxes
@@ -108,9 +109,14 @@ class _TensorProduct:
 
     def grids(self) -> list[TensorGrid]:
         """The grids to choose from."""
-        has_lines = fills_lines(self.found) if self.row.packed == 2 else takes_boxes(self.found)
-        has_warpgroups = _has_warpgroups(self.target) and self.steps > 1 and has_lines
+        is_read = fills_lines(self.found) if self._takes_lines else takes_boxes(self.found)
+        has_warpgroups = _has_warpgroups(self.target) and self.steps > 1 and is_read
         return tensor_grids(self.found, self.sides, has_warpgroups, self.chunk, self.target)
+
+    @property
+    def _takes_lines(self) -> bool:
+        """Whether factors may lie along the output's axes: halves, and one of FP32, which threads hold."""
+        return self.row.packed == 2 or (self.row.packed == 1 and right_side(self.found) is not None)
 
     def options(self, grid: TensorGrid) -> Rules:
         """The rules of a grid and their options."""

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
-from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.roles import Contraction, low_read_of
+from deplodock.analysis.shape.roles import Contraction
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
@@ -26,8 +25,9 @@ from deplodock.schedule.choose.tensor_tiles import (
     TensorTile,
     best_grid,
     grids_of,
+    right_side,
 )
-from deplodock.schedule.choose.tiling import TOLERANCE, boxes_take, takes_boxes
+from deplodock.schedule.choose.tiling import TOLERANCE, takes_boxes
 
 STREAM_NS = 3000.0
 """What CTAs that share the steps of all tiles take for their parts, besides moving them: one ends a tile of its own and
@@ -40,7 +40,7 @@ STREAM_STEP = 1.35
 def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, target: TargetAttr) -> Rules:
     """The rules for a product in parts of at most so many rows and columns of whole instructions, and their options."""
     has_ring = has_boxes and (found.reduction.trips or 0) > LINE_WORDS
-    right = _right_side(found) if has_ring else None
+    right = right_side(found) if has_ring else None
     tiles = _warpgroup_tiles(sides, right) if right is not None else []
     if not tiles:
         right = None
@@ -51,12 +51,8 @@ def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, t
     streams = [_streamed(problem, tile, grid) for _, tile in tiles if right is not None]
     streamed = min(filter(None, streams), key=lambda stream: stream.time, default=None)
     grid = streamed or grid
-    if right == "m":
-        grid = replace(grid, tile=replace(grid.tile, part=grid.tile.part[::-1]))
     is_boxed = right is not None or (has_boxes and takes_boxes(found))
     rules = splitting_factors(product_rules(found, grid, sides, LINE_WORDS, is_boxed=is_boxed))
-    if right == "m":
-        rules["tensor-tile"] |= {"rows": "n"}
     if right is not None and grid.depth > 1 and not problem.is_masked:
         rules["pipeline-k-outer"] = {"distance": PRODUCER}
     if streamed is not None:
@@ -79,17 +75,6 @@ def _streamed(problem: TensorProblem, tile: TensorTile, best: TensorGrid) -> Ten
     return replace(best, tile=tile, parts=1, occupancy=1, depth=tile.depth, time=time)
 
 
-def _right_side(found: Contraction) -> str | None:
-    """Which axis of the output, m or n, the factors with stored low parts vary along; None where warps multiply."""
-    dependence, sides = Dependence(), set[str]()
-    for left, right in found.factors:
-        known = [factor for factor in (left, right) if low_read_of(factor) is not None]
-        if len(known) != 1 or not boxes_take(known[0], found.innermost.iv):
-            return None
-        sides.add("m" if any(axis in found.m for axis in dependence.of(known[0])) else "n")
-    return sides.pop() if len(sides) == 1 and len(found.products) == 1 else None
-
-
 def _warpgroup_tiles(sides: tuple[int, int], right: str) -> list[tuple[str, TensorTile]]:
     """The tiles of warpgroups whose columns run along this side of the output, none wider than one that has it all."""
     found: list[tuple[str, TensorTile]] = []
@@ -99,5 +84,5 @@ def _warpgroup_tiles(sides: tuple[int, int], right: str) -> list[tuple[str, Tens
         if any(other.m == tile.m and columns <= other.n < tile.n for other in fitting):
             continue
         narrow = replace(tile, n=min(tile.n, columns), part=(ROWS, min(tile.n, columns)))
-        found.append((WARPGROUPS, narrow if right == "n" else replace(narrow, m=narrow.n, n=narrow.m)))
+        found.append((WARPGROUPS, narrow.along(right)))
     return found

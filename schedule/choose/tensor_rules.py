@@ -36,6 +36,8 @@ def product_rules(
         rules["blockify-launch"] |= {"raster": RASTER}
     rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
     rules["tensor-tile"] = {"engine": grid.engine, "m": min(part[0], m), "n": min(part[1], n)}
+    if grid.side == "m":
+        rules["tensor-tile"] = {"engine": grid.engine, "m": min(part[1], m), "n": min(part[0], n), "rows": "n"}
     if has_ring:
         rules["double-buffer"] = {"depth": grid.depth}
     if has_ring and is_boxed:

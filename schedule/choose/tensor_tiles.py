@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Block
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -30,9 +31,10 @@ from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
-from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE
+from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE, boxes_take
 
 CHUNKS = (128, 64, 32)
 """Bytes of k in a slab: rows of 128 are those that swizzles and boxes take whole; fewer where k is short."""
@@ -107,6 +109,10 @@ class TensorTile:
         columns = self.part[1] // products // COLUMNS * COLUMNS
         return replace(self, n=self.n // self.part[1] * columns, part=(self.part[0], columns))
 
+    def along(self, side: str) -> TensorTile:
+        """The tile whose columns run along this side of the output; its own run along n."""
+        return self if side == "n" else replace(self, m=self.n, n=self.m)
+
     def narrowed(self, columns: int, products: int, side: str) -> TensorTile:
         """The tile of fewer columns of each product along a side, whose steps take as long as their slabs are large."""
         sides = {"m": self.m, "n": self.n} | {side: columns}
@@ -137,7 +143,7 @@ TILES = {
         TensorTile(64, 64, (64, 64), occupancy=3, depth=4, alone=330, shared=600, behind=1),
     ),
 }
-"""The tiles of each engine."""
+"""The tiles of each engine: m is the side of the instruction's rows."""
 
 PART_TILES: dict[str, tuple[TensorTile, ...]] = {
     WARPS: (
@@ -156,7 +162,7 @@ PART_TILES: dict[str, tuple[TensorTile, ...]] = {
         TensorTile(64, 32, (64, 32), occupancy=3, depth=8, alone=340, shared=680),
     ),
 }
-"""The tiles of products of FP32 parts: m is the side of the instruction's rows."""
+"""The tiles of products of FP32 parts."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,8 @@ class TensorGrid:
     ctas: int
     room: int
     """The bytes of shared memory that slabs of boxes leave to a CTA which is alone on its SM."""
+    side: str = "n"
+    """The axis of the output, m or n, that an instruction's columns run along."""
     over: str = "ticket"
     """How the parts are combined, as split-matmul-k has it."""
 
@@ -218,12 +226,34 @@ def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) ->
 
 def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:
     """The tiles for so many rows and columns, with their engines; warpgroups have whole lines of columns."""
+    rows, columns = sides if problem.side == "n" else sides[::-1]
     for engine, tiles in reversed(TILES.items()):
         for wide in tiles:
             tile = wide.of_each(problem.products)
-            is_whole = tile.m <= sides[0] and min(tile.n, sides[1]) % problem.columns == 0
-            if engine == WARPS or (has_warpgroups and is_whole):
+            is_whole = tile.m <= rows and min(tile.n, columns) % problem.columns == 0
+            if engine == WARPS:
                 yield engine, tile
+            elif has_warpgroups and is_whole:
+                yield engine, tile.along(problem.side)
+
+
+def right_side(found: Contraction) -> str | None:
+    """Which axis of the output, m or n, the factor varies along that warpgroups read, where threads hold the other.
+
+    They hold what does not lie along k, of FP32, and of factors in parts the one whose low part is not stored. None
+    where they hold neither, or cannot read the other.
+    """
+    if len(found.products) != 1:
+        return None
+    (factors,) = found.factors
+    loads, k = [read_of(factor) for factor in factors], found.innermost.iv
+    known = [factor for factor in factors if low_read_of(factor) is not None]
+    if not known and precision_of(found.products[0]) != HIGH:
+        pairs = zip(factors, loads, strict=True)
+        known = [each for each, load in pairs if load and load.result.type == f32 and walks_neighbours(load, k)]
+    if len(known) != 1 or not boxes_take(known[0], k):
+        return None
+    return "m" if any(axis in found.m for axis in Dependence().of(known[0])) else "n"
 
 
 def _reads(found: Contraction) -> list[tuple[loop.LoadOp, bool]]:
@@ -249,7 +279,7 @@ class TensorProblem:
     size: int
     """Bytes of an element of the factors."""
     side: str
-    """The axis of the output, m or n, that an instruction's columns run along: m if the left low part is stored."""
+    """The axis of the output, m or n, that the columns of a warpgroup's instruction run along."""
     is_masked: bool
     """Whether a mask leaves out outputs, whole tiles of `MASK_STEP` rows and columns."""
     is_early: bool = False
@@ -261,8 +291,7 @@ class TensorProblem:
         steps = -(-(found.reduction.trips or 1) // chunk)
         reads = _reads(found)
         size = max(element_bytes(load.result.type) for load, _ in reads)
-        low = {low_read_of(factor) for factor in found.operands}
-        side = "m" if any(is_left and load in low for load, is_left in reads) else "n"
+        side = "m" if right_side(found) == "m" else "n"
         rates, masked = Rates.of(target), is_masked(found)
         return TensorProblem(found, reads, target, rates, m, n, batch, chunk, steps, size, side, masked)
 
@@ -349,7 +378,8 @@ class TensorProblem:
         busy = step * steps
         time = max(busy, self._reading(tile)) + (self._sum(tile, parts, over) if parts > 1 else 0)
         room = self.rates.shared_bytes - depth * self._slab_rows(tile) * self.chunk * self.size
-        return TensorGrid(engine, tile, parts, steps, occupancy, depth, time, busy, ctas, room, over)
+        side = self.side if engine == WARPGROUPS else "n"
+        return TensorGrid(engine, tile, parts, steps, occupancy, depth, time, busy, ctas, room, side, over)
 
     def _at_once(self, occupancy: int, parts: int, over: str) -> int:
         """The CTAs that run at once; those of a cluster, on SMs of one GPC, of which one may be smaller than others."""
