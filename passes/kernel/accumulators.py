@@ -54,7 +54,9 @@ def most_carried(function: FuncOp) -> Carried | None:
     places = {op: place for place, op in enumerate(function.walk())}
     accesses = _accesses(places)
     found = [
-        Carried(op, sum(registers_of(buffer) for buffer, known in accesses.items() if _carries(op, place, buffer, known)))
+        Carried(
+            op, sum(registers_of(buffer) for buffer, known in accesses.items() if _carries(op, place, buffer, known))
+        )
         for op, place in places.items()
         if type(op) is loop.ForOp and _repeats(op)
     ]

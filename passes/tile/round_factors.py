@@ -18,7 +18,7 @@ factors (split-factors), which count to their last bit.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -31,7 +31,7 @@ from deplodock.analysis.machine.targets import has_feature, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.dialects import loop, tile
 from deplodock.dialects.interfaces import Feature
-from deplodock.dialects.math_ext import RoundTf32Op
+from deplodock.dialects.math_ext import HighPartOp, RoundTf32Op
 from deplodock.dialects.precision import MEDIUM, precision_of
 
 
@@ -69,15 +69,26 @@ def _round(contracts: Collection[tile.ContractOp]) -> None:
 
 def _boxes_of(factor: SSAValue, contracts: Collection[Operation]) -> list[tile.StageOp | tile.CopyOp]:
     """The copies of boxes that fill the slab of which a factor is read, if contracts of these alone read it."""
-    if not isinstance(factor.owner, loop.LoadOp):
+    read = factor.owner.value.owner if isinstance(factor.owner, HighPartOp) else factor.owner
+    if not isinstance(read, loop.LoadOp):
         return []
-    slab = factor.owner.source
+    slab = read.source
     uses = [slab.owner, *(use.operation for use in slab.uses)]
     fills = [op for op in uses if isinstance(op, tile.StageOp | tile.CopyOp)]
-    readers = [use.operation for op in uses if isinstance(op, loop.LoadOp) for use in op.result.uses]
+    loads = [op for op in uses if isinstance(op, loop.LoadOp)]
+    readers = [reader for op in loads for reader in _readers(op.result)]
     is_known = all(isinstance(op, tile.StageOp | tile.AllocOp | tile.CopyOp | loop.LoadOp) for op in uses)
     is_whole = is_known and all(op.is_tma for op in fills) and all(reader in contracts for reader in readers)
     return fills if is_whole else []
+
+
+def _readers(value: SSAValue) -> Iterator[Operation]:
+    """What reads a value, or its leading part, which rounding leaves as it is."""
+    for use in value.uses:
+        if isinstance(use.operation, HighPartOp):
+            yield from _readers(use.operation.result)
+        else:
+            yield use.operation
 
 
 def _rounded(factor: SSAValue) -> SSAValue:

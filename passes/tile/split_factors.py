@@ -8,10 +8,11 @@
         {deplodock.precision = "high"}               %c = tile.contract mma %al * %b + %a * %bl + %a * %b
         : f32, f32 -> f32                              over (%k_t, %k_v) at (..) : f32, f32 -> f32
 
-The engine reads the leading part of a factor by itself. With the low parts two parts of 11 bits each stand for the 24
-of an FP32; the product of two low parts is left out, 2^-22 of the product. Small products are added first. Tensor cores
-round sums toward zero, which costs a digit in a few thousand terms: so the products of `chain` elements of k start from
-0, and are added up in FP32 as any other sum, which `apart` says.
+The engine reads the leading part of a factor by itself; of what threads hold for a warpgroup they compute it, so that
+products read no register that is loaded (prefetch-factors). With the low parts two parts of 11 bits each stand for the
+24 of an FP32; the product of two low parts is left out, 2^-22 of the product. Small products are added first. Tensor
+cores round sums toward zero, which costs a digit in a few thousand terms: so the products of `chain` elements of k
+start from 0, and are added up in FP32 as any other sum, which `apart` says.
 
 Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical
 peak performance", IJHPCA 2022.
@@ -27,6 +28,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
+from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.precision import HIGH, MEDIUM, precision_of, set_precision_of
 from deplodock.passes.options import Integers, option
@@ -60,7 +62,9 @@ def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractO
     pairs: list[tuple[SSAValue, SSAValue]] = []
     for left, right in op.pairs:
         right, right_low = _parts(right, low)
-        pairs += [(_low(left, low), right), (left, right_low), (left, right)]
+        left_low = _low(left, low)
+        left = _high(left, left_low) if op.engine.data == WARPGROUPS else left
+        pairs += [(left_low, right), (left, right_low), (left, right)]
     made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
     made.location = op.location
     made.attributes = dict(op.attributes)
@@ -79,6 +83,16 @@ def _parts(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> tuple[SSAValue, S
     if isinstance(known := factor.owner, math_ext.WithLowPartOp):
         return known.value, known.low
     return factor, _low(factor, low)
+
+
+def _high(factor: SSAValue, low: SSAValue) -> SSAValue:
+    """The leading part of a factor that threads hold for a warpgroup, computed beside the low part."""
+    part = math_ext.HighPartOp(factor)
+    assert isinstance(low.owner, Operation)
+    part.location = low.owner.location
+    part.result.name_hint = f"{factor.name_hint}_high" if factor.name_hint else None
+    Rewriter.insert_op(part, InsertPoint.after(low.owner))
+    return part.result
 
 
 def _low(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:

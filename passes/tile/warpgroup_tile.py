@@ -10,9 +10,9 @@
         ..                                              %c = tile.contract wgmma %a * %b over (%k_e)
         loop.yield %p : f32                               at (%n_e = %n_j * 8 + %n_t * 2 + %n_r) : bf16, bf16 -> f32
 
-The engine reads both slabs, so no thread holds a factor. It reads FP32 along k alone, and factors that split-factors is
-to split have parts: then threads hold the left one, whichever way it lies in its slab, and compute its parts, and the
-low part of the right one has a slab of its own:
+The engine reads both slabs, so no thread holds a factor. It reads FP32 along k alone: of a left factor that lies along
+the output, threads hold what the engine reads, `math_ext.high_part`. Of FP32 factors that split-factors is to split,
+threads hold the left one, too, whose parts they compute, and the low part of the right one has a slab of its own:
 
       %a = loop.load %ws[%n_c, %k] : ..
       %b = loop.load %xs[%m_e, %k_e] : ..
@@ -185,19 +185,25 @@ def _replace(
     at: Mapping[SSAValue, Sequence[Part]],
 ) -> None:
     """Put the loads and the contracts where the loop over the chunk stands, with the places of both factors."""
-    inner, lefts = match.inner, {left for left, _ in match.pairs}
+    inner, lefts = match.inner, dict.fromkeys(left for left, _ in match.pairs)
     moved = {load: _moved(load, form, places[load not in lefts]) for load, form in forms.items()}
     whole: dict[loop.LoadOp, SSAValue] = {load: moved[load].result for load in forms}
     joined = [math_ext.WithLowPartOp(whole[load], whole[low]) for load, low in match.low.items()]
     for load, both in zip(match.low, joined, strict=True):
         both.location, both.result.name_hint = load.location, load.result.name_hint
         whole[load] = both.result
+    held = [left for left in lefts if match.holds_left and not match.is_split]
+    parts = [math_ext.HighPartOp(whole[left]) for left in held]
+    for left, part in zip(held, parts, strict=True):
+        part.location = left.location
+        part.result.name_hint = f"{left.result.name_hint}_high" if left.result.name_hint else None
+        whole[left] = part.result
     pairs = [(whole[left], whole[right]) for left, right in match.pairs]
     folded = list(places[0][inner.iv].roots())
     contracts = contracts_of(NAME, inner, pairs, folded, places_at(at))
     for contract, total in zip(contracts, inner.results, strict=True):
         contract.result.name_hint = total.name_hint
-    Rewriter.insert_op([*moved.values(), *joined], InsertPoint.before(inner))
+    Rewriter.insert_op([*moved.values(), *joined, *parts], InsertPoint.before(inner))
     Rewriter.replace_op(inner, contracts, [contract.result for contract in contracts])
 
 

@@ -184,7 +184,8 @@ def test_medium_is_outside_of_the_bar_of_high() -> None:
     [
         pytest.param(F.linear, [(64, 128), (64, 128)], "sm_90", "kernel.wgmma", id="boxes"),
         pytest.param(F.linear, [(8, 128), (64, 128)], "sm_90", "round_tf32", id="few rows"),
-        pytest.param(torch.matmul, [(64, 128), (128, 64)], "sm_90", "round_tf32", id="columns along memory"),
+        pytest.param(torch.matmul, [(64, 128), (128, 64)], "sm_90", "kernel.wgmma", id="columns along memory"),
+        pytest.param(torch.matmul, [(64, 128), (128, 65)], "sm_90", "round_tf32", id="rows that no box takes"),
         pytest.param(causal, [(1, 2, 64, 64)] * 3, "sm_90", "kernel.mma", id="attention"),
         pytest.param(F.linear, [(8, 128), (64, 128)], "sm_80", "kernel.mma", id="cut off"),
     ],

@@ -26,8 +26,11 @@ SHAPES = [(1024, 256), (128, 1024), (32, 512), (8, 512)]
 """Rows and columns: of warpgroups, which take either side of the product for their rows, and of warps."""
 
 
-def multiplied(x: Tensor, w: Tensor, precision: Literal["high", "medium"] = "high") -> np.ndarray[Any, Any]:
-    """The product of x and the transpose of w on the GPU."""
+def multiplied(
+    x: Tensor, w: Tensor, precision: Literal["high", "medium"] = "high", *, is_along: bool = True
+) -> np.ndarray[Any, Any]:
+    """The product of x and the transpose of w on the GPU, of which w lies along k, or the transpose along columns."""
+    import torch
     from torch.nn import functional
 
     from deplodock.frontend.arrays import to_array
@@ -35,7 +38,7 @@ def multiplied(x: Tensor, w: Tensor, precision: Literal["high", "medium"] = "hig
     from deplodock.frontend.precision import pytorch_at
 
     with pytorch_at(precision):
-        captured = export(functional.linear, (x, w))
+        captured = export(functional.linear, (x, w)) if is_along else export(torch.matmul, (x, w.T.contiguous()))
     lower(captured.module, new_context(), Level.KERNEL, target=device_target())
     assert ("math_ext.low_part" in str(captured.module)) == (precision == "high")
     executable = Executable(captured.module)
@@ -85,8 +88,9 @@ def test_the_error_of_medium_is_that_of_cublas_in_tf32(k: int, seed: int) -> Non
         reference = exact(x, w)
         with pytorch_beside("medium"):
             cublas = (x.cuda() @ w.cuda().T).cpu().numpy()
-        got = error(multiplied(x, w, "medium"), reference)
-        assert got <= max(ROUNDED, 1.1 * error(cublas, reference)), f"{rows} x {columns}, seed {seed}"
+        for is_along in (True, False):
+            got = error(multiplied(x, w, "medium", is_along=is_along), reference)
+            assert got <= max(ROUNDED, 1.1 * error(cublas, reference)), f"{rows} x {columns}, {is_along}, seed {seed}"
 
 
 @pytest.mark.parametrize("special", [float("nan"), float("inf"), float(np.finfo(np.float32).max)])

@@ -1,4 +1,4 @@
-// Threads hold the left factor and compute its low part; the low part of the right one comes from a slab of its own.
+// Threads hold the left factor and compute its parts; the low part of the right one comes from a slab of its own.
 // RUN: deplodock-opt %s -p 'tensor-tile{engine=wgmma rows=n}' -o %t.tiled && filecheck %s --input-file %t.tiled --check-prefix TILED
 // RUN: deplodock-opt %t.tiled -p 'verify-contract,split-factors,verify-contract' --check-semantics | filecheck %s
 // RUN: deplodock-opt %t.tiled -p 'split-factors,double-buffer{depth=2},tma-copy,split-inner-for-swizzle,pipeline-k-outer{distance=producer},materialize,place-barriers,verify-barriers' --check-semantics | filecheck %s --check-prefix KERNEL
@@ -17,17 +17,18 @@
 
 // CHECK:      loop.reduce {arith.addf} %ko = 0 to 4 apart : f32 {
 // CHECK:      %b_low = math_ext.low_part %b : f32
+// CHECK-NEXT: %b_high = math_ext.high_part %b : f32
 // CHECK-NOT:  with_low_part
-// CHECK:      tile.contract wgmma %b_low * %a + %b * %al + %b * %a over (%k_q, %k_t)
+// CHECK:      tile.contract wgmma %b_low * %a + %b_high * %al + %b_high * %a over (%k_q, %k_t)
 
 // KERNEL:      kernel.wgmma_fence
 // KERNEL-NEXT: kernel.wgmma m64n32k8 %b_low[0, 0] * %xs[%{{.*}} mod 2, d0, d1] into %[[SUMS:.*]][0, 0, 0] anew
 // KERNEL-NEXT: loop.for %step = 0 to 3 unroll {
 // KERNEL-NEXT:   kernel.wgmma m64n32k8 %b_low[%step * 2 + 2, 0]
 // KERNEL:      loop.for %step_1 = 0 to 4 unroll {
-// KERNEL-NEXT:   kernel.wgmma m64n32k8 %b[%step_1 * 2, 0] * %xls[
+// KERNEL-NEXT:   kernel.wgmma m64n32k8 %b_high[%step_1 * 2, 0] * %xls[
 // KERNEL:      loop.for %step_2 = 0 to 4 unroll {
-// KERNEL-NEXT:   kernel.wgmma m64n32k8 %b[%step_2 * 2, 0] * %xs[
+// KERNEL-NEXT:   kernel.wgmma m64n32k8 %b_high[%step_2 * 2, 0] * %xs[
 // KERNEL:      kernel.wgmma_commit
 // KERNEL-NEXT: kernel.wgmma_wait 0
 // KERNEL:      arith.addf

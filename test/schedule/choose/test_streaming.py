@@ -13,6 +13,7 @@ from deplodock.analysis.machine.targets import target
 from deplodock.analysis.shape.nest import kernels, nests
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.frontend.capture import export
+from deplodock.frontend.precision import pytorch_at
 from deplodock.frontend.program import CapturedProgram
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.schedule.choose.stream_sizes import stream_bytes
@@ -111,6 +112,32 @@ def test_engines(card: str, heads: int, rows: int, size: int, expected: dict[str
     )
     _, options = chosen(program, card)
     assert options["stream-tile"] == expected
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "size", "is_causal", "depth"),
+    [
+        (28, 512, 128, True, 3),
+        (8, 2048, 128, True, 3),
+        (28, 512, 128, False, 2),
+        (28, 1024, 128, True, 2),
+        (16, 512, 128, True, 2),
+        (32, 512, 64, True, 2),
+        (16, 1024, 256, True, 2),
+    ],
+)
+def test_causal_rows_of_parts_that_fill_sms_twice_at_most_are_alone(
+    heads: int, rows: int, size: int, is_causal: bool, depth: int
+) -> None:
+    """A third slot keeps a second CTA off an SM, so that SMs with short rows take what is left."""
+    query, key = ((1, count, rows, size) for count in (heads, 4))
+    with pytorch_at("high"):
+        program = export(
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=True),
+            tuple(torch.empty(shape) for shape in (query, key, key)),
+        )
+    _, options = chosen(program, "h200", stream="always")
+    assert options["double-buffer"] == {"depth": depth}
 
 
 @pytest.mark.parametrize(

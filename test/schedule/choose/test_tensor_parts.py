@@ -129,6 +129,27 @@ def test_what_is_chosen_has_the_error_of_fp32(m: int, n: int, k: int) -> None:
     assert np.linalg.norm(simulation.outputs[0] - right) <= 1e-6 * np.linalg.norm(right)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "expected"),
+    [
+        (2048, 2048, 2048, {"m": 256, "n": 64, "rows": "n"}),
+        (1024, 1024, 1024, {"m": 128, "n": 64, "rows": "n"}),
+        (16, 3584, 3584, {"m": 16, "n": 64, "rows": "n"}),
+        (2048, 2047, 2048, {}),
+    ],
+)
+def test_warpgroups_hold_a_weight_of_tf32_that_lies_along_the_output(m: int, n: int, k: int, expected: Options) -> None:
+    """So its columns are the rows of the instruction; rows that no box takes are left to warps."""
+    rows = f"memref<{k}x{n}xf32>"
+    text = PRODUCT.format(m=m, n=n, k=k, argument="", known="", left="a")
+    text = text.replace(f"memref<{n}x{k}xf32>", rows).replace("%w[%j, %q]", "%w[%q, %j]").replace("high", "medium")
+    module = FloatLiteralsParser(new_context(), text).parse_module()
+    set_target(module, "h200")
+    tile = dict(chosen(module)["tensor-tile"])
+    engine = tile.pop("engine")
+    assert (engine, tile) == (WARPGROUPS, expected) if expected else engine == WARPS
+
+
 def test_rings_of_warps_fit_with_their_padding() -> None:
     """Warps pad the rows of their slabs, in clusters, too: what is chosen fits into shared memory."""
     lower(program(300, 1000, 777, is_stored=False), new_context(), Level.KERNEL)
