@@ -23,9 +23,8 @@
 
 Products read what is computed of the loads, not what is loaded, or ptxas 13.0 would have each product wait for the one
 before (its remark C7513); and so it has them where the parts are computed in front of them (C7519). On an H200
-4096x4096x4096 of TF32 whose weight lies along the output takes 453 us in tiles of 128x128 in place of 490, and a step
-of 512x256x2048 in parts of FP32 takes its loads and half of its other work beside the products of the other warpgroup.
-Where registers have no room for what is loaded besides all else, steps stay as they are.
+1024x1024x1024 of TF32 whose weight lies along the output takes 12.2 us in place of 14.6, and 128x3584x18944 in parts of
+FP32 155 in place of 162. Where registers have no room for what is loaded besides all else, steps stay as they are.
 """
 
 from __future__ import annotations
