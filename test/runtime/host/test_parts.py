@@ -64,6 +64,7 @@ def bits(values: Array) -> Array:
         pytest.param("high", [(40, 72), (33, 72)], "sm_80", "mma_m16n8k8", id="warps"),
         pytest.param("high", [(64, 36), (520, 36)], "sm_90", "k8_f32_held_anew", id="warpgroups in turns"),
         pytest.param("medium", [(64, 68), (64, 68)], "sm_90", "wgmma_m64n64k8_f32", id="rounded boxes"),
+        pytest.param("medium", [(64, 100), (100, 64)], "sm_90", "k8_f32_held(", id="along the output"),
         pytest.param("medium", [(8, 64), (32, 64)], "sm_90", "round_tf32(", id="rounded in registers"),
     ],
 )
@@ -78,7 +79,8 @@ def test_products_are_those_of_the_simulator(
     from deplodock.frontend.precision import pytorch_at
 
     with pytorch_at(precision):
-        captured = export(torch.nn.functional.linear, tuple(torch.randn(shape) for shape in shapes))
+        program = torch.nn.functional.linear if shapes[0][1] == shapes[1][1] else torch.matmul
+        captured = export(program, tuple(torch.randn(shape) for shape in shapes))
     lower(captured.module, CONTEXT, Level.KERNEL, target=target)
     sample = Sample("parts", captured.module, [to_array(value) for value in captured.inputs])
     assert text in sample.text
