@@ -166,10 +166,10 @@ PART_TILES: dict[str, tuple[TensorTile, ...]] = {
         TensorTile(128, 192, (64, 192), occupancy=1, depth=3, alone=1540, shared=1540),
         TensorTile(128, 160, (64, 160), occupancy=1, depth=3, alone=1260, shared=1260),
         TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=960, shared=960),
-        TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=750, shared=750),
+        TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=640, shared=640),
         TensorTile(128, 64, (64, 64), occupancy=1, depth=6, alone=610, shared=610),
-        TensorTile(64, 64, (64, 64), occupancy=2, depth=8, alone=430, shared=610),
-        TensorTile(64, 32, (64, 32), occupancy=3, depth=8, alone=340, shared=680),
+        TensorTile(64, 64, (64, 64), occupancy=2, depth=8, alone=340, shared=620),
+        TensorTile(64, 32, (64, 32), occupancy=3, depth=8, alone=350, shared=620),
     ),
 }
 """The tiles of products of FP32 parts."""
