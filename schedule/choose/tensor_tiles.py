@@ -168,8 +168,8 @@ PART_TILES: dict[str, tuple[TensorTile, ...]] = {
         TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=960, shared=960),
         TensorTile(64, 128, (64, 128), occupancy=1, depth=5, alone=640, shared=640),
         TensorTile(128, 64, (64, 64), occupancy=1, depth=6, alone=610, shared=610),
-        TensorTile(64, 64, (64, 64), occupancy=2, depth=8, alone=340, shared=620),
-        TensorTile(64, 32, (64, 32), occupancy=3, depth=8, alone=350, shared=620),
+        TensorTile(64, 64, (64, 64), occupancy=2, depth=8, alone=360, shared=640),
+        TensorTile(64, 32, (64, 32), occupancy=3, depth=8, alone=340, shared=680),
     ),
 }
 """The tiles of products of FP32 parts."""
