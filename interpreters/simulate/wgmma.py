@@ -142,10 +142,11 @@ def _multiply(launch: Lockstep, op: WgmmaOp, frame: Frame) -> None:
 
 
 def _place(launch: Lockstep, op: WgmmaOp, factor: Factor, rows: int, frame: Frame) -> tuple[Touch, Array]:
-    """Where the threads of warpgroups read their tiles, each an equal share."""
+    """Where the threads of warpgroups read their tiles, each an equal share; some read the last row, too."""
     lane, at_once = np.arange(frame.shape[-1]) % WARPGROUP, WARPGROUP // factor.depth
     steps = -(-rows // at_once)
-    places = np.arange(steps).reshape(-1, 1, 1) * at_once + lane // factor.depth, lane % factor.depth
+    shares = np.arange(steps).reshape(-1, 1, 1) * at_once + lane // factor.depth
+    places = np.minimum(shares, rows - 1), lane % factor.depth
     count = 2 + len(factor.indices)
     dims = [AffineExpr.dimension(i) for i in range(count)]
     map = factor.map.replace_dims_and_symbols(dims[:2], dims[2:], count, 0)
@@ -163,7 +164,8 @@ def _tile(launch: Lockstep, touch: Touch, elements: Array, extents: tuple[int, i
     steps, ctas, _ = touch.frame.shape
     rows, depth = extents
     shares = np.broadcast_to(data, touch.frame.shape).reshape(steps, ctas, -1, WARPGROUP // depth, depth)
-    return Values(np.moveaxis(shares, 0, 2).reshape(ctas, -1, rows, depth), origin)
+    whole = np.moveaxis(shares, 0, 2).reshape(ctas, shares.shape[2], -1, depth)
+    return Values(whole[:, :, :rows], origin)
 
 
 def _held(launch: Lockstep, op: WgmmaOp, frame: Frame) -> Values:

@@ -134,15 +134,23 @@ def _rest(emitter: Emitter, axes: Sequence[SSAValue], exchange: Exchange | None)
     emitter.coordinates = known
 
 
-def _write(emitter: Emitter, array: Array, written: Place, lanes: Lanes, at: Callable[[Linear], Linear]) -> None:
-    """Move registers to memory, `lanes` along the last axis of the array at once."""
-    places, width = [at(form_of_value(axis)) for axis in array.axes], len(lanes)
-    if is_in_order(lanes):
+def _write(
+    emitter: Emitter,
+    array: Array,
+    written: Place,
+    lanes: Lanes,
+    at: Callable[[Linear], Linear],
+    along: SSAValue,
+) -> None:
+    """Move registers to memory, `lanes` along an axis of the array at once."""
+    places, width, place = [at(form_of_value(axis)) for axis in array.axes], len(lanes), array.axes.index(along)
+    if is_in_order(lanes) and array.axes[-1] is along:
         emitter.run(kernel.MoveOp(width, (array.buffer, *emitter.map(places)), written))
         return
     vector = emitter.allocate(loop.memref_of(array.buffer).element_type, [width], Memory.REGISTER, "vector")
     for offset, lane in enumerate(lanes):
-        value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(_moved(places, offset))))
+        moved = [*places[:place], places[place] + offset, *places[place + 1 :]]
+        value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(moved)))
         emitter.run(loop.StoreOp(value, vector, *constant_place(lane)))
     emitter.run(kernel.MoveOp(width, (vector, *constant_place(0)), written))
 
@@ -154,7 +162,7 @@ def write_array(emitter: Emitter, array: Array, destination: SSAValue, forms: Se
         type = loop.memref_of(destination)
         place = (destination, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
         if len(lanes) > 1:
-            _write(emitter, array, place, lanes, at)
+            _write(emitter, array, place, lanes, at, axes[-1])
         else:
             emitter.run(loop.StoreOp(emitter.load(array), *place))
 
@@ -250,13 +258,13 @@ def _store(
     axes = emitter.axes_of(op.indices)
     ordered, lanes = vectorize(emitter, loop.memref_of(destination), forms, axes, conditions)
     array = emitter.arrays.get(op.value)
-    if array is None or array.axes[-1:] != tuple(ordered[-1:]):
+    if array is None or not set(ordered[-1:]) <= set(array.axes):
         lanes = (0,)
 
     known = dict(emitter.coordinates)
     emitter.coordinates |= {axis: 0 for axis in others if emitter.launch.binding(axis) is Binding.REGISTER}
     exchange = None
-    if array is not None and lanes == (0, 1) and set(array.axes) == set(ordered):
+    if array is not None and lanes == (0, 1) and array.axes[-1:] == (*ordered[-1:],) and {*array.axes} == {*ordered}:
         exchange = found_exchange(emitter, destination, forms, conditions, array)
     if array is not None and exchange is not None:
         with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
@@ -276,7 +284,7 @@ def _store(
             place = (destination, *emitter.map(_first(type, [at(form) for form in forms], lanes)))
             if len(lanes) > 1:
                 assert array is not None
-                _write(emitter, array, place, lanes, at)
+                _write(emitter, array, place, lanes, at, ordered[-1])
             else:
                 emitter.run(loop.StoreOp(emitter.value(op.value), *place))
     emitter.coordinates = known

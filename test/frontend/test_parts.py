@@ -183,6 +183,7 @@ def test_medium_is_outside_of_the_bar_of_high() -> None:
     ("program", "shapes", "target", "text"),
     [
         pytest.param(F.linear, [(64, 128), (64, 128)], "sm_90", "kernel.wgmma", id="boxes"),
+        pytest.param(F.linear, [(64, 128), (40, 128)], "sm_90", "kernel.wgmma m64n40k8", id="40 columns"),
         pytest.param(F.linear, [(8, 128), (64, 128)], "sm_90", "round_tf32", id="few rows"),
         pytest.param(torch.matmul, [(64, 128), (128, 64)], "sm_90", "kernel.wgmma", id="columns along memory"),
         pytest.param(torch.matmul, [(64, 128), (128, 65)], "sm_90", "round_tf32", id="rows that no box takes"),

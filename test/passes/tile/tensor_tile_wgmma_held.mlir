@@ -6,6 +6,8 @@
 // RUN: deplodock-opt %t.rounded -p 'materialize,place-barriers,verify-barriers' | filecheck %s --check-prefix KERNEL
 // RUN: not deplodock-opt %s -p 'tensor-tile{engine=wgmma n=64}' 2>&1 | filecheck %s --check-prefix RIGHT
 
+// Rows lie so that 16 threads read 8 bytes of all banks at once, and store 8 bytes.
+// CHECK:      %n_c = loop.index [%n_q floordiv 2 * 32 + %n_g floordiv 2 mod 2 * 16 + %n_q mod 2 * 8 + %n_g floordiv 4 * 4 + %n_g mod 2 * 2 + %n_h]
 // CHECK:      %b = loop.load %ws[%k_q * 4 + %k_t, %n_c]
 // CHECK-NEXT: %a = loop.load %xs[%m_e, %k_e]
 // CHECK-NEXT: %b_high = math_ext.high_part %b : f32
@@ -14,8 +16,10 @@
 // BOXES-COUNT-4: tma tf32
 // BOXES-NOT:     round_tf32
 
+// KERNEL: kernel.move 2 %ws[
 // KERNEL: math_ext.high_part
 // KERNEL: kernel.wgmma m64n64k8 %{{.*}}[%step * 2, 0] * %xs[%ko mod 2, d0, %step * 8 + d1]
+// KERNEL: kernel.move 2 %vector[0] to %out[
 
 // RIGHT: %ws: wgmma reads f32 along k, and the rows of its slab run along another axis
 builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, threads_per_block = 1024, threads_per_sm = 2048, blocks_per_sm = 32, registers_per_thread = 255, registers_per_sm = 65536, shared_per_block = 232448, shared_per_sm = 233472, l2_bytes = 52428800, dram_gbps = 3350, fp32_lanes = 128, fp32_gflops = 66908, launch_ns = 1250>} {
