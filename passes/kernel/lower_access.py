@@ -119,7 +119,7 @@ def _read_lanes(
     emitter.run(kernel.MoveOp(width, read, (vector, *constant_place(0)), guard))
     for offset, lane in enumerate(lanes):
         value = emitter.add(loop.LoadOp(vector, *constant_place(lane)), array.buffer.name_hint)
-        emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, offset))))
+        emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, len(places) - 1, offset))))
 
 
 def _rest(emitter: Emitter, axes: Sequence[SSAValue], exchange: Exchange | None) -> Iterator[list[SSAValue]]:
@@ -149,8 +149,7 @@ def _write(
         return
     vector = emitter.allocate(loop.memref_of(array.buffer).element_type, [width], Memory.REGISTER, "vector")
     for offset, lane in enumerate(lanes):
-        moved = [*places[:place], places[place] + offset, *places[place + 1 :]]
-        value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(moved)))
+        value = emitter.add(loop.LoadOp(array.buffer, *emitter.map(_moved(places, place, offset))))
         emitter.run(loop.StoreOp(value, vector, *constant_place(lane)))
     emitter.run(kernel.MoveOp(width, (vector, *constant_place(0)), written))
 
@@ -167,8 +166,8 @@ def write_array(emitter: Emitter, array: Array, destination: SSAValue, forms: Se
             emitter.run(loop.StoreOp(emitter.load(array), *place))
 
 
-def _moved(places: Sequence[Linear], offset: int) -> list[Linear]:
-    return [*places[:-1], places[-1] + offset]
+def _moved(places: Sequence[Linear], along: int, offset: int) -> list[Linear]:
+    return [*places[:along], places[along] + offset, *places[along + 1 :]]
 
 
 def _first(type: MemRefType[Attribute], forms: Sequence[Linear], lanes: Lanes) -> list[Linear]:

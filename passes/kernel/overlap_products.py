@@ -26,9 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import AffineMapAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -36,6 +35,7 @@ from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, forms_of, to_map
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import Landing, Place, accesses_of
+from deplodock.passes.kernel.peeling import run_less, step_at
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,17 @@ def _overlap(steps: loop.ForOp, wait: kernel.WgmmaWaitOp, releases: Sequence[ker
     last: list[Operation] = [kernel.WgmmaWaitOp(0)]
     for release in releases:
         last.append(kernel.ArriveOp(release.barrier, _slot_at(release, steps.iv, steps.trips - 1), is_warp=True))
-    first = loop.IndexOp(AffineMap(0, 0, (AffineExpr.constant(0),)), [])
-    first.result.name_hint = "first"
+    first = step_at(Linear(), "first")
     done = {wait, *releases}
     copied: dict[SSAValue, SSAValue] = {steps.iv: first.result}
     head = [op.clone(copied) for op in steps.body.block.ops if op not in done]
-    later = loop.IndexOp(AffineMap(1, 0, (AffineExpr.dimension(0) + 1,)), [steps.iv])
+    later = step_at(Linear.of(steps.iv) + 1)
     steps.iv.replace_uses_with_if(later.result, lambda use: use.operation not in {later, *releases})
     Rewriter.insert_op(later, InsertPoint.at_start(steps.body.block))
     Rewriter.replace_op(wait, kernel.WgmmaWaitOp(1))
     Rewriter.insert_op([first, *head], InsertPoint.before(steps))
     Rewriter.insert_op(last, InsertPoint.after(steps))
-    steps.properties["bound"] = AffineMapAttr(AffineMap(0, 0, (AffineExpr.constant(steps.trips - 1),)))
+    run_less(steps)
 
 
 def _slot_at(release: kernel.ArriveOp, variable: SSAValue, step: int) -> Place:

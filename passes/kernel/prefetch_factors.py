@@ -34,19 +34,20 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import AffineMapAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Linear, constant_place, to_map
+from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.occupancy import register_limit
 from deplodock.analysis.machine.targets import target_of
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.buffers import Memory, memory_of
-from deplodock.dialects.interfaces import AllocatesResult, Landing, accesses_of
+from deplodock.dialects.interfaces import Access, AllocatesResult, Landing, accesses_of
 from deplodock.dialects.kernel.order import FenceProducts, WaitGroups, WaitPhase, order_of
 from deplodock.passes.kernel.accumulators import registers_of
+from deplodock.passes.kernel.peeling import run_less, step_at
 
 OTHER_REGISTERS = 40
 """Registers that a consumer has besides its buffers: addresses, phases, and what it computes (sm_90a, nvcc 13.0)."""
@@ -106,10 +107,8 @@ class _Steps:
         steps, trips = self.around, self.around.trips
         assert trips is not None
         moved = [*self.loading, *self.computing]
-        first, last = (loop.IndexOp(*constant_place(number)) for number in (0, trips - 1))
-        later = loop.IndexOp(*to_map([Linear.of(steps.iv) + 1]))
-        for index, name in ((first, "first"), (last, "last"), (later, "later")):
-            index.result.name_hint = name
+        first, last = step_at(Linear(), "first"), step_at(Linear(constant=trips - 1), "last")
+        later = step_at(Linear.of(steps.iv) + 1, "later")
         for op in self.buffers:
             op.detach()
         head = [op.clone({steps.iv: first.result}) for op in moved]
@@ -122,24 +121,29 @@ class _Steps:
         steps.iv.replace_uses_with_if(later.result, lambda use: any(op.is_ancestor(use.operation) for op in moved))
         Rewriter.insert_op([later, *self.loading], InsertPoint.before(self.wait))
         Rewriter.insert_op(self.computing, InsertPoint.at_end(steps.body.block))
-        steps.properties["bound"] = AffineMapAttr(constant_place(trips - 1)[0])
+        run_less(steps)
 
 
 def _touches(op: Operation, memory: Memory) -> bool:
     """Whether an operation is a nest of unrolled loops that fills registers of what lies in a memory."""
-    touched = [access for inner in op.walk() for access in accesses_of(inner)]
+    touched = _accesses(op)
     is_nest = isinstance(op, loop.ForOp) and bool(op.unroll) and bool(touched)
     return is_nest and all(access.memory is (Memory.REGISTER if access.writes else memory) for access in touched)
 
 
 def _written(ops: Sequence[Operation]) -> list[SSAValue]:
-    return [access.buffer for op in ops for inner in op.walk() for access in accesses_of(inner) if access.writes]
+    return [access.buffer for op in ops for access in _accesses(op) if access.writes]
 
 
 def _multiplied(steps: loop.ForOp) -> list[SSAValue]:
     """What the products of a loop read."""
-    touched = [access for op in steps.body.walk() for access in accesses_of(op)]
-    return [access.buffer for access in touched if access.lands is Landing.PRODUCT and not access.writes]
+    products = [access for access in _accesses(steps) if access.lands is Landing.PRODUCT]
+    return [access.buffer for access in products if not access.writes]
+
+
+def _accesses(op: Operation) -> list[Access]:
+    """The accesses of an operation and of what it holds."""
+    return [access for inner in op.walk() for access in accesses_of(inner)]
 
 
 def _is_buffer(op: Operation) -> bool:

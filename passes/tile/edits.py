@@ -6,7 +6,7 @@ Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -19,6 +19,7 @@ from deplodock.analysis.affine.linear import Linear, to_map
 from deplodock.analysis.shape.roles import is_part_of
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
+from deplodock.dialects.math_ext import PartOfF32
 from deplodock.dialects.tile import Binding
 
 Part: TypeAlias = tuple[SSAValue, int]
@@ -229,6 +230,19 @@ def total_of(parts: Iterable[Part]) -> Linear:
     for axis, stride in parts:
         total = total + Linear.of(axis, stride)
     return total
+
+
+def computed_of(
+    factor: SSAValue, kind: Callable[[SSAValue], PartOfF32], suffix: str = "", behind: Operation | None = None
+) -> SSAValue:
+    """A part of a factor, computed right behind the factor, or another operation; the suffix is that of its name."""
+    source = factor.owner
+    assert isinstance(source, Operation), "factors are read or computed"
+    part = kind(factor)
+    part.location = source.location
+    part.result.name_hint = f"{factor.name_hint}{suffix}" if factor.name_hint else None
+    Rewriter.insert_op(part, InsertPoint.after(behind or source))
+    return part.result
 
 
 def places_at(at: Mapping[SSAValue, Iterable[Part]]) -> tile.Places:

@@ -25,7 +25,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.machine.targets import has_feature, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
@@ -33,6 +32,7 @@ from deplodock.dialects import loop, tile
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.math_ext import HighPartOp, RoundTf32Op
 from deplodock.dialects.precision import MEDIUM, precision_of
+from deplodock.passes.tile.edits import computed_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _round(contracts: Collection[tile.ContractOp]) -> None:
                 for box in boxes:
                     box.is_tf32 = UnitAttr()
             elif in_registers and op.engine.data != WARPGROUPS and not isinstance(factor.owner, RoundTf32Op):
-                op.operands[place] = rounded[factor] = rounded.get(factor) or _rounded(factor)
+                op.operands[place] = rounded[factor] = rounded.get(factor) or computed_of(factor, RoundTf32Op)
 
 
 def _boxes_of(factor: SSAValue, contracts: Collection[Operation]) -> list[tile.StageOp | tile.CopyOp]:
@@ -89,14 +89,3 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
             yield from _readers(use.operation.result)
         else:
             yield use.operation
-
-
-def _rounded(factor: SSAValue) -> SSAValue:
-    """A factor, rounded where it is computed."""
-    source = factor.owner
-    assert isinstance(source, Operation), "factors are read or computed"
-    op = RoundTf32Op(factor)
-    op.location = source.location
-    op.result.name_hint = factor.name_hint
-    Rewriter.insert_op(op, InsertPoint.after(source))
-    return op.result

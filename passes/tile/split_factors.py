@@ -24,15 +24,15 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.precision import HIGH, MEDIUM, precision_of, set_precision_of
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.edits import computed_of, split_loop
 from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import CHAIN
 
@@ -62,9 +62,8 @@ def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractO
     pairs: list[tuple[SSAValue, SSAValue]] = []
     for left, right in op.pairs:
         right, right_low = _parts(right, low)
-        left_low = _low(left, low)
-        left = _high(left, left_low) if op.engine.data == WARPGROUPS else left
-        pairs += [(left_low, right), (left, right_low), (left, right)]
+        high = computed_of(left, math_ext.HighPartOp, "_high") if op.engine.data == WARPGROUPS else left
+        pairs += [(_low(left, low), right), (high, right_low), (high, right)]
     made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
     made.location = op.location
     made.attributes = dict(op.attributes)
@@ -85,26 +84,10 @@ def _parts(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> tuple[SSAValue, S
     return factor, _low(factor, low)
 
 
-def _high(factor: SSAValue, low: SSAValue) -> SSAValue:
-    """The leading part of a factor that threads hold for a warpgroup, computed beside the low part."""
-    part = math_ext.HighPartOp(factor)
-    assert isinstance(low.owner, Operation)
-    part.location = low.owner.location
-    part.result.name_hint = f"{factor.name_hint}_high" if factor.name_hint else None
-    Rewriter.insert_op(part, InsertPoint.after(low.owner))
-    return part.result
-
-
 def _low(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:
     """The low part of a factor, computed where the factor is."""
     if factor not in low:
-        source = factor.owner
-        assert isinstance(source, Operation), "factors are read or computed"
-        part = math_ext.LowPartOp(factor)
-        part.location = source.location
-        part.result.name_hint = f"{factor.name_hint}_low" if factor.name_hint else None
-        Rewriter.insert_op(part, InsertPoint.after(source))
-        low[factor] = part.result
+        low[factor] = computed_of(factor, math_ext.LowPartOp, "_low")
     return low[factor]
 
 

@@ -47,6 +47,7 @@ from deplodock.passes.tile.edits import (
     Part,
     append_axis,
     append_lane,
+    computed_of,
     drop_axis,
     places_at,
     read_at,
@@ -211,18 +212,15 @@ def _replace(
     for load, both in zip(match.low, joined, strict=True):
         both.location, both.result.name_hint = load.location, load.result.name_hint
         whole[load] = both.result
-    held = [left for left in lefts if match.holds_left and not match.is_split]
-    parts = [math_ext.HighPartOp(whole[left]) for left in held]
-    for left, part in zip(held, parts, strict=True):
-        part.location = left.location
-        part.result.name_hint = f"{left.result.name_hint}_high" if left.result.name_hint else None
-        whole[left] = part.result
+    Rewriter.insert_op([*moved.values(), *joined], InsertPoint.before(inner))
+    if match.lies_across and not match.is_split:
+        last = inner.prev_op
+        whole |= {left: computed_of(whole[left], math_ext.HighPartOp, "_high", last) for left in reversed(lefts)}
     pairs = [(whole[left], whole[right]) for left, right in match.pairs]
     folded = list(places[0][inner.iv].roots())
     contracts = contracts_of(NAME, inner, pairs, folded, places_at(at))
     for contract, total in zip(contracts, inner.results, strict=True):
         contract.result.name_hint = total.name_hint
-    Rewriter.insert_op([*moved.values(), *joined, *parts], InsertPoint.before(inner))
     Rewriter.replace_op(inner, contracts, [contract.result for contract in contracts])
 
 

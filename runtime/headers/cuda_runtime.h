@@ -110,14 +110,19 @@ VECTOR4(uchar4, unsigned char)
 
 // Half precision, for which the headers that a text includes have nothing to add. What they make of other numbers than
 // `float` is an error here, so that such a text is compiled with them.
+#define HALF(half, as_short, from_short)                                                               \
+  struct __align__(2) half {                                                                           \
+    unsigned short bits;                                                                               \
+    half() = default;                                                                                  \
+    __device__ half(float value);                                                                      \
+    template <typename Other>                                                                          \
+    half(Other) = delete;                                                                              \
+  };                                                                                                   \
+  DEVICE short as_short(half value) { return (short)value.bits; }                                      \
+  DEVICE half from_short(short bits) { half value; value.bits = (unsigned short)bits; return value; }
+
 #define __CUDA_FP16_H__
-struct __align__(2) __half {
-  unsigned short bits;
-  __half() = default;
-  __device__ __half(float value);
-  template <typename Other>
-  __half(Other) = delete;
-};
+HALF(__half, __half_as_short, __short_as_half)
 DEVICE __half __float2half_rn(float value) {
   __half half;
   asm("{  cvt.rn.f16.f32 %0, %1;}\n" : "=h"(half.bits) : "f"(value));
@@ -128,18 +133,10 @@ DEVICE float __half2float(__half half) {
   asm("{  cvt.f32.f16 %0, %1;}\n" : "=f"(value) : "h"(half.bits));
   return value;
 }
-DEVICE short __half_as_short(__half half) { return (short)half.bits; }
-DEVICE __half __short_as_half(short bits) { __half half; half.bits = (unsigned short)bits; return half; }
 __device__ __forceinline__ __half::__half(float value) : bits(__float2half_rn(value).bits) {}
 
 #define __CUDA_BF16_H__
-struct __align__(2) __nv_bfloat16 {
-  unsigned short bits;
-  __nv_bfloat16() = default;
-  __device__ __nv_bfloat16(float value);
-  template <typename Other>
-  __nv_bfloat16(Other) = delete;
-};
+HALF(__nv_bfloat16, __bfloat16_as_short, __short_as_bfloat16)
 DEVICE __nv_bfloat16 __float2bfloat16_rn(float value) {
   __nv_bfloat16 half;
   asm("{  cvt.rn.bf16.f32 %0, %1;}\n" : "=h"(half.bits) : "f"(value));
@@ -154,13 +151,8 @@ DEVICE float __bfloat162float(__nv_bfloat16 half) {
 #endif
   return value;
 }
-DEVICE short __bfloat16_as_short(__nv_bfloat16 half) { return (short)half.bits; }
-DEVICE __nv_bfloat16 __short_as_bfloat16(short bits) {
-  __nv_bfloat16 half;
-  half.bits = (unsigned short)bits;
-  return half;
-}
 __device__ __forceinline__ __nv_bfloat16::__nv_bfloat16(float value) : bits(__float2bfloat16_rn(value).bits) {}
 
 #undef BUILTIN
+#undef HALF
 #undef DEVICE

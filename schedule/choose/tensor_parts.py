@@ -25,7 +25,6 @@ from deplodock.schedule.choose.tensor_tiles import (
     TensorTile,
     best_grid,
     grids_of,
-    right_side,
 )
 from deplodock.schedule.choose.tiling import TOLERANCE, takes_boxes
 
@@ -40,13 +39,14 @@ STREAM_STEP = 1.35
 def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, target: TargetAttr) -> Rules:
     """The rules for a product in parts of at most so many rows and columns of whole instructions, and their options."""
     has_ring = has_boxes and (found.reduction.trips or 0) > LINE_WORDS
-    right = right_side(found) if has_ring else None
+    problem = TensorProblem.of(found, LINE_WORDS, target)
+    right = problem.right if has_ring else None
     tiles = _warpgroup_tiles(sides, right) if right is not None else []
     if not tiles:
         right = None
         tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
     is_early = right is not None and has_feature(target, Feature.EARLY_LAUNCHES)
-    problem = replace(TensorProblem.of(found, LINE_WORDS, target), is_early=is_early)
+    problem = replace(problem, is_early=is_early)
     grid = best_grid(grids_of(problem, tiles))
     streams = [_streamed(problem, tile, grid) for _, tile in tiles if right is not None]
     streamed = min(filter(None, streams), key=lambda stream: stream.time, default=None)

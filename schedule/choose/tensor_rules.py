@@ -25,7 +25,7 @@ def product_rules(
     `chunk` is the elements of k in a slab, None where one slab has all; `is_boxed` is whether boxes can fill them.
     """
     m, n = grid.within(sides)
-    part, has_ring = grid.tile.part, grid.depth > 1
+    part, has_ring = grid.tile.part if grid.side == "n" else grid.tile.part[::-1], grid.depth > 1
     rules: Rules = {"tileify": {}}
     if chunk is not None:
         rules["chunk-matmul-k"] = {"bk": chunk, "kv": 1}
@@ -37,7 +37,7 @@ def product_rules(
     rules["stage-inputs"] = {"memory": "shared", "transpose": "never"}
     rules["tensor-tile"] = {"engine": grid.engine, "m": min(part[0], m), "n": min(part[1], n)}
     if grid.side == "m":
-        rules["tensor-tile"] = {"engine": grid.engine, "m": min(part[1], m), "n": min(part[0], n), "rows": "n"}
+        rules["tensor-tile"] |= {"rows": "n"}
     if has_ring:
         rules["double-buffer"] = {"depth": grid.depth}
     if has_ring and is_boxed:

@@ -244,7 +244,7 @@ def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem)
             if engine == WARPS:
                 yield engine, tile
             elif has_warpgroups and is_whole:
-                yield engine, (tile.held() if problem.is_held else tile).along(problem.side)
+                yield engine, (tile.held() if problem.right is not None else tile).along(problem.side)
 
 
 def right_side(found: Contraction) -> str | None:
@@ -288,10 +288,8 @@ class TensorProblem:
     steps: int
     size: int
     """Bytes of an element of the factors."""
-    side: str
-    """The axis of the output, m or n, that the columns of a warpgroup's instruction run along."""
-    is_held: bool
-    """Whether the threads of a warpgroup hold the other factor."""
+    right: str | None
+    """See `right_side`."""
     is_masked: bool
     """Whether a mask leaves out outputs, whole tiles of `MASK_STEP` rows and columns."""
     is_early: bool = False
@@ -304,8 +302,12 @@ class TensorProblem:
         reads = _reads(found)
         size = max(element_bytes(load.result.type) for load, _ in reads)
         rates, right, masked = Rates.of(target), right_side(found), is_masked(found)
-        is_held, side = right is not None, right or "n"
-        return TensorProblem(found, reads, target, rates, m, n, batch, chunk, steps, size, side, is_held, masked)
+        return TensorProblem(found, reads, target, rates, m, n, batch, chunk, steps, size, right, masked)
+
+    @property
+    def side(self) -> str:
+        """The axis of the output, m or n, that the columns of a warpgroup's instruction run along."""
+        return self.right or "n"
 
     @property
     def products(self) -> int:

@@ -15,14 +15,13 @@ from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.options import Kind
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.schedule.steps import parse_schedule
+from deplodock.test.shared.ptxas import SERIALISED
 
 SCHEDULE = (
     "tileify,chunk-matmul-k{bk=64 kv=1},blockify-launch{m=64 n=64},stage-inputs{memory=shared transpose=never},"
     "tensor-tile{engine=wgmma m=64 n=64},double-buffer{depth=3},tma-copy,split-inner-for-swizzle,"
     "pipeline-k-outer{distance=producer}"
 )
-SERIALISED = "(C75"
-"""How ptxas's remarks about products of warpgroups start that wait for each other, or for waits it puts in."""
 
 
 def test_products_in_front_of_conditional_stores_are_not_serialised(nvcc: Path) -> None:

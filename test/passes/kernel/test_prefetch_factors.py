@@ -14,9 +14,7 @@ from deplodock.frontend.expression import read_expression
 from deplodock.frontend.precision import pytorch_at
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.nvcc import compile_cubin
-
-SERIALISED = "(C75"
-"""How ptxas's remarks about products of warpgroups start that wait for each other, or for waits it puts in."""
+from deplodock.test.shared.ptxas import SERIALISED
 
 
 @pytest.mark.parametrize(
