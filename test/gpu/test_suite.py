@@ -25,10 +25,32 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+CELL = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(80, 64)
+        self.hidden = torch.zeros(256, 64)
+
+    def forward(self, x, start):
+        self.hidden = self.hidden.to(x.device)
+        self.hidden.copy_(start)
+        self.hidden = torch.tanh(self.mix(torch.cat((x, self.hidden), 1)))
+        return self.hidden
+
+
+def get_inputs():
+    return [torch.rand(256, 16), torch.rand(256, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
 PROBLEMS = {
     "level1/1_linear": MODEL.format(layers="nn.Linear(512, 256), nn.GELU()", shape="128, 512"),
     "level1/2_norm": MODEL.format(layers="nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16)", shape="4, 8, 32, 32"),
     "level2/3_dropout": MODEL.format(layers="nn.Linear(64, 64), nn.Dropout(0.3), nn.Softmax(1)", shape="32, 64"),
+    "level2/5_cell": CELL,
     "level2/4_fails": MODEL.format(layers="nn.Linear(64, 64)", shape="32, 65"),
 }
 
@@ -50,5 +72,9 @@ def test_a_suite_is_measured(run_tool: Callable[..., Any], tmp_path: Path) -> No
             *("torch.compile, graph", "torch.compile, loop"),
         }
         assert not bench["left"]
+    assert {timing["name"] for timing in results["level2/5_cell"]["bench"]["timings"]} >= {
+        "deplodock",
+        "PyTorch, graph",
+    }
     assert "dropout" in results["level2/3_dropout"]["bench"]["left"][0]
-    assert "| problems | 2 | 2 | 4 |" in (tmp_path / "results" / "results.md").read_text(encoding="utf-8")
+    assert "| problems | 2 | 3 | 5 |" in (tmp_path / "results" / "results.md").read_text(encoding="utf-8")

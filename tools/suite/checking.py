@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from deplodock.tools.suite.building import SEED
+from deplodock.tools.suite.state import ModuleState, attributes
 
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _TOLERANCE = 1e-4
@@ -83,13 +84,15 @@ def _is_other(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> 
 
 
 def in_double(module: nn.Module, args: Sequence[Any]) -> list[torch.Tensor]:
-    """What a module gives in float64, and then its buffers. Raises what it raises if it does not run so."""
+    """What a module gives in float64, and then its state. Raises what it raises if it does not run so."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         double = copy.deepcopy(module).double()
+        for part in double.modules():
+            vars(part).update(pytree.tree_map_only(torch.Tensor, _doubled, attributes(part)))
         results = seeded(double, pytree.tree_map_only(torch.Tensor, _doubled, list(args)))
-        return [*results, *double.buffers()]
+        return [*results, *ModuleState(double).tensors]
     finally:
         torch.set_default_dtype(default)
 

@@ -28,6 +28,7 @@ from deplodock.runtime.graph_timing import Timing
 from deplodock.tools.bench.report import COMPILED, COMPILED_LOOP, EAGER, EAGER_LOOP, OWN, OWN_LOOP, short
 from deplodock.tools.suite.building import built, drawn
 from deplodock.tools.suite.checking import differences, in_double, seeded, wrong
+from deplodock.tools.suite.state import ModuleState
 from deplodock.tools.suite.timing import in_graph, times
 
 _LEFT = "deplodock leaves to PyTorch: "
@@ -121,11 +122,12 @@ def _told() -> Iterator[tuple[list[str], list[str]]]:
 
 
 def check(given: Subject) -> Checked:
-    """Compare our results and the buffers with PyTorch's, where both draw the same random numbers."""
-    buffers, versions = _Buffers(given.module), _versions(given.args)
-    expected = seeded(given.module, given.args)
-    written = [value.clone() for value in given.module.buffers()]
-    buffers.restore()
+    """Compare our results, and what calls leave in the module, with PyTorch's: both draw the same random numbers."""
+    is_whole = given.own_module is given.module
+    state, versions = ModuleState(given.module), _versions(given.args)
+    own_state = state if is_whole else ModuleState(given.own_module)
+    expected = [*state.apart(seeded(given.module, given.args)), *ModuleState(given.module).values]
+    state.restore()
     writes = versions != _versions(given.args)
 
     def args() -> Sequence[Any]:
@@ -133,28 +135,14 @@ def check(given: Subject) -> Checked:
         return drawn(given.path, given.device) if writes else given.args
 
     def precise() -> list[torch.Tensor]:
-        buffers.restore()
+        state.restore()
         return in_double(given.module, args())
 
-    is_whole = given.own_module is given.module
     with nullcontext(([], [])) if is_whole else _told() as (left, parts):
         results = seeded(given.own, args())
-    own_written = [value.clone() for value in given.own_module.buffers()]
-    reason = wrong([*results, *own_written], [*expected, *written], precise)
+    reason = wrong([*results, *ModuleState(given.own_module).values], expected, precise)
+    own_state.restore()
     return Checked(reason, results if is_whole and not writes else None, left, parts)
-
-
-class _Buffers:
-    """The values that the buffers of a module had."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
-        self._values = [value.clone() for value in module.buffers()]
-
-    def restore(self) -> None:
-        """Give the buffers those values."""
-        for value, old in zip(self._module.buffers(), self._values, strict=True):
-            value.copy_(old)
 
 
 def _versions(args: Sequence[Any]) -> list[int]:
@@ -177,9 +165,10 @@ def measure(
         checked = check(given)
         if checked.reason:
             return {"error": f"wrong: {checked.reason}"}
+        states = [ModuleState(module) for module in dict.fromkeys((given.module, given.own_module))]
         runs, without = _contestants(given, compiled)
         loops = times(runs)
-        graphs, reason = _graphs(runs, loops, without, checked.results)
+        graphs, reason = _graphs(runs, loops, without, states, checked.results)
     if reason:
         return {"error": f"the timed runs are wrong: {reason}"}
     timings = [asdict(timing) for timing in (*loops, *graphs)]
@@ -211,11 +200,13 @@ def _graphs(
     runs: Mapping[str, Callable[[], Any]],
     loops: Sequence[Timing],
     without: dict[str, str],
+    states: Sequence[ModuleState],
     expected: Sequence[torch.Tensor] | None,
 ) -> tuple[list[Timing], str]:
     """The times of replays of graphs, and what is wrong with ours; `without` gets why there is none of a contestant.
 
-    What ours gives is overwritten, and compared after one more replay: it is what was timed that is right.
+    Each starts from the same state of the modules, whose tensors live on where a call replaces them. What ours gives is
+    overwritten, and compared after one more replay: it is what was timed that is right.
     """
     pool, replays, result = torch.cuda.graph_pool_handle(), dict[str, Callable[[], Any]](), None
     taken = {timing.name: timing.microseconds for timing in loops}
@@ -224,6 +215,8 @@ def _graphs(
             without[_GRAPHS[name]] = f"a call takes {taken[name] * 1e-6:.1f} s"
             continue
         result = None
+        for state in states:
+            state.restore()
         try:
             graph, result = in_graph(run, pool)
             replays[_GRAPHS[name]] = graph.replay

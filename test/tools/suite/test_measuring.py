@@ -14,6 +14,7 @@ from deplodock.tools.suite import building, measuring
 from deplodock.tools.suite.checking import wrong
 from deplodock.tools.suite.measuring import Subject, check, subject
 from deplodock.tools.suite.preparing import prepared
+from deplodock.tools.suite.state import ModuleState
 
 ADD = """
 import torch
@@ -79,6 +80,33 @@ def get_init_inputs():
     return []
 """
 
+CELL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(7, 4)
+        self.hidden, self.calls = [torch.zeros(2, 4)], 0
+
+    def forward(self, x, start):
+        self.calls += 1
+        self.hidden[0].copy_(start)
+        self.hidden = [torch.tanh(self.mix(torch.cat((x, self.hidden[0]), 1)))]
+        self.last = self.hidden[0] * 2
+        return self.hidden[0]
+
+
+def get_inputs():
+    return [torch.rand(2, 3), torch.rand(2, 4)]
+
+
+def get_init_inputs():
+    return []
+"""
+
 
 def of(path: Path) -> Subject:
     return subject(path, prepared(path, "sm_90"), "cpu")
@@ -109,6 +137,34 @@ def test_a_module_is_compiled_in_training_mode_and_its_buffers_are_compared(suit
         given = of(suite / "level1/10_norm.py")
         assert check(given).reason == ""
         assert check(replace(given, own_module=torch.nn.BatchNorm2d(5))).reason.startswith("result 1: ")
+
+
+def cell(path: Path) -> Subject:
+    path.write_text(CELL, encoding="utf-8")
+    return subject(path, None, "cpu")
+
+
+def test_calls_leave_the_state_of_a_cell_as_it_was(tmp_path: Path) -> None:
+    with torch.no_grad():
+        module = cell(tmp_path / "1_cell.py").module
+        state, (start,) = ModuleState(module), module.hidden
+        expected = [value.clone() for value in state.apart([module(torch.ones(2, 3), torch.ones(2, 4)), start])]
+        assert start.eq(1).all()
+        state.restore()
+        assert module.hidden[0] is start
+        assert start.eq(0).all()
+        assert not hasattr(module, "last")
+        again = module(torch.ones(2, 3), torch.ones(2, 4))
+    assert torch.equal(again, expected[0])
+    assert module.calls == 1
+
+
+def test_what_a_cell_keeps_is_compared(tmp_path: Path) -> None:
+    with torch.no_grad():
+        given = cell(tmp_path / "1_cell.py")
+        assert check(given).reason == ""
+        other, _ = building.built(tmp_path / "1_cell.py", "cpu")
+        assert check(replace(given, own_module=other)).reason == "2 results, not 3"
 
 
 def test_what_draws_random_numbers_is_left_to_pytorch(suite: Path) -> None:
