@@ -1,6 +1,7 @@
 """The order of all passes: the one list that the tools, the universe and the trace read.
 
-A pass is listed by its name. Its file and class follow from the name, its number from its place in the list.
+A pass is listed by its name. Its file and class follow from the name, its number from its place in the list. Sixteen
+scheduling rules have the numbers 1 to 16; those that run behind the seventh, before the eighth, have 107, 207 and 307.
 """
 
 from __future__ import annotations
@@ -55,37 +56,37 @@ def _listed(letter: str, folder: str, *names: str, first: int = 1) -> tuple[Stag
     return tuple(Stage(letter, number, name, folder) for number, name in enumerate(names, first))
 
 
-RULES = _listed(
+def _beside(letter: str, folder: str, *rows: tuple[str, ...]) -> tuple[Stage, ...]:
+    """Stages in rows: the n-th row has the number n, those beside its first 100 + n, 200 + n, and so on."""
+    return tuple(
+        Stage(letter, 100 * beside + number, name, folder)
+        for number, row in enumerate(rows, 1)
+        for beside, name in enumerate(row)
+    )
+
+
+_TILE = _beside(
     "t",
     "tile",
-    "tileify",
-    "flatten-contraction",
-    "chunk-matmul-k",
-    "split-matmul-k",
-    "split-stream",
-    "cooperative-reduce",
-    "blockify-launch",
-    "chunk-reduce",
-    "stage-inputs",
-    "stream-tile",
-    "tensor-tile",
-    "split-factors",
-    "register-tile",
-    "stage-windows",
-    "permute-register-tile",
-    "double-buffer",
-    "tma-copy",
-    "split-inner-for-swizzle",
-    "async-copy",
-    "pad-smem",
-    "swap-pairs",
-    "pipeline-k-outer",
-    "mark-unroll",
-    "stream-matmul-k",
-    "tma-store",
-    "start-early",
+    ("tileify", "flatten-contraction"),
+    ("chunk-matmul-k",),
+    ("split-matmul-k", "split-stream"),
+    ("cooperative-reduce",),
+    ("blockify-launch",),
+    ("chunk-reduce",),
+    ("stage-inputs", "stream-tile", "tensor-tile", "split-factors"),
+    ("register-tile", "stage-windows"),
+    ("permute-register-tile",),
+    ("double-buffer",),
+    ("tma-copy",),
+    ("split-inner-for-swizzle",),
+    ("async-copy",),
+    ("pad-smem", "swap-pairs"),
+    ("pipeline-k-outer",),
+    ("mark-unroll", "stream-matmul-k", "tma-store", "start-early", "round-factors"),
 )
-"""The scheduling rules, which a schedule may name, in their order."""
+RULES = _TILE[:-1]
+"""The scheduling rules, which a schedule may name, in their order: sixteen, and those beside them."""
 
 STAGES = (
     *_listed("d", "torch", "decompose"),
@@ -105,8 +106,7 @@ STAGES = (
         "join-contractions",
     ),
     *_listed("t", "tile", "choose-schedule", first=0),
-    *RULES,
-    *_listed("t", "tile", "round-factors", first=1 + len(RULES)),
+    *_TILE,
     *_listed(
         "k",
         "kernel",

@@ -1,10 +1,10 @@
 """The trace of a lowering: for each stage, what it changed as a diff, and why it left a kernel as it was.
 
->>> t:009_stage_inputs @k_relu
+>>> t:007_stage_inputs @k_relu
 @@ -1,5 +1,6 @@
  ...
-<<< t:009_stage_inputs
---- t:006_cooperative_reduce skipped at @k_relu: the kernel's schedule leaves it out
+<<< t:007_stage_inputs
+--- t:004_cooperative_reduce skipped at @k_relu: the kernel's schedule leaves it out
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_the_commands_of_the_readme_run(readme: str, tools_with_torch: Path, tmp
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\npassed: ") == 4
     assert "tile.ring 2" in done.stdout
-    assert "<<< t:009_stage_inputs" in done.stdout
+    assert "<<< t:007_stage_inputs" in done.stdout
 
 
 def test_files_that_a_page_names_exist(repository: Path) -> None:
